@@ -1,0 +1,334 @@
+"""What one trial is: every factor of the experiment is a field of `TrialConfig`, and every field can be an axis.
+
+    >>> config = TrialConfig(world_size=2, batch_per_rank=32)
+    >>> config.global_batch
+    64
+    >>> config.replace(global_batch=128).batch_per_rank
+    64
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import json
+import math
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, Literal
+
+from dmls_ray.errors import ConfigError, ConflictError
+
+OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
+LrScaling = Literal["none", "linear", "sqrt"]
+BackendName = Literal["auto", "nccl", "gloo"]
+Precision = Literal["fp32"]
+DeviceName = Literal["auto", "cpu", "cuda"]
+LoaderName = Literal["resident", "dataloader"]
+
+# Optimizers whose update rule has a momentum term of its own; Adam's is beta1, which is no field here.
+MOMENTUM_OPTIMIZERS = ("sgd", "rmsprop")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialConfig:
+    """One configuration of one training, checked when it is made.
+
+    Give exactly one of `batch_per_rank` and `global_batch`; the other follows from
+    ``global_batch = batch_per_rank x world_size x accum_steps``.
+
+    Raises:
+        ConfigError: a value breaks a rule of its field.
+        ConflictError: values that are right alone do not go together.
+    """
+
+    model: str = "digits_convnet"
+    """A built-in model, torchvision:NAME, or module:function of your own."""
+
+    dataset: str = "digits"
+    """A built-in data set, synthetic:shape=3x32x32,classes=10,train=2048,test=512, or module:function."""
+
+    data_dir: str | None = None
+    """Folder that holds the data set; without it, downloads go to the user's cache folder."""
+
+    image_size: int | None = None
+    """Resize every image to this many pixels a side, once, when the data set is prepared."""
+
+    world_size: int = 1
+    """Number of ranks (worker processes) that train together."""
+
+    batch_per_rank: int | None = None
+    """Samples a rank takes in one forward pass."""
+
+    global_batch: int | None = None
+    """Samples all ranks take in one optimizer step: batch_per_rank x world_size x accum_steps."""
+
+    accum_steps: int = 1
+    """Forward passes per optimizer step (gradient accumulation)."""
+
+    test_batch_per_rank: int | None = None
+    """Samples a rank takes in one forward pass of a test; without it, batch_per_rank."""
+
+    epochs: int = 5
+    """Passes over the training samples."""
+
+    optimizer: OptimizerName = "adam"
+    """Optimizer, PyTorch's own, fused where the device has it."""
+
+    lr: float = 1e-3
+    """Learning rate, before lr_scaling."""
+
+    lr_scaling: LrScaling = "none"
+    """How lr follows global_batch: not at all, by global_batch / lr_base_batch, or by its square root."""
+
+    lr_base_batch: int = 32
+    """Global batch at which lr holds unscaled."""
+
+    momentum: float = 0.0
+    """Momentum of sgd and rmsprop."""
+
+    weight_decay: float = 0.0
+    """Weight decay: L2 in the gradient, decoupled for adamw."""
+
+    backend: BackendName = "auto"
+    """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs."""
+
+    precision: Precision = "fp32"
+    """Number format of the forward and backward pass."""
+
+    device: DeviceName = "auto"
+    """Where ranks train; auto is cuda if the cluster has GPUs, else cpu."""
+
+    threads_per_rank: int = 1
+    """CPU threads a rank computes with."""
+
+    shuffle: bool = True
+    """Reshuffle the training samples every epoch, from seed and epoch."""
+
+    loader: LoaderName = "resident"
+    """resident: decoded once, kept on the device; dataloader: torchvision's ordinary path with worker processes."""
+
+    loader_workers: int = 2
+    """Worker processes a rank has with loader=dataloader."""
+
+    warmup_steps: int = 5
+    """First optimizer steps that count in no rate (at most half of all steps)."""
+
+    seed: int = 0
+    """Seed of the first repeat; each further repeat has its own."""
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            object.__setattr__(self, spec.name, _checked(spec, getattr(self, spec.name)))
+        self._check_bounds()
+        self._settle_batch()
+        self._check_together()
+
+    def _check_bounds(self) -> None:
+        for name in ("model", "dataset"):
+            _require(getattr(self, name).strip() != "", name, "", "give a name")
+        at_least_one = ("world_size", "accum_steps", "epochs", "lr_base_batch", "threads_per_rank")
+        or_none = ("image_size", "batch_per_rank", "global_batch", "test_batch_per_rank")
+        for name in at_least_one + or_none:
+            value = getattr(self, name)
+            _require(value is None or value >= 1, name, value, "give 1 or more")
+        for name in ("loader_workers", "warmup_steps", "weight_decay", "seed"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
+        _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
+        _require(self.lr > 0, "lr", self.lr, "give more than 0")
+        _require(0 <= self.momentum < 1, "momentum", self.momentum, "give 0 or more and less than 1")
+
+    def _settle_batch(self) -> None:
+        per_step = self.world_size * self.accum_steps
+        if self.batch_per_rank is not None and self.global_batch is not None:
+            raise ConfigError(
+                f"batch_per_rank={self.batch_per_rank} and global_batch={self.global_batch} are both given; give one: "
+                "the other follows from batch_per_rank x world_size x accum_steps."
+            )
+        if self.batch_per_rank is not None:
+            object.__setattr__(self, "global_batch", self.batch_per_rank * per_step)
+            return
+        if self.global_batch is None:
+            raise ConfigError("neither batch_per_rank nor global_batch is given; give one of them.")
+        if self.global_batch % per_step:
+            below = self.global_batch // per_step * per_step
+            nearest = f"{below} and {below + per_step}" if below else f"{per_step}"
+            raise ConflictError(
+                f"global_batch={self.global_batch} does not divide by world_size={self.world_size} x "
+                f"accum_steps={self.accum_steps}; the nearest that do: {nearest}."
+            )
+        object.__setattr__(self, "batch_per_rank", self.global_batch // per_step)
+
+    def _check_together(self) -> None:
+        if self.momentum and self.optimizer not in MOMENTUM_OPTIMIZERS:
+            raise ConflictError(
+                f"momentum={self.momentum} has no meaning for optimizer={self.optimizer}; "
+                f"use one of {', '.join(MOMENTUM_OPTIMIZERS)}, or momentum 0."
+            )
+        if self.backend == "nccl" and self.device == "cpu":
+            raise ConflictError("backend=nccl needs GPUs and device=cpu has none; use backend gloo or device cuda.")
+
+    @property
+    def samples_per_pass(self) -> int:
+        """Samples that all ranks together take in one forward pass: batch_per_rank x world_size."""
+        assert self.batch_per_rank is not None
+        return self.batch_per_rank * self.world_size
+
+    @property
+    def scaled_lr(self) -> float:
+        """The learning rate that the optimizer gets.
+
+        Linear scaling is Goyal et al., arXiv 1706.02677; square-root scaling is Krizhevsky, arXiv 1404.5997.
+        """
+        assert self.global_batch is not None
+        ratio = self.global_batch / self.lr_base_batch
+        return self.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[self.lr_scaling]
+
+    def replace(self, **changes: Any) -> TrialConfig:
+        """A copy with some fields changed; a batch that is not named keeps its batch_per_rank."""
+        values = self.canonical()
+        if changes.get("global_batch") is not None:
+            values.pop("batch_per_rank")
+        return TrialConfig(**{**values, **changes})
+
+    def canonical(self) -> dict[str, Any]:
+        """All fields as plain values; global_batch is left out, since it follows from the others."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name != "global_batch"}
+
+    @property
+    def hash(self) -> str:
+        """12 hex digits that name this trial: equal configurations have equal hashes."""
+        return content_hash(self.canonical())
+
+
+def content_hash(values: Mapping[str, Any]) -> str:
+    """12 hex digits of the values that differ from their field's default.
+
+    A field at its default is left out, so results recorded before a field existed keep their names.
+    """
+    changed = {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+    text = json.dumps(changed, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What the command line and the tables need to know of a field."""
+
+    name: str
+    help: str
+    default: Any
+    choices: tuple[Any, ...]
+    optional: bool
+    parse: Callable[[str], Any] = field(repr=False)
+
+
+@functools.cache
+def field_specs() -> dict[str, FieldSpec]:
+    """Every field of `TrialConfig` with its help, default and choices, in the order of the class."""
+    docs = _field_docs()
+    specs = {}
+    for item in fields(TrialConfig):
+        kind, choices, optional = _shape(item.name)
+        specs[item.name] = FieldSpec(
+            name=item.name,
+            help=docs[item.name],
+            default=DEFAULTS[item.name],
+            choices=choices,
+            optional=optional,
+            parse=functools.partial(_parse, item.name, kind, optional),
+        )
+    return specs
+
+
+def check_value(name: str, value: Any) -> Any:
+    """The value as its field has it.
+
+    Raises:
+        ConfigError: there is no such field, or the value is of the wrong type or not among the choices.
+    """
+    if name not in DEFAULTS:
+        raise ConfigError(f"{name} is no field of TrialConfig; the fields are {', '.join(DEFAULTS)}.")
+    return _checked(next(spec for spec in fields(TrialConfig) if spec.name == name), value)
+
+
+def _require(holds: bool, name: str, value: Any, way_out: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name}={value} is out of range; {way_out}.")
+
+
+@functools.cache
+def _shape(name: str) -> tuple[type, tuple[Any, ...], bool]:
+    """A field's type, its choices (empty for a free value) and whether None is allowed."""
+    hint = typing.get_type_hints(TrialConfig)[name]
+    optional = isinstance(hint, types.UnionType)
+    if optional:
+        (hint,) = (arg for arg in typing.get_args(hint) if arg is not type(None))
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        return type(choices[0]), choices, optional
+    return hint, (), optional
+
+
+def _checked(spec: Field[Any], value: Any) -> Any:
+    kind, choices, optional = _shape(spec.name)
+    if value is None and optional:
+        return None
+    # An int is a good float, numpy scalars are good numbers, and a bool is neither.
+    if not isinstance(value, bool):
+        if kind is float and hasattr(value, "__float__") and not isinstance(value, str):
+            value = float(value)
+        elif kind is int and hasattr(value, "__index__"):
+            value = value.__index__()
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise ConfigError(f"{spec.name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
+    if kind is float and not math.isfinite(value):
+        raise ConfigError(f"{spec.name}={value} is not finite; give a number.")
+    if choices and value not in choices:
+        raise ConfigError(f"{spec.name}={value} is unknown; choose from {', '.join(map(str, choices))}.")
+    return value
+
+
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def _parse(name: str, kind: type, optional: bool, text: str) -> Any:
+    """One value of a field from the command line.
+
+    Raises:
+        ConfigError: the text is no value of this field.
+    """
+    if optional and text.lower() == "none":
+        return None
+    if kind is bool:
+        if text.lower() not in _BOOLS:
+            raise ConfigError(f"{name}={text} is unknown; choose from true, false.")
+        return _BOOLS[text.lower()]
+    try:
+        return check_value(name, kind(text))
+    except ValueError as error:
+        raise ConfigError(f"{name}={text} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.") from error
+
+
+def _field_docs() -> dict[str, str]:
+    """The docstring under each field."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(TrialConfig))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for node, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            assert isinstance(node.target, ast.Name)
+            docs[node.target.id] = inspect.cleandoc(after.value.value)
+    return docs
+
+
+DEFAULTS: dict[str, Any] = {
+    spec.name: None if spec.default is MISSING else spec.default for spec in fields(TrialConfig)
+}
+"""Each field's default, by name."""

@@ -1,0 +1,68 @@
+"""Everything that dmls_ray raises on purpose.
+
+    DmlsRayError
+    ├── InputError            what was asked for cannot be run; the command line exits with 2
+    │   ├── ConfigError       a field has a value that breaks a rule
+    │   │   └── ConflictError fields that are right alone do not go together
+    │   ├── UnknownNameError  a model, data set or `module:function` that cannot be found
+    │   ├── UserCodeError     the user's own module was found, and failed to import or to build
+    │   ├── DataError         the data are missing, cannot be downloaded, or cannot be read
+    │   ├── StoreError        the results folder cannot be used
+    │   │   ├── StoreInUseError
+    │   │   └── NewerSchemaError
+    │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
+    └── DivergedError         a loss is not finite: the run ends with the outcome `diverged`
+
+A message says what is wrong, with the field and its value, and then the way out, in one line. Every class takes
+that one message, so that an error survives pickling on its way from a rank to the driver.
+"""
+
+from __future__ import annotations
+
+
+class DmlsRayError(Exception):
+    """The base of all errors that dmls_ray raises on purpose."""
+
+
+class InputError(DmlsRayError):
+    """What was asked for cannot be run as it stands."""
+
+
+class ConfigError(InputError):
+    """A field has a value that breaks a rule."""
+
+
+class ConflictError(ConfigError):
+    """Fields that are right alone do not go together; in a grid such a point becomes a `skipped` row."""
+
+
+class UnknownNameError(InputError):
+    """A model, a data set or a `module:function` that cannot be found."""
+
+
+class UserCodeError(InputError):
+    """The user's own module was found, and failed to import or to build."""
+
+
+class DataError(InputError):
+    """The data are missing, cannot be downloaded, or cannot be read."""
+
+
+class StoreError(InputError):
+    """The results folder cannot be used."""
+
+
+class StoreInUseError(StoreError):
+    """Another process writes to the results folder."""
+
+
+class NewerSchemaError(StoreError):
+    """The results folder was written by a newer version."""
+
+
+class ClusterError(InputError):
+    """Ray cannot be reached or does not have what the sweep needs."""
+
+
+class DivergedError(DmlsRayError):
+    """A loss is not finite."""

@@ -1,0 +1,136 @@
+"""From axes to an ordered list of runs: grid, repeats, shuffled blocks, and what is still pending.
+
+    >>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
+    >>> len(plan.runs), plan.varied
+    (12, ('world_size', 'batch_per_rank'))
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dmls_ray.config import DEFAULTS, TrialConfig, check_value, content_hash
+from dmls_ray.errors import ConfigError, ConflictError
+
+SEED_STRIDE = 10_000
+"""Repeat r trains with seed + r x SEED_STRIDE, so that neighbouring seeds on an axis share no run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One trial with one seed.
+
+    Runs of one block (one repeat of every trial) stand together in the order, and share their seed, so that trials can be
+    compared in pairs, block by block.
+    """
+
+    values: Mapping[str, Any]
+    """The configuration as plain values."""
+    config: TrialConfig | None
+    """The configuration; None where the values do not go together."""
+    repeat: int
+    order: int
+    skip: str = ""
+    """Why this run is not feasible; empty where it is."""
+
+    @property
+    def trial_id(self) -> str:
+        return content_hash(self.values)
+
+    @property
+    def run_id(self) -> str:
+        return f"{self.trial_id}-{self.repeat}"
+
+    @property
+    def seed(self) -> int:
+        return int(self.values["seed"]) + self.repeat * SEED_STRIDE
+
+    def seeded(self) -> TrialConfig:
+        """The configuration with this run's own seed: what a rank trains with."""
+        assert self.config is not None, self.skip
+        return self.config.replace(seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All runs of a sweep, in the order in which they are to be run."""
+
+    axes: Mapping[str, tuple[Any, ...]]
+    """Every field that was given, with its values."""
+    repeats: int
+    order_seed: int
+    runs: tuple[Run, ...]
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The fields with more than one value, in the order of `TrialConfig`."""
+        return tuple(name for name, values in self.axes.items() if len(values) > 1)
+
+    def skip_infeasible(self, reason: Callable[[TrialConfig], str]) -> Plan:
+        """The plan with each run marked that `reason` gives a reason against."""
+        return replace(
+            self,
+            runs=tuple(replace(run, skip=run.skip or reason(run.config)) if run.config else run for run in self.runs),
+        )
+
+    def pending(self, done: Collection[str]) -> tuple[Run, ...]:
+        """The runs whose run_id is not among those done."""
+        return tuple(run for run in self.runs if run.run_id not in done)
+
+
+def make_plan(axes: Mapping[str, Any], *, repeats: int = 3, order_seed: int = 0) -> Plan:
+    """The plan of a full grid.
+
+    Args:
+        axes: field of `TrialConfig` -> one value, or a sequence of values. Equal points collapse into one.
+        repeats: runs of each trial, each with its own seed.
+        order_seed: seed of the order within the blocks.
+
+    Raises:
+        ConfigError: a field or value is wrong, or no point of the grid is right.
+    """
+    if repeats < 1:
+        raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
+    settled = _settled(axes)
+    trials: dict[str, tuple[dict[str, Any], TrialConfig | None, str]] = {}
+    conflicts: list[ConflictError] = []
+    for point in itertools.product(*settled.values()):
+        values = dict(zip(settled, point, strict=True))
+        try:
+            config = TrialConfig(**values)
+            trials.setdefault(config.hash, (config.canonical(), config, ""))
+        except ConflictError as conflict:
+            conflicts.append(conflict)
+            # Without its batch settled such a point has no canonical form; its values as given name it.
+            full = {**DEFAULTS, **values}
+            trials.setdefault(content_hash(full), (full, None, str(conflict)))
+    if conflicts and all(config is None for _, config, _ in trials.values()):
+        raise conflicts[0]
+    runs: list[Run] = []
+    for repeat in range(repeats):
+        # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
+        block = random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials))
+        for trial_id in block:
+            values, config, skip = trials[trial_id]
+            runs.append(Run(values=values, config=config, repeat=repeat, order=len(runs), skip=skip))
+    return Plan(axes=settled, repeats=repeats, order_seed=order_seed, runs=tuple(runs))
+
+
+def _settled(axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    settled: dict[str, tuple[Any, ...]] = {}
+    for name, given in axes.items():
+        values = list(given) if _is_sequence(given) else [given]
+        if not values:
+            raise ConfigError(f"{name} has no value; give at least one.")
+        settled[name] = tuple(dict.fromkeys(check_value(name, value) for value in values))
+    return {name: settled[name] for name in DEFAULTS if name in settled}
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence | range | set | frozenset) and not isinstance(value, str | bytes) or (
+        isinstance(value, Iterable) and hasattr(value, "tolist")
+    )

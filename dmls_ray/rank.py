@@ -1,0 +1,36 @@
+"""What a rank is told about itself by whoever launches it, and the type of a training function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dmls_ray.config import TrialConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankInfo:
+    """One worker process of a run.
+
+    Whoever launches the rank owns the process group: at world size above 1 the default group exists when the training
+    function is called, and is destroyed after it.
+    """
+
+    rank: int = 0
+    """Number of this rank, from 0 to world_size - 1."""
+    world_size: int = 1
+    """Number of ranks in this run."""
+    device: str = "cpu"
+    """Where this rank trains: `cpu` or `cuda:N`."""
+    backend: str | None = None
+    """Backend of the default process group; None at world size 1."""
+    machine: str = "localhost"
+    """Name of the machine this rank is on."""
+
+
+Emit = Callable[[dict[str, Any]], None]
+"""Takes one event of a running trial, a dict of plain values with the key `kind`; returns at once."""
+
+TrainFunction = Callable[[TrialConfig, RankInfo, Emit], dict[str, Any]]
+"""What a worker group serves: `train(config, rank, emit)` returns this rank's result as a dict of plain values."""

@@ -1,0 +1,238 @@
+"""What a run leaves behind: one `RunRecord` with its epochs and its ranks inside, as plain values.
+
+Names and units are those of the README's "Reading the numbers": seconds end in `_s`, milliseconds in `_ms_…`, memory in
+`_mib`; accuracies are fractions from 0 to 1; losses are means over samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+SCHEMA = 1
+"""Version of the record's layout; raised when an older reader would misread a record."""
+
+
+class Outcome(StrEnum):
+    """How a run ended; every run ends in exactly one."""
+
+    OK = "ok"
+    OOM = "oom"
+    """Device or host memory did not suffice."""
+    DIVERGED = "diverged"
+    """A loss was not finite."""
+    TIMEOUT = "timeout"
+    KILLED = "killed"
+    """A rank's process died."""
+    ERROR = "error"
+    """An exception; `traceback` has it."""
+    SKIPPED = "skipped"
+    """Not feasible here; `reason` says why."""
+
+    def is_final(self) -> bool:
+        """Whether the same run need not be run again: only a skipped one is asked for anew each time."""
+        return self is not Outcome.SKIPPED
+
+    def is_answer(self) -> bool:
+        """Whether the outcome answers the question that the run asked."""
+        return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED, Outcome.SKIPPED)
+
+
+@dataclass(kw_only=True)
+class EpochRecord:
+    """One pass over the training samples, all ranks together."""
+
+    epoch: int
+    """From 1."""
+    train_loss: float | None = None
+    train_accuracy: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    train_s: float = 0.0
+    """Seconds of counted training steps, from the barrier to the last rank."""
+    warmup_s: float = 0.0
+    """Seconds of the steps that count in no rate."""
+    eval_s: float = 0.0
+    """Seconds of the test pass, to the last rank."""
+    images: int = 0
+    """Samples trained on in the counted steps, all ranks."""
+    images_per_s: float | None = None
+
+
+@dataclass(kw_only=True)
+class RankRecord:
+    """One rank of a run: its own clock, memory and share of the samples."""
+
+    rank: int
+    machine: str = ""
+    device: str = ""
+    pid: int = 0
+    setup_s: float | None = None
+    warmup_s: float | None = None
+    train_s: float | None = None
+    eval_s: float | None = None
+    checkpoint_s: float | None = None
+    total_s: float | None = None
+    step_ms_p50: float | None = None
+    step_ms_p95: float | None = None
+    start_mem_mib: float | None = None
+    """CPU: resident set when the run began; GPU: allocated then."""
+    peak_mem_mib: float | None = None
+    """CPU: peak resident set of the run; GPU: peak allocated."""
+    peak_reserved_mib: float | None = None
+    """GPU only: peak that the caching allocator held."""
+    train_loss: float | None = None
+    train_accuracy: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    """This rank's own epochs, over its own share of the samples."""
+
+
+@dataclass(kw_only=True)
+class RunRecord:
+    """One run: one trial with one seed, and its one outcome."""
+
+    schema: int = SCHEMA
+    run_id: str
+    """`<trial_id>-<repeat>`: names the run within its folder, and is the same on every machine."""
+    trial_id: str
+    """The configuration's hash."""
+    repeat: int
+    """From 0; also the number of the block the run belongs to."""
+    order: int
+    """Place of the run in its sweep's order."""
+    order_seed: int
+    """Seed of that order."""
+    seed: int
+    """The seed this run trained with."""
+    outcome: Outcome
+    reason: str = ""
+    """Why the outcome is not ok, in one line."""
+    traceback: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    sweep: str = ""
+    isolation: str = ""
+    oversubscribed: bool = False
+    """Whether the ranks had fewer CPU cores than threads."""
+    attempts: int = 1
+    started_at: str = ""
+    """UTC, ISO 8601."""
+    load_average: float | None = None
+    """One-minute load average of the driver's machine at the start."""
+
+    device: str = ""
+    """What device=auto became, with the device's name."""
+    backend: str = ""
+    """What backend=auto became; empty at world size 1, where there is no process group."""
+    parameters: int | None = None
+    """Trainable parameters of the model."""
+    scaled_lr: float | None = None
+    """The learning rate after lr_scaling."""
+    train_samples: int | None = None
+    test_samples: int | None = None
+    steps: int | None = None
+    """Optimizer steps, warm-up included."""
+    warmup_steps: int | None = None
+
+    setup_s: float | None = None
+    warmup_s: float | None = None
+    train_s: float | None = None
+    eval_s: float | None = None
+    checkpoint_s: float | None = None
+    total_s: float | None = None
+    overhead_s: float | None = None
+    """What the orchestration added around total_s, seen from the driver."""
+    images_per_s: float | None = None
+    """Samples of the counted steps, all ranks, divided by train_s."""
+    epoch_s: float | None = None
+    """Seconds that the training steps of one epoch take at images_per_s."""
+    step_ms_p50: float | None = None
+    step_ms_p95: float | None = None
+    start_mem_mib: float | None = None
+    peak_mem_mib: float | None = None
+    """Of the rank that needed most."""
+    peak_reserved_mib: float | None = None
+    train_loss: float | None = None
+    train_accuracy: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    """Of the last epoch, as the losses and accuracies above."""
+
+    machine: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, Any] = field(default_factory=dict)
+    git: dict[str, Any] = field(default_factory=dict)
+    epochs: list[EpochRecord] = field(default_factory=list)
+    ranks: list[RankRecord] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only; a number that is not finite becomes None, which JSON can hold."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunRecord:
+        """The record that `to_dict` wrote, by this version or an older one; keys it does not know are left out."""
+        known = _known(cls, values)
+        known["outcome"] = Outcome(values["outcome"])
+        known["epochs"] = [EpochRecord(**_known(EpochRecord, item)) for item in values.get("epochs", ())]
+        known["ranks"] = [RankRecord(**_known(RankRecord, item)) for item in values.get("ranks", ())]
+        return cls(**known)
+
+    def take_results(self, results: Sequence[Mapping[str, Any]]) -> None:
+        """Fill in what the ranks measured.
+
+        Times and memory are those of the rank that took most; rates and metrics are already over all ranks.
+
+        Args:
+            results: what each rank's training function returned, in the order of ranks. Only ranks that returned are
+                here, so a run that was cut short has fewer.
+        """
+        self.ranks = [RankRecord(**_known(RankRecord, item)) for item in results]
+        if not results:
+            return
+        first = results[0]
+        for name in ("device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "steps",
+                     "warmup_steps"):  # fmt: skip
+            setattr(self, name, first.get("run", {}).get(name, getattr(self, name)))
+        self.take_epochs([EpochRecord(**_known(EpochRecord, item)) for item in first.get("run", {}).get("epochs", ())])
+        for name in ("setup_s", "checkpoint_s", "total_s", "step_ms_p50", "step_ms_p95", "start_mem_mib",
+                     "peak_mem_mib", "peak_reserved_mib"):  # fmt: skip
+            values = [value for rank in self.ranks if (value := getattr(rank, name)) is not None]
+            setattr(self, name, max(values) if values else None)
+
+    def take_epochs(self, epochs: list[EpochRecord]) -> None:
+        """Fill in the epochs and what follows from them."""
+        self.epochs = epochs
+        if not epochs:
+            return
+        self.train_s = sum(item.train_s for item in epochs)
+        self.warmup_s = sum(item.warmup_s for item in epochs)
+        self.eval_s = sum(item.eval_s for item in epochs)
+        images = sum(item.images for item in epochs)
+        # A rate over all epochs is the ratio of the sums, not a mean of rates.
+        self.images_per_s = images / self.train_s if images and self.train_s else None
+        if self.images_per_s and self.train_samples:
+            self.epoch_s = self.train_samples / self.images_per_s
+        for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+            setattr(self, name, getattr(epochs[-1], name))
+
+
+def _known(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(cls)}
+    return {name: value for name, value in values.items() if name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Outcome):
+        return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

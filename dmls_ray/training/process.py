@@ -1,0 +1,112 @@
+"""What a run does to its process: seeds, threads and switches at the start, and the process group around it.
+
+A worker serves many runs. Whatever one of them could leave behind is set again here, so that a run in a used worker equals the same
+run in a fresh process.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.rank import RankInfo
+
+
+def prepare_process(config: TrialConfig, rank: RankInfo) -> torch.device:
+    """Set everything global that a run depends on; returns the rank's device.
+
+    All ranks get the same seed, so that they build the same model; `seed_rank` tells them apart afterwards.
+    """
+    gc.collect()
+    device = torch.device(rank.device)
+    torch.set_num_threads(config.threads_per_rank)
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.benchmark = False
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.empty_cache()
+        # fp32 means fp32: PyTorch lets cuDNN use TF32 unless told otherwise.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+    _seed(config.seed)
+    return device
+
+
+def seed_rank(config: TrialConfig, rank: RankInfo) -> None:
+    """Give each rank random numbers of its own, for dropout and the like."""
+    _seed(int(np.random.SeedSequence([config.seed, rank.rank]).generate_state(1)[0]))
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+@contextmanager
+def process_group(
+    rank: RankInfo, store: dist.Store | None, timeout: timedelta = timedelta(minutes=30)
+) -> Iterator[None]:
+    """The default process group of one run; none at world size 1.
+
+    Args:
+        rank: this rank; `rank.backend` names the backend.
+        store: where the ranks of this run, and of no other, find each other.
+        timeout: how long a collective may wait for the other ranks.
+    """
+    if rank.world_size == 1:
+        yield
+        return
+    device = torch.device(rank.device)
+    dist.init_process_group(
+        rank.backend,
+        store=store,
+        rank=rank.rank,
+        world_size=rank.world_size,
+        timeout=timeout,
+        device_id=device if rank.backend == "nccl" else None,
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+class Collective:
+    """Sums, maxima and barriers over the ranks of a run; at world size 1 they cost nothing."""
+
+    def __init__(self, rank: RankInfo, device: torch.device) -> None:
+        self._alone = rank.world_size == 1
+        self._device = device if rank.backend == "nccl" else torch.device("cpu")
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if not self._alone:
+            # A reduction that is read waits for every rank under any backend; NCCL's own barrier does not block the host.
+            self.sum([0.0])
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Each value's sum over all ranks, in float64."""
+        return self._reduce(values, dist.ReduceOp.SUM)
+
+    def max(self, values: Sequence[float]) -> list[float]:
+        """Each value's maximum over all ranks, in float64."""
+        return self._reduce(values, dist.ReduceOp.MAX)
+
+    def _reduce(self, values: Sequence[float], op: dist.ReduceOp.RedOpType) -> list[float]:
+        if self._alone:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self._device)
+        dist.all_reduce(tensor, op=op)
+        reduced: list[float] = tensor.tolist()
+        return reduced
