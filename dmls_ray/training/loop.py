@@ -44,11 +44,11 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
         ConfigError, UnknownNameError, UserCodeError, DataError: the model or the data cannot be built.
         torch.OutOfMemoryError: the device's memory did not suffice.
     """
-    device = prepare_process(config, rank)
-    memory = MemoryMeter(device)
-    clock = PhaseClock(device)
-    everyone = Collective(rank, device)
+    clock = PhaseClock(device := torch.device(rank.device))
     with clock.phase("setup_s"):
+        prepare_process(config, rank)
+        memory = MemoryMeter(device)
+        everyone = Collective(rank, device)
         loader = make_loader(config, rank, device)
         model = find_model(config.model)(loader.shape, loader.classes).to(device)
         trained = DistributedDataParallel(model) if rank.world_size > 1 else model

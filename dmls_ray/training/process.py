@@ -20,8 +20,8 @@ from dmls_ray.config import TrialConfig
 from dmls_ray.rank import RankInfo
 
 
-def prepare_process(config: TrialConfig, rank: RankInfo) -> torch.device:
-    """Set everything global that a run depends on; returns the rank's device.
+def prepare_process(config: TrialConfig, rank: RankInfo) -> None:
+    """Set everything global that a run depends on.
 
     All ranks get the same seed, so that they build the same model; `seed_rank` tells them apart afterwards.
     """
@@ -39,7 +39,6 @@ def prepare_process(config: TrialConfig, rank: RankInfo) -> torch.device:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
     _seed(config.seed)
-    return device
 
 
 def seed_rank(config: TrialConfig, rank: RankInfo) -> None:

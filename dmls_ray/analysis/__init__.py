@@ -1,0 +1,1 @@
+"""From records to answers; imports neither PyTorch nor Ray."""

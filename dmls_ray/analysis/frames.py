@@ -1,0 +1,132 @@
+"""Records as pandas tables, and the files made from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dmls_ray.config import DEFAULTS
+from dmls_ray.record import EpochRecord, RankRecord, RunRecord
+from dmls_ray.store import latest_records
+
+NESTED = ("config", "machine", "versions", "git", "epochs", "ranks")
+KEYS = ("run_id", "trial_id", "repeat")
+
+
+class Results:
+    """A sweep's runs as pandas DataFrames.
+
+    Attributes:
+        folder: where they lie.
+        records: one `RunRecord` a run.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], records: Sequence[RunRecord]) -> None:
+        self.folder = Path(folder)
+        self.records = sorted(records, key=lambda record: (record.repeat, record.order))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        counts = self.runs["outcome"].value_counts().to_dict() if self.records else {}
+        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        return f"Results({str(self.folder)!r}, {len(self)} runs: {told or 'none'})"
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """One row a run: every field of the configuration, every column of the record, and the machine's name."""
+        rows = []
+        for record in self.records:
+            values = record.to_dict()
+            row: dict[str, Any] = {name: values[name] for name in KEYS}
+            row |= {name: record.config.get(name, default) for name, default in DEFAULTS.items()}
+            row["global_batch"] = _global_batch(row)
+            # What auto became stands beside what was asked for.
+            row |= {f"resolved_{name}": values[name] for name in ("device", "backend")}
+            row |= {name: value for name, value in values.items() if name not in (*NESTED, *row, "seed")}
+            row["run_seed"] = values["seed"]
+            row |= {
+                "host": record.machine.get("host", ""),
+                "cpu": record.machine.get("cpu", ""),
+                "cores": record.machine.get("cores"),
+                "gpus": ", ".join(record.machine.get("gpus", [])),
+                "torch": record.versions.get("torch", ""),
+                "ray": record.versions.get("ray", ""),
+                "git_commit": record.git.get("commit", ""),
+                "git_dirty": record.git.get("dirty"),
+            }
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def ranks(self) -> pd.DataFrame:
+        """One row a rank of a run."""
+        columns = [item.name for item in fields(RankRecord) if item.name != "epochs"]
+        rows = [
+            {name: getattr(record, name) for name in KEYS} | {name: getattr(rank, name) for name in columns}
+            for record in self.records
+            for rank in record.ranks
+        ]
+        return pd.DataFrame(rows, columns=[*KEYS, *columns])
+
+    @cached_property
+    def epochs(self) -> pd.DataFrame:
+        """One row an epoch of a run, over all its ranks."""
+        columns = [item.name for item in fields(EpochRecord)]
+        rows = [
+            {name: getattr(record, name) for name in KEYS} | {name: getattr(epoch, name) for name in columns}
+            for record in self.records
+            for epoch in record.epochs
+        ]
+        return pd.DataFrame(rows, columns=[*KEYS, *columns])
+
+    @cached_property
+    def rank_epochs(self) -> pd.DataFrame:
+        """One row an epoch of a rank, over that rank's own samples."""
+        rows = [
+            {name: getattr(record, name) for name in KEYS} | {"rank": rank.rank, **epoch}
+            for record in self.records
+            for rank in record.ranks
+            for epoch in rank.epochs
+        ]
+        return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
+
+    def only(self, run_ids: set[str]) -> Results:
+        """These runs alone."""
+        return Results(self.folder, [record for record in self.records if record.run_id in run_ids])
+
+    def write(self) -> None:
+        """Make runs.csv, ranks.csv, epochs.csv and runs.parquet anew."""
+        if not self.records:
+            return
+        for name, frame in (("runs", self.runs), ("ranks", self.ranks), ("epochs", self.epochs)):
+            _aside(self.folder / f"{name}.csv", lambda path, frame=frame: frame.to_csv(path, index=False))  # type: ignore[misc]
+        _aside(self.folder / "runs.parquet", lambda path: self.runs.to_parquet(path, index=False))
+
+
+def load(folder: str | os.PathLike[str]) -> Results:
+    """The results in a folder.
+
+    Raises:
+        StoreError: the folder holds no sweep, or a line in it is no record.
+    """
+    return Results(folder, latest_records(folder))
+
+
+def _global_batch(row: dict[str, Any]) -> int | None:
+    if row["batch_per_rank"] is None:
+        return row.get("global_batch")
+    return int(row["batch_per_rank"] * row["world_size"] * row["accum_steps"])
+
+
+def _aside(path: Path, write: Any) -> None:
+    aside = path.with_name(f".{path.name}.new")
+    write(aside)
+    os.replace(aside, path)

@@ -1,0 +1,1 @@
+"""Ray: where the ranks of a sweep live, and who hands them their runs."""

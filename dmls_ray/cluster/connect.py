@@ -1,0 +1,176 @@
+"""Reach a Ray cluster or start one here, and say what it has and whether a trial fits on it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import warnings
+from dataclasses import dataclass
+
+import joblib
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.errors import ClusterError
+
+# Ray reads these when it is imported or when its processes start; what the user has set stays.
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Our own store is the record of a sweep; Tune's loggers would write each run three times more.
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    # Ctrl-C is ours: Tune would wait for the run under way.
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one machine offers to ranks."""
+
+    name: str
+    node_id: str
+    """Ray's name of the node; empty for this machine before Ray has started."""
+    cores: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What all machines offer together."""
+
+    machines: tuple[Machine, ...]
+
+    @property
+    def cores(self) -> int:
+        return sum(machine.cores for machine in self.machines)
+
+    @property
+    def gpus(self) -> int:
+        return sum(machine.gpus for machine in self.machines)
+
+    def device_of(self, config: TrialConfig) -> str:
+        """`cpu` or `cuda`: what device=auto is here."""
+        return config.device if config.device != "auto" else "cuda" if self.gpus else "cpu"
+
+    def backend_of(self, config: TrialConfig) -> str:
+        """`nccl` or `gloo`: what backend=auto is here."""
+        return config.backend if config.backend != "auto" else "nccl" if self.device_of(config) == "cuda" else "gloo"
+
+    def capacity(self, device: str) -> int:
+        """Ranks that fit, one to a core or one to a GPU."""
+        return self.gpus if device == "cuda" else self.cores
+
+    def oversubscribes(self, config: TrialConfig) -> bool:
+        """Whether the trial's ranks have fewer cores than threads."""
+        return config.world_size * config.threads_per_rank > self.cores
+
+    def objection(self, config: TrialConfig, *, oversubscribe: bool) -> str:
+        """Why the trial is not feasible here, and the way out; empty where it is."""
+        device, ranks = self.device_of(config), config.world_size
+        place = "this machine" if len(self.machines) == 1 else "this cluster"
+        if device == "cuda" and ranks > self.gpus:
+            return (
+                f"world_size={ranks} needs {ranks} GPUs; {place} has {self.gpus}. Lower --world-size, add machines "
+                "(ray start --address=...), or pass --device cpu."
+            )
+        if device == "cpu" and self.backend_of(config) == "nccl":
+            return f"backend=nccl needs GPUs; {place} has {self.gpus}. Use --backend gloo."
+        if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
+            threads = f" x threads_per_rank={config.threads_per_rank}" if config.threads_per_rank > 1 else ""
+            return (
+                f"world_size={ranks}{threads} needs {ranks * config.threads_per_rank} cores; {place} has {self.cores}. "
+                "Lower it, add machines (ray start --address=...), or pass --oversubscribe."
+            )
+        return ""
+
+
+def local_resources() -> Resources:
+    """What this machine offers; starts nothing. Cores are those this process may use (affinity and container limits)."""
+    return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), _local_gpus()),))
+
+
+def connect(address: str | None, *, dashboard: bool, verbose: bool) -> bool:
+    """Join a running cluster, or start one here.
+
+    Args:
+        address: of a running cluster, or None: then RAY_ADDRESS, else a cluster that `ray start` runs on this machine, else one of our
+            own, which ends with this process.
+        dashboard: whether a cluster of our own shows Ray's dashboard, on the loopback interface only.
+        verbose: show what Ray and the ranks print.
+
+    Returns:
+        Whether the cluster is our own.
+
+    Raises:
+        ClusterError: the address cannot be reached.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    # Ray announces its authentication through this logger before it reads logging_level.
+    logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
+    common = {
+        "namespace": "dmls_ray",
+        "log_to_driver": verbose,
+        "logging_level": logging.INFO if verbose else logging.ERROR,
+        "configure_logging": verbose,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        given = address or os.environ.get("RAY_ADDRESS")
+        try:
+            ray.init(address=given or "auto", **common)
+            return False
+        except ConnectionError as error:
+            if given:
+                raise ClusterError(
+                    f"--address {given} cannot be reached ({_first_line(error)}); start one with ray start --head, "
+                    "or leave the flag out to use this machine alone."
+                ) from error
+        ray.init(
+            address="local",
+            num_cpus=joblib.cpu_count(),
+            include_dashboard=dashboard,
+            dashboard_host="127.0.0.1",
+            **common,
+        )
+        return True
+
+
+def cluster_resources() -> Resources:
+    """What the connected cluster offers."""
+    import ray
+
+    machines = []
+    for node in ray.nodes():
+        if node["Alive"]:
+            has = node["Resources"]
+            machines.append(
+                Machine(node["NodeManagerHostname"], node["NodeID"], int(has.get("CPU", 0)), int(has.get("GPU", 0)))
+            )
+    return Resources(tuple(sorted(machines, key=lambda machine: machine.node_id)))
+
+
+def _local_gpus() -> int:
+    import pynvml
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no driver: no GPU that could be used
+        return 0
+    count: int = pynvml.nvmlDeviceGetCount()
+    pynvml.nvmlShutdown()
+    return count
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0]

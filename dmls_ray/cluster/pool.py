@@ -1,0 +1,159 @@
+"""The worker group: a broker, and one TorchTrainer a machine that holds the ranks for the whole sweep."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from dmls_ray.cluster.broker import Broker
+from dmls_ray.cluster.connect import Machine, Resources
+from dmls_ray.cluster.serve import NAMESPACE, serve
+
+
+def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:
+    """A TorchTrainer whose workers serve the broker.
+
+    Args:
+        settings: what `serve` is given.
+        ranks: number of workers.
+        per_rank: Ray resources a worker holds.
+        node_id: the machine to stay on, or None for any.
+    """
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+
+    from dmls_ray.cluster.torch_group import GroupTrainer, NoProcessGroup
+
+    return GroupTrainer(
+        serve,
+        train_loop_config=settings,
+        torch_config=NoProcessGroup(),
+        scaling_config=ScalingConfig(
+            num_workers=ranks,
+            use_gpu=bool(per_rank.get("GPU")),
+            resources_per_worker=per_rank,
+            label_selector={"ray.io/node-id": node_id} if node_id else None,
+        ),
+        run_config=RunConfig(
+            name=settings["trainer"],
+            storage_path=settings["storage"],
+            # Deaths are the broker's to count, run by run; the group itself always comes back.
+            failure_config=FailureConfig(max_failures=-1),
+            checkpoint_config=CheckpointConfig(num_to_keep=1),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The ranks that one machine holds."""
+
+    machine: Machine
+    ranks: int
+
+
+def shares(resources: Resources, ranks: int, device: str) -> list[Share]:
+    """So many ranks over as few machines as it takes, the largest first; more than there are cores go evenly on top."""
+    sizes = {machine: machine.gpus if device == "cuda" else machine.cores for machine in resources.machines}
+    largest_first = sorted(sizes, key=lambda machine: (-sizes[machine], machine.node_id))
+    taken = dict.fromkeys(largest_first, 0)
+    left = ranks
+    for machine in largest_first:
+        taken[machine] = min(left, sizes[machine])
+        left -= taken[machine]
+    for place in range(left):
+        taken[largest_first[place % len(largest_first)]] += 1
+    return [Share(machine=machine, ranks=count) for machine, count in taken.items() if count]
+
+
+class WorkerGroup:
+    """Ranks that serve one sweep; made once, ended once."""
+
+    def __init__(self, resources: Resources, *, ranks: int, device: str, isolation: str) -> None:
+        self._resources, self._ranks, self._device = resources, ranks, device
+        self._isolation = isolation
+        self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
+        # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the sweep.
+        self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
+        self._threads: list[threading.Thread] = []
+        self.broker: Any = None
+
+    @property
+    def storage(self) -> Path:
+        """Folder for what Ray writes; removed by `stop`."""
+        return Path(self._storage.name)
+
+    @property
+    def per_rank(self) -> dict[str, float]:
+        """Ray resources a rank holds: a core (a part of one where there are more ranks than cores), and its GPU."""
+        most = max((share.ranks / share.machine.cores for share in self._shares()), default=1.0)
+        # Rounded down to what Ray can count, so that all ranks fit.
+        cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
+        return {"CPU": cpu} | ({"GPU": 1.0} if self._device == "cuda" else {})
+
+    def settings(self, trainer: str, max_leases: int | None = None) -> dict[str, Any]:
+        """What the ranks of a trainer are told."""
+        return {
+            "broker": self.name,
+            "trainer": trainer,
+            "storage": str(self.storage),
+            "cwd": os.getcwd(),
+            "path": [os.path.abspath(folder) for folder in sys.path if folder != ""] + [os.getcwd()],
+            "max_leases": max_leases,
+        }
+
+    def start(self) -> None:
+        """Make the broker and set off the trainers; ranks join as they come up."""
+        expected = self._ranks if self._isolation == "group" else 0
+        self.broker = (
+            ray.remote(Broker)
+            .options(name=self.name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000)
+            .remote(expected)
+        )
+        if self._isolation == "per_run":
+            return  # each run brings its own trainer
+        for number, share in enumerate(self._shares()):
+            trainer = make_trainer(
+                self.settings(f"{self.name}-{number}"),
+                ranks=share.ranks,
+                per_rank=self.per_rank,
+                node_id=share.machine.node_id,
+            )
+            thread = threading.Thread(target=self._hold, args=(trainer,), daemon=True, name=f"trainer-{number}")
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Let the ranks go and wait until their trainers have ended."""
+        if self.broker is not None:
+            ray.get(self.broker.close.remote())
+        for thread in self._threads:
+            thread.join(timeout_s)
+        if self.broker is not None:
+            ray.kill(self.broker)
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the folder Ray wrote to; the cluster ends otherwise."""
+        self._storage.cleanup()
+
+    def _shares(self) -> list[Share]:
+        return shares(self._resources, self._ranks, self._device)
+
+    def _hold(self, trainer: Any) -> None:
+        """Hold a trainer's ranks until the sweep is over; a trainer that fails ends the sweep, with its reason."""
+        try:
+            trainer.fit()
+        except SystemExit:
+            return  # ray.shutdown() ends a waiting thread so
+        except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
+            if ray.is_initialized():
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                self.broker.abort.remote(f"Ray Train's worker group failed: {lines[0]}")

@@ -1,0 +1,113 @@
+"""What a worker of Ray Train's group runs: join the broker, then serve one lease after another until there are no more."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import ray
+import ray.train
+
+from dmls_ray.cluster.broker import Lease, RankCard
+from dmls_ray.importing import import_function
+from dmls_ray.rank import RankInfo
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore
+
+NAMESPACE = "dmls_ray"
+
+
+def serve(settings: dict[str, Any]) -> None:
+    """Serve the broker.
+
+    Args:
+        settings: `broker`, its name; `trainer`, the name of this trainer; `cwd` and `path`, the driver's working folder and module
+            search path, used where they exist here; `max_leases`, after how many to leave (None: never).
+    """
+    _settle_in(settings)
+    import torch.distributed as dist
+
+    import dmls_ray.training.loop  # noqa: F401 - so that no run pays for the import
+
+    context = ray.train.get_context()
+    host = ray.util.get_node_ip_address()
+    _use_interface_of(host)
+    # One store for all runs that this rank will lead: no port to be found and lost again for each run.
+    store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    # What is loaded by now stays; a collection at the start of each run looks only at what runs made.
+    gc.collect()
+    gc.freeze()
+    broker = ray.get_actor(settings["broker"], namespace=NAMESPACE)
+    card = RankCard(
+        trainer=settings["trainer"],
+        index=context.get_world_rank(),
+        machine=socket.gethostname(),
+        pid=os.getpid(),
+        device=_accelerator(),
+        store=(host, store.port),
+    )
+    name = ray.get(broker.join.remote(card))
+    served = 0
+    while settings["max_leases"] is None or served < settings["max_leases"]:
+        lease = ray.get(broker.next_lease.remote(name))
+        if lease is None:
+            return
+        _work(lease, name, broker, store)
+        served += 1
+
+
+def _work(lease: Lease, name: str, broker: Any, store: TCPStore) -> None:
+    import torch.distributed as dist
+
+    from dmls_ray.training.guard import failure, run_guarded
+    from dmls_ray.training.process import process_group
+
+    rank = RankInfo(
+        rank=lease.rank,
+        world_size=lease.config.world_size,
+        device=lease.device,
+        backend=lease.backend,
+        machine=lease.machine,
+    )
+    try:
+        shared = None
+        if rank.world_size > 1:
+            client = store if lease.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
+            shared = dist.PrefixStore(lease.lease_id, client)
+        with process_group(rank, shared):
+            train = import_function(lease.train, flag="train")
+            result = run_guarded(
+                train, lease.config, rank, lambda event: broker.emit.remote(name, lease.lease_id, event)
+            )
+            # Told before the group is unmade: the rank that failed first is the cause of what the others then report.
+            broker.finish.remote(name, lease.lease_id, result)
+    except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
+        broker.finish.remote(name, lease.lease_id, failure(error, rank))
+
+
+def _settle_in(settings: dict[str, Any]) -> None:
+    """Relative paths and the user's modules mean here what they mean to the driver, where its folders exist."""
+    if os.path.isdir(settings["cwd"]):
+        os.chdir(settings["cwd"])
+    for folder in reversed(settings["path"]):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+
+
+def _use_interface_of(host: str) -> None:
+    """gloo and NCCL pick the interface of the Ray node's address, not that of the host name, which may be the loopback's."""
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(address.address == host for address in addresses):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+
+
+def _accelerator() -> str:
+    from ray.train.torch import get_device
+
+    return str(get_device())

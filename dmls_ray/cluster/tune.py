@@ -1,0 +1,133 @@
+"""Ray Tune's part: it owns the trials, one a run, and one actor that is reused from run to run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune import Callback, Trainable
+
+from dmls_ray.cluster.broker import Job
+from dmls_ray.cluster.pool import WorkerGroup, make_trainer
+
+Listener = Callable[[str, dict[str, Any]], None]
+"""Called in the driver with a run's id and each of its events."""
+
+
+class RunTrainable(Trainable):
+    """One run: hands it to the broker and passes on what the broker tells of it."""
+
+    def setup(self, config: dict[str, Any], broker: Any = None, jobs: dict[str, Job] | None = None) -> None:
+        assert jobs is not None
+        self._broker, self._jobs = broker, jobs
+        self._take(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._take(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        if not self._submitted:
+            self._submitted = True
+            ray.get(self._broker.submit.remote(self._job))
+            self.begin(self._job)
+        events = ray.get(self._broker.events.remote(self._job.run_id))
+        done = events[-1]["kind"] in ("done", "aborted")
+        if done:
+            self.end()
+        return {"run_id": self._job.run_id, "events": events, "done": done}
+
+    def begin(self, job: Job) -> None:
+        """Called when the run is queued; the group's ranks are there already."""
+
+    def end(self) -> None:
+        """Called when the run is over."""
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        return {}  # a run's state is its ranks'; Tune asks all the same before it reuses this actor
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Nothing was saved."""
+
+    def cleanup(self) -> None:
+        if not self._done:
+            self._broker.cancel.remote(self._job.run_id)
+
+    def _take(self, config: dict[str, Any]) -> None:
+        self._job = self._jobs[config["run_id"]]
+        self._submitted = False
+
+    @property
+    def _done(self) -> bool:
+        return self._last_result is not None and bool(self._last_result.get("done"))
+
+
+class IsolatedRunTrainable(RunTrainable):
+    """The documented pattern, a TorchTrainer a run: its ranks join the same broker, serve this one run, and end."""
+
+    def setup(self, config: dict[str, Any], group: Any = None, **rest: Any) -> None:
+        self._group = group
+        super().setup(config, **rest)
+
+    def begin(self, job: Job) -> None:
+        ranks = job.config.world_size
+        ray.get(self._broker.expect.remote(ranks))
+        settings = {**self._group["settings"], "trainer": f"{self._group['settings']['trainer']}-{job.run_id}"}
+        trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
+        self._thread = threading.Thread(target=self._hold, args=(trainer,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._thread.join()
+
+    def _hold(self, trainer: Any) -> None:
+        try:
+            trainer.fit()
+        except Exception as error:  # noqa: BLE001 - the sweep must be told whatever ended the group
+            self._broker.abort.remote(f"Ray Train's worker group failed: {error}")
+
+
+class _Forward(Callback):
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        for event in result["events"]:
+            self._listener(result["run_id"], event)
+
+
+def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, isolation: str) -> None:
+    """Run the jobs in their order, one at a time, and tell the listener of each event as it comes."""
+    parameters: dict[str, Any] = {"broker": group.broker, "jobs": {job.run_id: job for job in jobs}}
+    trainable: type[RunTrainable] = RunTrainable
+    if isolation == "per_run":
+        trainable = IsolatedRunTrainable
+        parameters["group"] = {"settings": group.settings(group.name, max_leases=1), "per_rank": group.per_rank}
+    # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all.
+    here = tune.with_resources(tune.with_parameters(trainable, **parameters), {"memory": 1})
+    tuner = tune.Tuner(
+        here,
+        param_space={"run_id": tune.grid_search([job.run_id for job in jobs])},
+        tune_config=tune.TuneConfig(max_concurrent_trials=1, reuse_actors=True),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=str(group.storage),
+            callbacks=[_Forward(listener)],
+            verbose=0,
+            progress_reporter=_Silent(),
+        ),
+    )
+    tuner.fit()
+
+
+class _Silent(tune.ProgressReporter):
+    def should_report(self, trials: list[Any], done: bool = False) -> bool:
+        return False
+
+    def report(self, trials: list[Any], done: bool, *sys_info: Any) -> None:
+        """The live view reports."""

@@ -1,0 +1,99 @@
+"""What a run ran on and with: the machine, the versions and the state of the source, as plain values."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+import psutil
+
+
+@functools.cache
+def describe_machine() -> dict[str, Any]:
+    """Host, CPU, cores, memory, and GPUs with their driver."""
+    described: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "os": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": joblib.cpu_count(),
+        "memory_mib": round(psutil.virtual_memory().total / 2**20),
+    }
+    return described | _gpus()
+
+
+@functools.cache
+def describe_versions() -> dict[str, str]:
+    """Versions of what does the work; nothing is imported to find them out."""
+    versions = {"python": platform.python_version()}
+    for package in ("dmls_ray", "torch", "torchvision", "ray", "numpy"):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    # The wheels of CUDA and NCCL that this PyTorch brings along, where it does.
+    for label, prefix in (("cuda", "nvidia-cuda-runtime"), ("nccl", "nvidia-nccl")):
+        for suffix in ("", "-cu13", "-cu12"):
+            try:
+                versions[label] = importlib.metadata.version(prefix + suffix)
+                break
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return versions
+
+
+@functools.cache
+def describe_git() -> dict[str, Any]:
+    """Commit of the checkout that dmls_ray runs from, and whether it has changes; empty outside a checkout."""
+    folder = Path(__file__).parent
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return {}
+    return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
+
+
+def load_average() -> float | None:
+    """The machine's load average over one minute, where the system has one."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def same_machine(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether times measured on both can stand in one table."""
+    return all(one.get(name) == other.get(name) for name in ("host", "cpu", "cores", "gpus"))
+
+
+def _cpu_model() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("model name", "Model", "Hardware")):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> dict[str, Any]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no driver: no GPU
+        return {"gpus": []}
+    count = pynvml.nvmlDeviceGetCount()
+    names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+    driver = pynvml.nvmlSystemGetDriverVersion()
+    pynvml.nvmlShutdown()
+    return {"gpus": names, "driver": driver}
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,198 @@
+"""A results folder: `runs.jsonl`, one fsynced line a run, is the only truth about what is done.
+
+    results/batch_size/
+        runs.jsonl    append-only; each line is a whole `RunRecord` with its epochs and ranks
+        sweep.json    what was asked, when, on which machine, with which versions
+        runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    made anew from runs.jsonl by `analysis`
+
+A line that a crash tore off is left out when reading and cut off before the next is written. Where a run has several lines (a skipped one that
+became feasible), the last one counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from dmls_ray.errors import NewerSchemaError, StoreError, StoreInUseError
+from dmls_ray.record import SCHEMA, RunRecord
+
+RUNS = "runs.jsonl"
+SWEEP = "sweep.json"
+
+
+class Store:
+    """A results folder that this process writes to; no other can meanwhile.
+
+    Use it as a context manager, or call `close`.
+
+    Raises:
+        StoreInUseError: another process writes to the folder.
+        NewerSchemaError: the folder was written by a newer version.
+        StoreError: the folder or a line in it cannot be read.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"--out {folder} cannot be made a folder ({error}); name another.") from error
+        self._lock = FileLock(str(self.folder / ".lock"))
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise StoreInUseError(
+                f"--out {folder} is in use by another process; wait for it, end it, or name another folder."
+            ) from error
+        try:
+            self._records = {record.run_id: record for record in read_records(self.folder)}
+            self.cut_bytes = _cut_torn_line(self.folder / RUNS)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """One record a run, the last that was written of each."""
+        return list(self._records.values())
+
+    def done(self) -> set[str]:
+        """The runs that need not be run again."""
+        return {run_id for run_id, record in self._records.items() if record.outcome.is_final()}
+
+    def append(self, record: RunRecord) -> None:
+        """Add a run; when this returns, the line is on the disk."""
+        line = json.dumps(record.to_dict(), separators=(",", ":"), allow_nan=False) + "\n"
+        path = self.folder / RUNS
+        is_new = not path.exists()
+        with open(path, "ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        if is_new:
+            _sync_folder(self.folder)
+        self._records[record.run_id] = record
+
+    def add_session(self, session: Mapping[str, Any]) -> None:
+        """Note in sweep.json what this call asked for."""
+        described = read_sweep(self.folder)
+        described["schema"] = SCHEMA
+        described["sessions"] = [*described.get("sessions", []), dict(session)]
+        write_whole(self.folder / SWEEP, json.dumps(described, indent=1, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        """Let other processes write."""
+        self._lock.release()
+
+
+def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
+    """Every record in the order it was written; a torn last line is left out.
+
+    Raises:
+        NewerSchemaError: a record was written by a newer version.
+        StoreError: a line other than a torn last one is no record.
+    """
+    path = Path(folder) / RUNS
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                values = json.loads(line)
+                _refuse_newer(values.get("schema", 0), path)
+                yield RunRecord.from_dict(values)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise StoreError(
+                    f"{path}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
+                    "another folder with --out."
+                ) from error
+
+
+def latest_records(folder: str | os.PathLike[str]) -> list[RunRecord]:
+    """One record a run, the last of each.
+
+    Raises:
+        StoreError: the folder holds no sweep, or as `read_records`.
+    """
+    if not (Path(folder) / RUNS).exists():
+        raise StoreError(f"{folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
+    return list({record.run_id: record for record in read_records(folder)}.values())
+
+
+def read_sweep(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """What sweep.json says; empty where there is none.
+
+    Raises:
+        NewerSchemaError: it was written by a newer version.
+        StoreError: it cannot be read.
+    """
+    path = Path(folder) / SWEEP
+    if not path.exists():
+        return {}
+    try:
+        described: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise StoreError(f"{path} cannot be read ({error}); remove it: the runs themselves are in {RUNS}.") from error
+    _refuse_newer(described.get("schema", 0), path)
+    return described
+
+
+def fresh_folder(folder: str | os.PathLike[str]) -> Path:
+    """The first of FOLDER, FOLDER-2, FOLDER-3, ... that holds no sweep."""
+    first = Path(folder)
+    candidate, number = first, 1
+    while (candidate / RUNS).exists() or (candidate / SWEEP).exists():
+        number += 1
+        candidate = first.with_name(f"{first.name}-{number}")
+    return candidate
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old one or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(text)
+    os.replace(aside, path)
+
+
+def _refuse_newer(schema: int, path: Path) -> None:
+    if schema > SCHEMA:
+        raise NewerSchemaError(
+            f"{path} has schema {schema} and this version reads up to {SCHEMA}; "
+            "upgrade (pip install -U dmls_ray), or name another folder with --out."
+        )
+
+
+def _cut_torn_line(path: Path) -> int:
+    """Cut off what a crash left of the last line; returns how many bytes that was."""
+    if not path.exists():
+        return 0
+    with open(path, "rb+") as file:
+        text = file.read()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            file.truncate(whole)
+            os.fsync(file.fileno())
+        return len(text) - whole
+
+
+def _sync_folder(folder: Path) -> None:
+    # The file's name is on the disk only once its folder is.
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

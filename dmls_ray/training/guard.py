@@ -1,0 +1,39 @@
+"""Turn whatever a training function does into a result: an exception is an outcome, not a crash."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import torch
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.errors import DivergedError
+from dmls_ray.rank import Emit, RankInfo, TrainFunction
+from dmls_ray.record import Outcome
+
+
+def run_guarded(train: TrainFunction, config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """The training function's result with its `outcome`, or a failure's description."""
+    try:
+        return {"outcome": Outcome.OK.value, "rank": rank.rank, **train(config, rank, emit)}
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything, and each ends this run alone
+        return failure(error, rank)
+
+
+def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
+    """The result of a rank that raised: `outcome`, `reason` in one line, and `traceback`."""
+    outcome = Outcome.ERROR
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        outcome = Outcome.OOM
+    elif isinstance(error, DivergedError):
+        outcome = Outcome.DIVERGED
+    lines = str(error).strip().splitlines() or [""]
+    return {
+        "outcome": outcome.value,
+        "reason": f"{type(error).__name__}: {lines[0]}".rstrip(": "),
+        "traceback": "".join(traceback.format_exception(error)),
+        "rank": rank.rank,
+        "machine": rank.machine,
+        "device": rank.device,
+    }
