@@ -31,6 +31,9 @@ Precision = Literal["fp32"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 LoaderName = Literal["resident", "dataloader"]
 
+BUILTIN_MODELS = ("convnet", "simplecnn", "mnist_convnet", "digits_convnet")
+"""Models that are known without loading PyTorch; `training.models` builds them."""
+
 # Optimizers whose update rule has a momentum term of its own; Adam's is beta1, which is no field here.
 MOMENTUM_OPTIMIZERS = ("sgd", "rmsprop")
 

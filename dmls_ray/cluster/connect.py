@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import joblib
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ClusterError
+
+NAMESPACE = "dmls_ray"
+"""Ray namespace of everything that a sweep names."""
 
 # Ray reads these when it is imported or when its processes start; what the user has set stays.
 _QUIET = {
@@ -93,17 +96,24 @@ def local_resources() -> Resources:
     return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), _local_gpus()),))
 
 
-def connect(address: str | None, *, dashboard: bool, verbose: bool) -> bool:
-    """Join a running cluster, or start one here.
+def cluster_at(address: str | None) -> str | None:
+    """The running cluster to join: the address given, else RAY_ADDRESS, else `auto` where `ray start` runs one on this machine; None where
+    one of our own must be started."""
+    given = address or os.environ.get("RAY_ADDRESS")
+    if given:
+        return given
+    # `ray start --head` leaves its address here, and `ray stop` takes it away.
+    started = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    return "auto" if started.exists() else None
+
+
+def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
+    """Join a running cluster, or start one here that ends with this process.
 
     Args:
-        address: of a running cluster, or None: then RAY_ADDRESS, else a cluster that `ray start` runs on this machine, else one of our
-            own, which ends with this process.
+        address: of a running cluster, or None to start one.
         dashboard: whether a cluster of our own shows Ray's dashboard, on the loopback interface only.
         verbose: show what Ray and the ranks print.
-
-    Returns:
-        Whether the cluster is our own.
 
     Raises:
         ClusterError: the address cannot be reached.
@@ -115,23 +125,12 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> bool:
     # Ray announces its authentication through this logger before it reads logging_level.
     logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
     common = {
-        "namespace": "dmls_ray",
+        "namespace": NAMESPACE,
         "log_to_driver": verbose,
         "logging_level": logging.INFO if verbose else logging.ERROR,
         "configure_logging": verbose,
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        given = address or os.environ.get("RAY_ADDRESS")
-        try:
-            ray.init(address=given or "auto", **common)
-            return False
-        except ConnectionError as error:
-            if given:
-                raise ClusterError(
-                    f"--address {given} cannot be reached ({_first_line(error)}); start one with ray start --head, "
-                    "or leave the flag out to use this machine alone."
-                ) from error
+    if address is None:
         ray.init(
             address="local",
             num_cpus=joblib.cpu_count(),
@@ -139,7 +138,14 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> bool:
             dashboard_host="127.0.0.1",
             **common,
         )
-        return True
+        return
+    try:
+        ray.init(address=address, **common)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ClusterError(
+            f"--address {address} cannot be reached ({_first_line(error)}); start a cluster with ray start --head, or leave "
+            "--address and RAY_ADDRESS out to use this machine alone."
+        ) from error
 
 
 def cluster_resources() -> Resources:

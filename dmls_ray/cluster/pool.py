@@ -14,8 +14,8 @@ from typing import Any
 import ray
 
 from dmls_ray.cluster.broker import Broker
-from dmls_ray.cluster.connect import Machine, Resources
-from dmls_ray.cluster.serve import NAMESPACE, serve
+from dmls_ray.cluster.connect import NAMESPACE, Machine, Resources
+from dmls_ray.cluster.serve import serve
 
 
 def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:

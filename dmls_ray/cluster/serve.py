@@ -13,13 +13,12 @@ import ray
 import ray.train
 
 from dmls_ray.cluster.broker import Lease, RankCard
+from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.importing import import_function
 from dmls_ray.rank import RankInfo
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
-
-NAMESPACE = "dmls_ray"
 
 
 def serve(settings: dict[str, Any]) -> None:

@@ -94,6 +94,9 @@ class _Forward(Callback):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune saves its callbacks to restore a sweep; we resume from runs.jsonl, and a listener lives in this process alone
+
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:

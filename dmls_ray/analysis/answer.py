@@ -1,0 +1,115 @@
+"""One sentence that answers a sweep's question, and says no more than the data allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dmls_ray.analysis.stats import Comparison, compare
+from dmls_ray.analysis.tables import Row, Table, shown
+
+_FOLLOWING = ("global_batch", "batch_per_rank")
+_WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
+
+
+def answer(table: Table, axis: str) -> str:
+    """What the axis does to speed, memory and accuracy: from its first value to its last where it is a number, else which value is best.
+
+    Args:
+        table: the sweep's table.
+        axis: the field that the sweep asks about.
+    """
+    rows = [row for row in table.rows if row.rates()]
+    if not rows:
+        return f"No run ended ok, so nothing can be said of {axis}."
+    values = list(dict.fromkeys(row.factors.get(axis) for row in rows))
+    if len(values) < 2:
+        return f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
+    parts = [_along(group, axis) for group in _groups(rows, axis)]
+    sentence = "; ".join(part for part in parts if part)
+    return sentence[:1].upper() + sentence[1:] + f" ({_repeats(rows)})."
+
+
+def _groups(rows: Sequence[Row], axis: str) -> list[list[Row]]:
+    """Rows that differ in the axis alone; a batch that follows from it goes along."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        others = {name: value for name, value in row.factors.items() if name != axis and name not in _FOLLOWING}
+        if axis not in (*_FOLLOWING, "world_size", "accum_steps"):
+            others = {name: value for name, value in row.factors.items() if name != axis}
+        elif axis in ("world_size", "accum_steps"):
+            others["batch_per_rank"] = row.factors.get("batch_per_rank")
+        groups.setdefault(repr(others), []).append(row)
+    whole = [group for group in groups.values() if len(group) > 1]
+    if not whole and axis in ("world_size", "accum_steps"):  # a fixed global_batch: batch_per_rank follows
+        return [list(rows)] if len(rows) > 1 else []
+    return whole
+
+
+def _along(group: Sequence[Row], axis: str) -> str:
+    first, last = group[0], group[-1]
+    numeric = all(isinstance(row.factors[axis], int | float) for row in group)
+    if not numeric:
+        fastest = max(group, key=lambda row: row.measures["images_per_s"].median)
+        slowest = min(group, key=lambda row: row.measures["images_per_s"].median)
+        best = max(group, key=_accuracy)
+        speed = _speed(compare(fastest.rates(), slowest.rates()))
+        return (
+            f"{_where(group, axis)}{axis} {best.factors[axis]} reached the highest test accuracy "
+            f"({shown(best.measures.get('test_accuracy'), lambda value: f'{value:.3f}')}), and {fastest.factors[axis]} "
+            f"against {slowest.factors[axis]} trained {speed}"
+        )
+    return (
+        f"{_where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} training went from "
+        f"{_rate(first)} to {_rate(last)} images/s, {_speed(compare(last.rates(), first.rates()))}"
+        f"{_change(first, last, 'peak_mem_mib', 'peak memory', ' MiB', '{:,.0f}')}"
+        f"{_change(first, last, 'test_accuracy', 'test accuracy', '', '{:.3f}')}"
+    )
+
+
+def _speed(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return "with no block in common to compare"
+    ratio = shown(comparison.ratio, lambda value: f"{value:.2f}")
+    if comparison.verdict == "unknown":
+        return f"{ratio} times as fast"
+    return f"{_WORDS[comparison.verdict]}: {ratio} times as fast"
+
+
+def _change(first: Row, last: Row, measure: str, words: str, unit: str, form: str) -> str:
+    one, other = first.measures.get(measure), last.measures.get(measure)
+    if one is None or other is None:
+        return ""
+    return f", {words} from {form.format(one.median)} to {form.format(other.median)}{unit}"
+
+
+def _where(group: Sequence[Row], axis: str) -> str:
+    """The other varied factors, which are equal in the group."""
+    same: dict[str, Any] = {
+        name: value
+        for name, value in group[0].factors.items()
+        if name != axis and all(row.factors[name] == value for row in group)
+    }
+    if "batch_per_rank" in same and "global_batch" in same:
+        del same["global_batch"]
+    told = ", ".join(f"{name} {value}" for name, value in same.items())
+    return f"at {told}, " if told else ""
+
+
+def _level(row: Row) -> str:
+    return f"{_rate(row)} images/s, test accuracy {_accuracy(row):.3f}"
+
+
+def _rate(row: Row) -> str:
+    value = row.measures["images_per_s"].median
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _accuracy(row: Row) -> float:
+    measured = row.measures.get("test_accuracy")
+    return measured.median if measured else float("nan")
+
+
+def _repeats(rows: Sequence[Row]) -> str:
+    counts = sorted({row.measures["images_per_s"].n for row in rows})
+    return f"n={counts[0]}" if len(counts) == 1 else f"n={counts[0]} to {counts[-1]}"

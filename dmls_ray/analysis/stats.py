@@ -1,0 +1,67 @@
+"""Medians with bootstrap intervals, and comparisons paired by block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+MIN_REPEATS = 3
+"""Fewer values have no interval."""
+
+_DRAWS = 4000
+
+Verdict = Literal["faster", "slower", "indistinguishable", "unknown"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median and its 95% percentile bootstrap interval (Efron & Tibshirani, 1993, chapter 13).
+
+    With n = 3 the interval is close to the range of the values, which holds the true median 3 times in 4.
+    """
+
+    median: float
+    low: float | None
+    """None with fewer than `MIN_REPEATS` values."""
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one trial's rate relates to another's, from their ratio in each block that both have."""
+
+    ratio: Estimate
+    verdict: Verdict
+    """`faster` or `slower` where the interval leaves 1 out, `unknown` where there is no interval."""
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The median of at least one value, with an interval from `MIN_REPEATS` values on; the same values give the same interval."""
+    data = np.asarray(values, dtype=float)
+    if len(data) < MIN_REPEATS:
+        return Estimate(float(np.median(data)), None, None, len(data))
+    draws = np.random.default_rng(0).choice(data, (_DRAWS, len(data)))
+    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+    return Estimate(float(np.median(data)), float(low), float(high), len(data))
+
+
+def compare(rates: Mapping[int, float], base: Mapping[int, float]) -> Comparison | None:
+    """The ratio of two trials' rates, paired by block; None where they have no block in common.
+
+    Args:
+        rates: block -> rate (more is faster).
+        base: the same of the trial that is compared against.
+    """
+    blocks = sorted(rates.keys() & base.keys())
+    if not blocks:
+        return None
+    ratio = estimate([rates[block] / base[block] for block in blocks])
+    if ratio.low is None or ratio.high is None:
+        return Comparison(ratio, "unknown")
+    if ratio.low > 1:
+        return Comparison(ratio, "faster")
+    return Comparison(ratio, "slower" if ratio.high < 1 else "indistinguishable")

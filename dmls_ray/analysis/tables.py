@@ -1,0 +1,229 @@
+"""The table a person would have drawn: a row a trial, and only the columns that vary or answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
+from dmls_ray.config import DEFAULTS
+from dmls_ray.record import Outcome, RunRecord
+
+MEASURES = ("images_per_s", "epoch_s", "total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
+
+
+@dataclass
+class Row:
+    """One trial: its varied fields, its measures over the repeats, and how its runs ended."""
+
+    trial_id: str
+    factors: dict[str, Any]
+    """The fields that vary in this table."""
+    records: list[RunRecord]
+    measures: dict[str, Estimate] = field(default_factory=dict)
+    speed_up: Comparison | None = None
+    """Against world size 1 without DDP, all else equal."""
+
+    @property
+    def world_size(self) -> int:
+        return int(self.records[0].config["world_size"])
+
+    @property
+    def outcome(self) -> str:
+        """`ok`, or how many runs ended in what."""
+        counts = pd.Series([record.outcome.value for record in self.records]).value_counts()
+        if len(counts) == 1:
+            return str(counts.index[0])
+        return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+
+    @property
+    def reason(self) -> str:
+        """Why the first run that is not ok is not."""
+        return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
+
+    def rates(self) -> dict[int, float]:
+        """images_per_s by block, of the runs that ended ok."""
+        return {item.repeat: item.images_per_s for item in _ok(self.records) if item.images_per_s is not None}
+
+
+@dataclass
+class Table:
+    """A sweep's trials, in the order of their factors."""
+
+    varied: tuple[str, ...]
+    rows: list[Row]
+    notes: list[str]
+
+    def frame(self) -> pd.DataFrame:
+        """The table as texts, a column a head."""
+        columns = self._columns()
+        cells = [{head: show(row) for head, show in columns.items()} for row in self.rows]
+        return pd.DataFrame(cells, columns=list(columns))
+
+    def markdown(self) -> str:
+        """The table and its notes as Markdown."""
+        body = self.frame().to_markdown(index=False, disable_numparse=True, colalign=self._alignment())
+        return body + "\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n"
+
+    def _alignment(self) -> list[str]:
+        return ["left" if head == "outcome" else "right" for head in self._columns()]
+
+    def _columns(self) -> dict[str, Callable[[Row], str]]:
+        columns: dict[str, Callable[[Row], str]] = {}
+        for name in self.varied:
+            columns[name] = lambda row, name=name: "" if row.factors[name] is None else str(row.factors[name])  # type: ignore[misc]
+        columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), _rate)
+        columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), _seconds)
+        columns["s/run"] = lambda row: bare(row.measures.get("total_s"), _seconds)
+        if any(row.speed_up for row in self.rows):
+            columns["speed-up [95%]"] = lambda row: shown(row.speed_up.ratio if row.speed_up else None, _ratio)
+            columns["efficiency"] = lambda row: (
+                f"{row.speed_up.ratio.median / row.world_size:.2f}" if row.speed_up else ""
+            )
+        columns["peak MiB"] = lambda row: bare(row.measures.get("peak_mem_mib"), lambda value: f"{value:,.0f}")
+        columns["train acc."] = lambda row: bare(row.measures.get("train_accuracy"), _accuracy)
+        columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), _accuracy)
+        columns["n"] = lambda row: str(len(_ok(row.records)))
+        columns["outcome"] = lambda row: row.outcome
+        if any(record.oversubscribed for row in self.rows for record in row.records):
+            columns["oversubscribed"] = lambda row: "yes" if any(item.oversubscribed for item in row.records) else ""
+        return columns
+
+
+def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
+    """The table of a sweep.
+
+    Args:
+        results: the runs.
+        varied: fields to show as columns; without it, those in which the runs differ.
+    """
+    by_trial: dict[str, list[RunRecord]] = {}
+    for record in results.records:
+        by_trial.setdefault(record.trial_id, []).append(record)
+    names = _factor_names([records[0] for records in by_trial.values()], varied)
+    rows = [_row(trial_id, records, names) for trial_id, records in by_trial.items()]
+    rows.sort(key=lambda row: tuple(_sortable(row.factors[name]) for name in names))
+    _add_speed_up(rows)
+    return Table(varied=names, rows=rows, notes=_notes(results, rows))
+
+
+def shown(value: Estimate | None, write: Callable[[float], str]) -> str:
+    """A median with its interval; the bare median where there is none."""
+    if value is None:
+        return ""
+    if value.low is None or value.high is None:
+        return write(value.median)
+    return f"{write(value.median)} [{write(value.low)}, {write(value.high)}]"
+
+
+def bare(value: Estimate | None, write: Callable[[float], str]) -> str:
+    """A median alone."""
+    return "" if value is None else write(value.median)
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _accuracy(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _ok(records: Sequence[RunRecord]) -> list[RunRecord]:
+    return [record for record in records if record.outcome is Outcome.OK]
+
+
+def factors_of(record: RunRecord) -> dict[str, Any]:
+    """Every field of the configuration, global_batch included."""
+    factors = {name: record.config.get(name, default) for name, default in DEFAULTS.items()}
+    if factors["batch_per_rank"] is not None:
+        factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
+    return factors
+
+
+def _factor_names(firsts: Sequence[RunRecord], varied: Sequence[str] | None) -> tuple[str, ...]:
+    all_factors = [factors_of(record) for record in firsts]
+    differing = [name for name in DEFAULTS if len({repr(factors[name]) for factors in all_factors}) > 1]
+    names = {*(varied or ()), *differing}
+    # A table that shows one batch shows the other.
+    if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"}:
+        names |= {"batch_per_rank", "global_batch"}
+    return tuple(name for name in DEFAULTS if name in names)
+
+
+def _row(trial_id: str, records: list[RunRecord], names: Sequence[str]) -> Row:
+    factors = factors_of(records[0])
+    row = Row(trial_id, {name: factors[name] for name in names}, records)
+    for measure in MEASURES:
+        values = [value for record in _ok(records) if (value := getattr(record, measure)) is not None]
+        if values:
+            row.measures[measure] = estimate(values)
+    return row
+
+
+def _add_speed_up(rows: Sequence[Row]) -> None:
+    """Against world size 1 at the same batch_per_rank (weak scaling), else at the same global_batch (strong scaling)."""
+    for row in rows:
+        if row.world_size == 1 or not row.rates():
+            continue
+        for held in ("batch_per_rank", "global_batch"):
+            base = next((other for other in rows if _is_base(other, row, held)), None)
+            if base is not None:
+                row.speed_up = compare(row.rates(), base.rates())
+                break
+
+
+def _is_base(other: Row, row: Row, held: str) -> bool:
+    skipped = {"world_size", "batch_per_rank", "global_batch"} - {held}
+    return other.world_size == 1 and all(
+        other.factors[name] == row.factors[name] for name in row.factors if name not in skipped
+    )
+
+
+def _notes(results: Results, rows: Sequence[Row]) -> list[str]:
+    if not results.records:
+        return ["No runs."]
+    machines = {_machine_text(record) for record in results.records}
+    versions = results.records[-1].versions
+    notes = [
+        f"Median of n repeats and its 95% bootstrap interval; measured on {'; '.join(sorted(machines))}, "
+        + ", ".join(f"{name} {versions[name]}" for name in ("python", "torch", "ray") if name in versions)
+        + f", {results.records[-1].started_at[:10]}."
+    ]
+    if len(machines) > 1:
+        notes.append("Rows come from different machines: their times cannot be compared.")
+    threads = {record.config["threads_per_rank"] for record in results.records}
+    if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
+        notes.append(
+            f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it; "
+            "speed-up is against world_size 1 without DDP, efficiency is speed-up / world_size."
+        )
+    for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
+        notes.append(reason if reason.endswith(".") else f"{reason}.")
+    return notes
+
+
+def _machine_text(record: RunRecord) -> str:
+    machine = record.machine
+    gpus = machine.get("gpus") or []
+    return f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores" + (
+        f", {len(gpus)} x {gpus[0]}" if gpus else ""
+    )
+
+
+def _sortable(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return (0, 0)
+    return (1, value) if isinstance(value, int | float) else (2, str(value))

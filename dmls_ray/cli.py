@@ -1,0 +1,233 @@
+"""The command line of every sweep script: flags made from `TrialConfig`, one line for bad input, the table and the answer at the end."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+from dmls_ray.config import FieldSpec, field_specs
+from dmls_ray.errors import ConfigError, InputError
+from dmls_ray.plan import Plan, make_plan
+from dmls_ray.runner import Options, check_names, run_plan
+
+EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+def main(
+    *,
+    name: str,
+    question: str,
+    axis: str | None,
+    defaults: Mapping[str, Any],
+    arguments: Sequence[str] | None = None,
+) -> NoReturn:
+    """Run a sweep from the command line, and exit.
+
+    The exit code is 0 when every run has an answer (ok, oom, diverged, skipped), 1 when one ended in error, killed or timeout, 2 for bad
+    input, and 130 after Ctrl-C.
+
+    Args:
+        name: names the results folder.
+        question: what the sweep asks; shown by --help.
+        axis: the field the sweep asks about; None for the first that varies.
+        defaults: values of fields where no flag is given.
+        arguments: the command line, without the program; sys.argv's by default.
+    """
+    # A job that is stopped (SIGTERM) keeps what it has, as one that is interrupted does.
+    signal.signal(signal.SIGTERM, _interrupt)
+    parser = _parser(question, defaults)
+    given = vars(_parse(parser, sys.argv[1:] if arguments is None else list(arguments)))
+    try:
+        sys.exit(_run(name, axis, dict(defaults), given))
+    except InputError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        print("Stopped. The runs that had ended are kept; the same command runs the others.", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _run(name: str, axis: str | None, defaults: dict[str, Any], given: dict[str, Any]) -> int:
+    dry_run = given.pop("dry_run")
+    options = Options(name=name, **{key: given.pop(key) for key in _OPTION_FLAGS})
+    axes = _axes(defaults, given)
+    plan = make_plan(axes, repeats=options.repeats, order_seed=options.order_seed)
+    console = Console()
+    if dry_run:
+        return _show_plan(plan, options, console)
+    from dmls_ray.live import make_view
+
+    with make_view(console) as view:
+        results = run_plan(plan, options, view)
+    return _show_results(results, plan, axis, console)
+
+
+def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    flags = {key: values for key, values in given.items() if values is not None}
+    if "batch_per_rank" in flags and "global_batch" in flags:
+        raise ConfigError(
+            "--batch-per-rank and --global-batch are both given; give one: the other follows from batch_per_rank x "
+            "world_size x accum_steps."
+        )
+    # A batch that is asked for takes the place of either default.
+    dropped = {"batch_per_rank", "global_batch"} if flags.keys() & {"batch_per_rank", "global_batch"} else set()
+    return {key: values for key, values in defaults.items() if key not in dropped} | flags
+
+
+def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) -> int:
+    from dmls_ray.analysis.answer import answer
+    from dmls_ray.analysis.tables import make_table
+    from dmls_ray.store import write_whole
+
+    table = make_table(results, plan.varied)
+    asked = axis or next(iter(plan.varied), "batch_per_rank")
+    sentence = answer(table, asked)
+    write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
+    console.print(_rich_table(table))
+    for note in table.notes:
+        console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\n{sentence}", highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"\nFiles: {results.folder}/ (table.md, runs.csv, ranks.csv, epochs.csv, runs.parquet, runs.jsonl, sweep.json)",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    return EXIT_OK if all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
+
+
+def _rich_table(table: Any) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    frame = table.frame()
+    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for head in frame.columns:
+        drawn.add_column(head, justify="left" if head == "outcome" else "right", overflow="fold")
+    for cells in frame.itertuples(index=False):
+        drawn.add_row(*cells)
+    return drawn
+
+
+def _show_plan(plan: Plan, options: Options, console: Console) -> int:
+    from dmls_ray.estimate import describe_estimate
+    from dmls_ray.cluster.connect import local_resources
+    from dmls_ray.store import latest_records
+
+    check_names(plan)
+    folder = options.folder
+    records = latest_records(folder) if (folder / "runs.jsonl").exists() else []
+    resources = local_resources()
+    if options.address is None:
+        plan = plan.skip_infeasible(lambda config: resources.objection(config, oversubscribe=options.oversubscribe))
+    done = {record.run_id for record in records if record.outcome.is_final()}
+    pending = plan.pending(done)
+    say = lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)  # noqa: E731
+    say(f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
+    for run in plan.runs:
+        factors = "  ".join(f"{key}={run.values.get(key)}" for key in plan.varied if run.values.get(key) is not None)
+        state = "done" if run.run_id in done else f"skipped: {run.skip}" if run.skip else "to run"
+        say(f"{run.order + 1:4}  block {run.repeat}  seed {run.seed:<7} {factors}  {state}")
+    say(describe_estimate(plan, pending, records))
+    return EXIT_OK
+
+
+# --- flags ------------------------------------------------------------------------------------------------------
+
+_OPTION_FLAGS = ("repeats", "order_seed", "out", "fresh", "isolation", "address", "oversubscribe", "dashboard", "verbose")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, exit code 2."""
+        line = " ".join(message.split())
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {line}\n")
+
+
+def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
+    known, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        flags = [flag for action in parser._actions for flag in action.option_strings]
+        close = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        parser.error(f"{unknown[0]} is no flag; {hint}--help lists them all.")
+    return known
+
+
+def _parser(question: str, defaults: Mapping[str, Any]) -> _Parser:
+    parser = _Parser(
+        description=inspect.cleandoc(question),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
+    for spec in field_specs().values():
+        _add_field(fields, spec, defaults)
+    how = parser.add_argument_group("how to run it")
+    how.add_argument("--repeats", type=_at_least(1), default=3, help="runs of each trial, each with its own seed (default: 3)")
+    how.add_argument("--order-seed", type=_at_least(0), default=0, help="seed of the order of runs within a block (default: 0)")
+    how.add_argument("--out", help="results folder (default: results/<sweep>)")
+    how.add_argument("--fresh", action="store_true", help="start over in a new folder; nothing is deleted")
+    how.add_argument(
+        "--isolation",
+        choices=("group", "per_run"),
+        default="group",
+        help="group: one worker group serves all runs; per_run: a TorchTrainer a run (default: group)",
+    )
+    how.add_argument("--address", help="Ray cluster to join (default: RAY_ADDRESS, a running one here, or our own)")
+    how.add_argument("--oversubscribe", action="store_true", help="allow more ranks than CPU cores")
+    how.add_argument("--dashboard", action="store_true", help="show Ray's dashboard, on the loopback interface")
+    how.add_argument("--dry-run", action="store_true", help="print the plan with an estimate and start nothing")
+    how.add_argument("--verbose", action="store_true", help="show what Ray and the ranks print")
+    return parser
+
+
+def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None:
+    default = defaults.get(spec.name, spec.default)
+    values = default if isinstance(default, list | tuple) else [default]
+    told = "" if default is None else f" (default: {' '.join(map(_told, values))})"
+    metavar = "{" + ",".join(map(str, spec.choices)) + "}" if spec.choices else spec.name.rsplit("_", 1)[-1].upper()
+    group.add_argument(
+        f"--{spec.name.replace('_', '-')}",
+        nargs="+",
+        type=_argument(spec),
+        metavar=metavar,
+        help=(spec.help.rstrip(".") + told).replace("%", "%%"),
+    )
+
+
+def _argument(spec: FieldSpec) -> Any:
+    def parse(text: str) -> Any:
+        try:
+            return spec.parse(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse
+
+
+def _at_least(least: int) -> Any:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text} is out of range; give a whole number of {least} or more.")
+        return value
+
+    return parse
+
+
+def _told(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,55 @@
+"""How long runs will take: from runs like them where there are any, else a guess that is called one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from dmls_ray.plan import Plan, Run
+from dmls_ray.record import Outcome, RunRecord
+
+START_UP_S = 15.0
+"""Ray, the worker group and PyTorch in every rank, on two cores."""
+
+_GUESSED_STEP_S = 0.003
+"""An optimizer step of a small model on a CPU core."""
+
+_TRAIN_SAMPLES = {"digits": 1438, "cifar10": 50_000, "mnist": 60_000, "fashion_mnist": 60_000, "stl10": 5_000}
+
+
+def expected_s(run: Run, records: Sequence[RunRecord]) -> float | None:
+    """Seconds that a run will take: the median of its trial's runs, else of all runs; None where there are none."""
+    ended = [record for record in records if record.outcome is Outcome.OK and record.total_s is not None]
+    same = [record for record in ended if record.trial_id == run.trial_id] or ended
+    if not same:
+        return None
+    return statistics.median((record.total_s or 0.0) + (record.overhead_s or 0.0) for record in same)
+
+
+def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
+    """How long the pending runs will take, in a sentence that says how that is known."""
+    feasible = [run for run in pending if not run.skip]
+    if not feasible:
+        return "Nothing is missing: no run would start."
+    measured = [expected_s(run, records) for run in feasible]
+    if None not in measured:
+        total = START_UP_S + sum(value for value in measured if value is not None)
+        return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."
+    guesses = [_guess_s(run) for run in feasible]
+    if None in guesses:
+        return "No run was measured here yet and the data set's size is not known: no estimate."
+    total = START_UP_S + sum(value for value in guesses if value is not None)
+    return f"A guess of {total:.0f} s, start-up included: no run was measured here yet, so small steps on a CPU are assumed."
+
+
+def _guess_s(run: Run) -> float | None:
+    if run.config is None or run.config.global_batch is None:
+        return None
+    kind, _, options = run.config.dataset.partition(":")
+    samples = _TRAIN_SAMPLES.get(kind)
+    if kind == "synthetic":
+        given = dict(part.split("=") for part in options.split(",") if "=" in part)
+        samples = int(given.get("train", 2048))
+    if samples is None:
+        return None
+    return run.config.epochs * -(-samples // run.config.samples_per_pass) * _GUESSED_STEP_S

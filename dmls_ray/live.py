@@ -1,0 +1,197 @@
+"""What a person sees while a sweep runs: a live view in a terminal, one plain line a run in a pipe or a job log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dmls_ray.estimate import expected_s
+from dmls_ray.plan import Run
+from dmls_ray.record import Outcome, RunRecord
+
+
+class View(Protocol):
+    """Is told what happens."""
+
+    def __enter__(self) -> View: ...
+    def __exit__(self, *_: object) -> None: ...
+    def note(self, text: str) -> None:
+        """Something to know, in a line."""
+
+    def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
+        """These runs are to come, in this order; those records are there already."""
+
+    def event(self, run: Run, event: Mapping[str, Any]) -> None:
+        """A run has started, or ended an epoch."""
+
+    def done(self, run: Run, record: RunRecord) -> None:
+        """A run has ended."""
+
+
+@dataclass
+class Progress:
+    """How far a sweep is."""
+
+    pending: list[Run] = field(default_factory=list)
+    records: list[RunRecord] = field(default_factory=list)
+    """All that is known: earlier runs of this folder, too."""
+    varied: tuple[str, ...] = ()
+    ended: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def total(self) -> int:
+        return len(self.pending)
+
+    def left_s(self) -> float | None:
+        """Seconds until the last run ends, from what the same or similar runs took; None before the first has ended."""
+        if not self.records:
+            return None
+        return sum(expected_s(run, self.records) or 0.0 for run in self.pending[self.ended :])
+
+    def name(self, run: Run) -> str:
+        """A run by its varied fields and its repeat."""
+        factors = " ".join(f"{name}={run.values.get(name)}" for name in self.varied if run.values.get(name) is not None)
+        return f"{factors} repeat={run.repeat}".strip()
+
+
+class PlainView:
+    """One line a run."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress()
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to take down."""
+
+    def note(self, text: str) -> None:
+        self._line(text)
+
+    def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
+        self._progress = Progress(list(pending), list(records), tuple(varied))
+
+    def event(self, run: Run, event: Mapping[str, Any]) -> None:
+        if event["kind"] == "start" and event["attempt"] > 1:
+            self._line(f"{self._progress.name(run)}: a rank died; attempt {event['attempt']}")
+
+    def done(self, run: Run, record: RunRecord) -> None:
+        progress = self._progress
+        progress.ended += 1
+        progress.records.append(record)
+        width = len(str(progress.total))
+        left = progress.left_s()
+        tail = f", about {duration(left)} left" if left else ""
+        self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {told(record)}{tail}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveView:
+    """A table of the latest runs, the one under way with its epoch and loss, and the time left."""
+
+    _SHOWN = 8
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress()
+        self._latest: list[tuple[str, RunRecord]] = []
+        self._under_way = ""
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def note(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False)
+
+    def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
+        self._progress = Progress(list(pending), list(records), tuple(varied))
+        self._under_way = "starting Ray and the ranks ..."
+
+    def event(self, run: Run, event: Mapping[str, Any]) -> None:
+        name = self._progress.name(run)
+        if event["kind"] == "start":
+            again = f", attempt {event['attempt']}: a rank died" if event["attempt"] > 1 else ""
+            self._under_way = f"{name}{again}"
+        elif event["kind"] == "epoch":
+            loss, accuracy = event.get("train_loss"), event.get("test_accuracy")
+            epochs = run.config.epochs if run.config else "?"
+            self._under_way = f"{name}  epoch {event['epoch']}/{epochs}  loss {loss:.4f}"
+            if accuracy is not None:
+                self._under_way += f"  test accuracy {accuracy:.3f}"
+
+    def done(self, run: Run, record: RunRecord) -> None:
+        self._progress.ended += 1
+        self._progress.records.append(record)
+        self._latest = [*self._latest, (self._progress.name(run), record)][-self._SHOWN :]
+        self._under_way = ""
+
+    def _render(self) -> Group:
+        progress = self._progress
+        rows = Table(box=None, padding=(0, 2), show_header=bool(self._latest))
+        for head in ("run", "outcome", "images/s", "test acc.", "s"):
+            rows.add_column(head, justify="left" if head in ("run", "outcome") else "right", no_wrap=True)
+        for name, record in self._latest:
+            style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
+            rows.add_row(
+                Text(name, style=style),
+                Text(record.outcome.value, style=style),
+                _number(record.images_per_s, "{:,.0f}"),
+                _number(record.test_accuracy, "{:.3f}"),
+                _number(record.total_s, "{:.2f}"),
+            )
+        left = progress.left_s() if progress.total else None
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            ProgressBar(total=max(progress.total, 1), completed=progress.ended, width=30),
+            Text(f"{progress.ended}/{progress.total} runs"),
+            Text(f"{duration(time.monotonic() - progress.began)} gone"),
+            Text(f"about {duration(left)} left" if left is not None else ""),
+        )
+        return Group(rows, Text(self._under_way, style="cyan", no_wrap=True), bar)
+
+
+def make_view(console: Console) -> View:
+    """The live view in a terminal, else plain lines."""
+    return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
+
+
+def told(record: RunRecord) -> str:
+    """A run's end in a few words."""
+    if record.outcome is not Outcome.OK:
+        return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
+    parts = [
+        ("{:,.0f} images/s", record.images_per_s),
+        ("test accuracy {:.3f}", record.test_accuracy),
+        ("{:.2f} s", record.total_s),
+    ]
+    return ", ".join(["ok", *(form.format(value) for form, value in parts if value is not None)])
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole < 7200 else f"{whole / 3600:.1f} h"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)

@@ -1,0 +1,350 @@
+"""A sweep from its axes to its results: plan, check, skip what is done, run what is missing, record each run as it ends."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from dmls_ray.analysis.frames import Results, load
+from dmls_ray.config import BUILTIN_MODELS
+from dmls_ray.errors import ClusterError, ConfigError
+from dmls_ray.live import PlainView, View
+from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average, same_machine
+from dmls_ray.plan import Plan, Run, make_plan
+from dmls_ray.record import EpochRecord, Outcome, RunRecord
+from dmls_ray.store import Store, fresh_folder
+
+Isolation = Literal["group", "per_run"]
+
+RUN_TRIAL = "dmls_ray.training.loop:run_trial"
+"""The training function of every built-in sweep."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a sweep is run, apart from what it varies."""
+
+    name: str = "sweep"
+    """Names the results folder: results/<name>."""
+    repeats: int = 3
+    order_seed: int = 0
+    out: str | None = None
+    """Results folder; without it, results/<name>."""
+    fresh: bool = False
+    """Start over in a new folder; nothing is deleted."""
+    isolation: Isolation = "group"
+    """group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes."""
+    address: str | None = None
+    """Ray cluster to join; without it RAY_ADDRESS, else a running local one, else one of our own."""
+    oversubscribe: bool = False
+    """Allow more ranks than CPU cores."""
+    dashboard: bool = False
+    """Show Ray's dashboard, on the loopback interface."""
+    verbose: bool = False
+    """Show what Ray and the ranks print."""
+
+    def __post_init__(self) -> None:
+        if self.isolation not in ("group", "per_run"):
+            raise ConfigError(f"isolation={self.isolation} is unknown; choose from group, per_run.")
+        if self.repeats < 1:
+            raise ConfigError(f"repeats={self.repeats} is out of range; give 1 or more.")
+
+    @property
+    def folder(self) -> Path:
+        """Where the results go."""
+        folder = Path(self.out) if self.out else Path("results") / self.name
+        return fresh_folder(folder) if self.fresh else folder
+
+
+def sweep(axes: Mapping[str, Any], **options: Any) -> Results:
+    """Run every configuration of a grid that its results folder does not hold yet.
+
+    Args:
+        axes: field of `TrialConfig` -> one value, or a sequence of values. Give batch_per_rank or global_batch.
+        **options: the fields of `Options`: name, repeats, order_seed, out, fresh, isolation, address, oversubscribe, dashboard,
+            verbose.
+
+    Returns:
+        The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
+
+    Raises:
+        InputError: what was asked for cannot be run; nothing was started, and nothing is lost.
+    """
+    from rich.console import Console
+
+    known = Options.__dataclass_fields__
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{name} is no option of sweep; the options are {', '.join(known)}.")
+    settled = Options(**options)
+    plan = make_plan(axes, repeats=settled.repeats, order_seed=settled.order_seed)
+    return run_plan(plan, settled, PlainView(Console()))
+
+
+def run_plan(plan: Plan, options: Options, view: View) -> Results:
+    """Run what is missing of a plan; returns the results of its runs.
+
+    Raises:
+        InputError: as `sweep`.
+        KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
+    """
+    check_names(plan)
+    with Store(options.folder) as store:
+        if store.cut_bytes:
+            view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.folder}: that run is run again.")
+        pending = plan.pending(store.done())
+        if pending:
+            _warn_of_other_machine(store.records, view)
+            store.add_session(_session(plan, options))
+            try:
+                _Sweep(plan, options, store, view).run(pending)
+            finally:
+                Results(store.folder, store.records).write()
+        wanted = {run.run_id for run in plan.runs}
+        return Results(store.folder, [record for record in store.records if record.run_id in wanted])
+
+
+def check_names(plan: Plan) -> None:
+    """Refuse models and data sets that do not exist, before anything starts.
+
+    Raises:
+        UnknownNameError, UserCodeError, ConfigError, DataError: as `find_model` and `check_source`.
+    """
+    from dmls_ray.training.data.sources import check_source
+
+    configs = [run.config for run in plan.runs if run.config is not None]
+    for model in dict.fromkeys(config.model for config in configs):
+        if model not in BUILTIN_MODELS:
+            from dmls_ray.training.models import find_model
+
+            find_model(model)
+    for dataset, data_dir in dict.fromkeys((config.dataset, config.data_dir) for config in configs):
+        check_source(dataset, data_dir)
+
+
+@dataclass
+class _Sweep:
+    """One call's runs on their way from the plan to the store."""
+
+    plan: Plan
+    options: Options
+    store: Store
+    view: View
+    by_id: dict[str, Run] = field(default_factory=dict)
+    started: dict[str, tuple[str, float | None]] = field(default_factory=dict)
+    """When a run began (UTC), and the load then."""
+    epochs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    last_end: float | None = None
+    broken: str = ""
+    oversubscribes: Callable[[Any], bool] = lambda config: False
+
+    def run(self, pending: Sequence[Run]) -> None:
+        """Run what is feasible, and record a reason for what is not."""
+        from dmls_ray.cluster.connect import cluster_at, local_resources
+
+        joined = cluster_at(self.options.address)
+        if joined is None:
+            # Nothing starts before it is known that something can run, and that its data are there.
+            feasible = self._set_aside(pending, local_resources())
+            if not feasible:
+                return
+            self._prepare_data(feasible)
+        with _ray(joined, self.options) as resources:
+            if joined is not None:
+                feasible = self._set_aside(pending, resources)
+            if feasible:
+                self._run_on(resources, feasible)
+
+    def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
+        """Record the runs that are not feasible as skipped; returns the others."""
+        allowed = self.options.oversubscribe
+        judged = self.plan.skip_infeasible(lambda config: resources.objection(config, oversubscribe=allowed))
+        by_id = {run.run_id: run for run in judged.runs}
+        self.by_id = by_id
+        self.oversubscribes = lambda config: resources.oversubscribes(config)
+        known = {record.run_id: record for record in self.store.records}
+        wanted = [by_id[run.run_id] for run in pending]
+        for run in wanted:
+            if run.skip and (run.run_id not in known or known[run.run_id].reason != run.skip):
+                self._keep(self._record(run, Outcome.SKIPPED, reason=run.skip))
+        return [run for run in wanted if not run.skip]
+
+    def _prepare_data(self, runs: Sequence[Run]) -> None:
+        """Decode each data set once, here, so that bad data are told in one line before Ray starts."""
+        from dmls_ray.training.data.cache import decoded, is_decoded
+
+        for run in runs:
+            config = run.config
+            assert config is not None
+            if config.loader != "resident":
+                continue
+            wanted = (config.dataset, config.data_dir, config.image_size)
+            if not is_decoded(*wanted):
+                self.view.note(f"Preparing {config.dataset}, once on this machine ...")
+            decoded(*wanted)
+
+    def _run_on(self, resources: Any, runs: Sequence[Run]) -> None:
+        from dmls_ray.cluster.broker import Job
+        from dmls_ray.cluster.pool import WorkerGroup
+        from dmls_ray.cluster.tune import run_jobs
+
+        jobs = []
+        for run in runs:
+            config = run.seeded()
+            jobs.append(
+                Job(
+                    run_id=run.run_id,
+                    train=RUN_TRIAL,
+                    config=config,
+                    device=resources.device_of(config),
+                    backend=resources.backend_of(config),
+                )
+            )
+        self.view.begin(runs, self.store.records, self.plan.varied)
+        ranks = max(job.config.world_size for job in jobs)
+        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
+        group = WorkerGroup(resources, ranks=ranks, device=device, isolation=self.options.isolation)
+        try:
+            group.start()
+            run_jobs(group, jobs, self._listen, isolation=self.options.isolation)
+        except KeyboardInterrupt:
+            group.forget()
+            raise
+        group.stop()
+        if self.broken:
+            raise ClusterError(f"{self.broken}. The runs that had ended are kept; the same command runs the others.")
+
+    def _listen(self, run_id: str, event: Mapping[str, Any]) -> None:
+        run = self.by_id[run_id]
+        if event["kind"] == "start":
+            self.started[run_id] = (datetime.now(UTC).isoformat(timespec="milliseconds"), load_average())
+            self.epochs[run_id] = []
+            self.last_end = self.last_end or time.monotonic()
+        elif event["kind"] == "epoch":
+            self.epochs[run_id].append(dict(event))
+        elif event["kind"] == "aborted":
+            self.broken = str(event["reason"])
+            return
+        if event["kind"] == "done":
+            record = self._ended(run, event)
+            self._keep(record)
+            self.view.done(run, record)
+        else:
+            self.view.event(run, event)
+
+    def _ended(self, run: Run, event: Mapping[str, Any]) -> RunRecord:
+        record = self._record(run, Outcome(event["outcome"]), reason=event["reason"])
+        record.traceback = event["traceback"]
+        record.attempts = event["attempts"]
+        record.started_at, record.load_average = self.started.pop(run.run_id)
+        record.take_results(event["results"])
+        epochs = self.epochs.pop(run.run_id)
+        if not record.epochs and epochs:
+            # The run was cut short; the epochs it had told are what there is.
+            record.take_epochs([EpochRecord(**{k: v for k, v in item.items() if k != "kind"}) for item in epochs])
+        now = time.monotonic()
+        if self.last_end is not None and record.total_s is not None:
+            record.overhead_s = now - self.last_end - record.total_s
+        self.last_end = now
+        return record
+
+    def _record(self, run: Run, outcome: Outcome, *, reason: str) -> RunRecord:
+        return RunRecord(
+            run_id=run.run_id,
+            trial_id=run.trial_id,
+            repeat=run.repeat,
+            order=run.order,
+            order_seed=self.plan.order_seed,
+            seed=run.seed,
+            outcome=outcome,
+            reason=reason,
+            config=dict(run.values),
+            sweep=self.options.name,
+            isolation=self.options.isolation,
+            oversubscribed=run.config is not None and outcome is not Outcome.SKIPPED and self.oversubscribes(run.config),
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            machine=describe_machine(),
+            versions=describe_versions(),
+            git=describe_git(),
+        )
+
+    def _keep(self, record: RunRecord) -> None:
+        with _uninterrupted():
+            self.store.append(record)
+
+
+@contextmanager
+def _ray(joined: str | None, options: Options) -> Iterator[Any]:
+    """Ray, joined or started, and what it has; our own is ended, another's is left."""
+    from dmls_ray.cluster.connect import cluster_resources, connect
+
+    # The imports take as long as Ray's start; they go side by side.
+    loading = threading.Thread(target=_load_ray_libraries, daemon=True)
+    loading.start()
+    import ray
+
+    try:
+        connect(joined, dashboard=options.dashboard, verbose=options.verbose)
+        loading.join()
+        yield cluster_resources()
+    finally:
+        ray.shutdown()
+
+
+def _load_ray_libraries() -> None:
+    import dmls_ray.cluster.torch_group
+    import dmls_ray.cluster.tune  # noqa: F401
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block is over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _session(plan: Plan, options: Options) -> dict[str, Any]:
+    return {
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        "name": options.name,
+        "axes": {name: list(values) for name, values in plan.axes.items()},
+        "repeats": plan.repeats,
+        "order_seed": plan.order_seed,
+        "isolation": options.isolation,
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "git": describe_git(),
+    }
+
+
+def _warn_of_other_machine(records: Sequence[RunRecord], view: View) -> None:
+    others = {
+        record.machine.get("host", "another machine")
+        for record in records
+        if record.outcome is not Outcome.SKIPPED and not same_machine(record.machine, describe_machine())
+    }
+    if others:
+        view.note(
+            f"This folder holds runs of {', '.join(sorted(others))}, and this is {describe_machine()['host']}: their times cannot be "
+            "compared. Pass --fresh for a folder of this machine's own."
+        )
+
+
+__all__ = ["Options", "Results", "check_names", "load", "run_plan", "sweep"]

@@ -1,0 +1,15 @@
+"""What does the batch size do to the time, memory and accuracy of training, on one rank and on two?
+
+Weak scaling: batch_per_rank is fixed from one world size to the next, so global_batch grows with the ranks. Pass --global-batch instead
+for strong scaling, and --lr-scaling linear to let the learning rate follow the global batch.
+"""
+
+from dmls_ray.cli import main
+
+if __name__ == "__main__":
+    main(
+        name="batch_size",
+        question=__doc__,
+        axis="batch_per_rank",
+        defaults={"batch_per_rank": [16, 32, 64, 128], "world_size": [1, 2]},
+    )

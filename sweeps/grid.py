@@ -1,0 +1,14 @@
+"""Any question: give several values to any flags, and every combination is run.
+
+For example: python sweeps/grid.py --optimizer adam sgd --lr 0.001 0.01 --batch-per-rank 32 64
+"""
+
+from dmls_ray.cli import main
+
+if __name__ == "__main__":
+    main(
+        name="grid",
+        question=__doc__,
+        axis=None,
+        defaults={"batch_per_rank": [32], "world_size": [1]},
+    )

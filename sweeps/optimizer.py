@@ -1,0 +1,14 @@
+"""What does the optimizer do to the time, memory and accuracy of training, at one learning rate?
+
+One learning rate does not suit all optimizers: pass several with --lr, and compare each optimizer at its best.
+"""
+
+from dmls_ray.cli import main
+
+if __name__ == "__main__":
+    main(
+        name="optimizer",
+        question=__doc__,
+        axis="optimizer",
+        defaults={"optimizer": ["adam", "adamw", "sgd", "rmsprop"], "batch_per_rank": [32], "world_size": [1]},
+    )

@@ -1,0 +1,15 @@
+"""What do more ranks do to the time, memory and accuracy of training?
+
+Weak scaling by default: batch_per_rank is fixed, so global_batch grows with the ranks. Pass --global-batch for strong scaling: then
+batch_per_rank shrinks as ranks are added, and every world size sees the same samples in the same steps.
+"""
+
+from dmls_ray.cli import main
+
+if __name__ == "__main__":
+    main(
+        name="world_size",
+        question=__doc__,
+        axis="world_size",
+        defaults={"world_size": [1, 2], "batch_per_rank": [64]},
+    )
