@@ -1,4 +1,6 @@
-"""The command line of every sweep script: flags made from `TrialConfig`, one line for bad input, the table and the answer at the end."""
+"""The command line of every sweep script: flags made from `TrialConfig`, one line for bad input, the table and the
+answer at the end.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ def main(
 ) -> NoReturn:
     """Run a sweep from the command line, and exit.
 
-    The exit code is 0 when every run has an answer (ok, oom, diverged, skipped), 1 when one ended in error, killed or timeout, 2 for bad
-    input, and 130 after Ctrl-C.
+    The exit code is 0 when every run has an answer (ok, oom, diverged, skipped), 1 when one ended in error, killed
+    or timeout, 2 for bad input, and 130 after Ctrl-C.
 
     Args:
         name: names the results folder.
@@ -86,10 +88,10 @@ def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) 
     from dmls_ray.store import write_whole
 
     table = make_table(results, plan.varied)
-    asked = axis or next(iter(plan.varied), "batch_per_rank")
+    asked = axis if axis in plan.varied else next(iter(plan.varied), axis or "batch_per_rank")
     sentence = answer(table, asked)
     write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
-    console.print(_rich_table(table))
+    _print_table(table, console)
     for note in table.notes:
         console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
     console.print(f"\n{sentence}", highlight=False, markup=False, soft_wrap=True)
@@ -102,22 +104,45 @@ def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) 
     return EXIT_OK if all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
 
 
-def _rich_table(table: Any) -> Any:
+def _print_table(table: Any, console: Console) -> None:
+    """The table as wide as it is in a pipe; in a terminal that is too narrow, without what answers least."""
+    from rich.measure import Measurement
+
+    def width(drawn: Any) -> int:
+        return Measurement.get(console, console.options.update(max_width=1000), drawn).maximum
+
+    hidden: list[str] = []
+    drawn = _rich_table(table, hidden)
+    if not console.is_terminal:
+        console.width = max(console.width, width(drawn))
+    for head in ("train acc.", "s/run", "efficiency", "peak MiB", "s/epoch"):
+        if width(drawn) <= console.width:
+            break
+        hidden.append(head)
+        drawn = _rich_table(table, hidden, stacked=True)
+    console.print(drawn)
+    if hidden:
+        console.print(f"In table.md, too: {', '.join(hidden)}.", style="dim", highlight=False, soft_wrap=True)
+
+
+def _rich_table(table: Any, hidden: Sequence[str], *, stacked: bool = False) -> Any:
+    """The table for the terminal; stacked: heads and intervals take a line of their own."""
     from rich import box
     from rich.table import Table
 
-    frame = table.frame()
+    frame = table.frame().drop(columns=list(hidden), errors="ignore")
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for head in frame.columns:
-        drawn.add_column(head, justify="left" if head == "outcome" else "right", overflow="fold")
+        text = head.replace("_", "_\n", head.count("_")).replace(" [", "\n[") if stacked else head
+        drawn.add_column(text, justify="left" if head == "outcome" else "right", no_wrap=True)
     for cells in frame.itertuples(index=False):
-        drawn.add_row(*cells)
+        drawn.add_row(*(cell.replace(" [", "\n[") if stacked else cell for cell in cells))
     return drawn
 
 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
-    from dmls_ray.estimate import describe_estimate
     from dmls_ray.cluster.connect import local_resources
+    from dmls_ray.estimate import describe_estimate
     from dmls_ray.store import latest_records
 
     check_names(plan)
@@ -140,7 +165,17 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
 
 # --- flags ------------------------------------------------------------------------------------------------------
 
-_OPTION_FLAGS = ("repeats", "order_seed", "out", "fresh", "isolation", "address", "oversubscribe", "dashboard", "verbose")
+_OPTION_FLAGS = (
+    "repeats",
+    "order_seed",
+    "out",
+    "fresh",
+    "isolation",
+    "address",
+    "oversubscribe",
+    "dashboard",
+    "verbose",
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -170,8 +205,18 @@ def _parser(question: str, defaults: Mapping[str, Any]) -> _Parser:
     for spec in field_specs().values():
         _add_field(fields, spec, defaults)
     how = parser.add_argument_group("how to run it")
-    how.add_argument("--repeats", type=_at_least(1), default=3, help="runs of each trial, each with its own seed (default: 3)")
-    how.add_argument("--order-seed", type=_at_least(0), default=0, help="seed of the order of runs within a block (default: 0)")
+    how.add_argument(
+        "--repeats",
+        type=_at_least(1),
+        default=3,
+        help="runs of each trial, each with its own seed (default: 3)",
+    )
+    how.add_argument(
+        "--order-seed",
+        type=_at_least(0),
+        default=0,
+        help="seed of the order of runs within a block (default: 0)",
+    )
     how.add_argument("--out", help="results folder (default: results/<sweep>)")
     how.add_argument("--fresh", action="store_true", help="start over in a new folder; nothing is deleted")
     how.add_argument(

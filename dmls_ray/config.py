@@ -1,10 +1,10 @@
 """What one trial is: every factor of the experiment is a field of `TrialConfig`, and every field can be an axis.
 
-    >>> config = TrialConfig(world_size=2, batch_per_rank=32)
-    >>> config.global_batch
-    64
-    >>> config.replace(global_batch=128).batch_per_rank
-    64
+>>> config = TrialConfig(world_size=2, batch_per_rank=32)
+>>> config.global_batch
+64
+>>> config.replace(global_batch=128).batch_per_rank
+64
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def _checked(spec: Field[Any], value: Any) -> Any:
             value = value.__index__()
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise ConfigError(f"{spec.name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
-    if kind is float and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{spec.name}={value} is not finite; give a number.")
     if choices and value not in choices:
         raise ConfigError(f"{spec.name}={value} is unknown; choose from {', '.join(map(str, choices))}.")
@@ -298,7 +298,16 @@ def _checked(spec: Field[Any], value: Any) -> Any:
 
 
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-_BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_BOOLS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 
 
 def _parse(name: str, kind: type, optional: bool, text: str) -> Any:
@@ -327,7 +336,7 @@ def _field_docs() -> dict[str, str]:
     for node, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             assert isinstance(node.target, ast.Name)
-            docs[node.target.id] = inspect.cleandoc(after.value.value)
+            docs[node.target.id] = inspect.cleandoc(str(after.value.value))
     return docs
 
 

@@ -39,7 +39,10 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
     if None in guesses:
         return "No run was measured here yet and the data set's size is not known: no estimate."
     total = START_UP_S + sum(value for value in guesses if value is not None)
-    return f"A guess of {total:.0f} s, start-up included: no run was measured here yet, so small steps on a CPU are assumed."
+    return (
+        f"A guess of {total:.0f} s, start-up included: no run was measured here yet, so a small model's steps on a CPU "
+        "are assumed."
+    )
 
 
 def _guess_s(run: Run) -> float | None:

@@ -55,7 +55,7 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
             f"{flag}={reference}: module {module_name!r} has no function {function_name!r}; "
             f"it has {', '.join(offered) or 'none'}."
         )
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _failed(reference: str, flag: str, error: Exception) -> str:

@@ -112,7 +112,6 @@ class LiveView:
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> LiveView:
-        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,6 +123,7 @@ class LiveView:
     def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
         self._progress = Progress(list(pending), list(records), tuple(varied))
         self._under_way = "starting Ray and the ranks ..."
+        self._live.start()
 
     def event(self, run: Run, event: Mapping[str, Any]) -> None:
         name = self._progress.name(run)

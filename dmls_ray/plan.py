@@ -1,8 +1,8 @@
 """From axes to an ordered list of runs: grid, repeats, shuffled blocks, and what is still pending.
 
-    >>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
-    >>> len(plan.runs), plan.varied
-    (12, ('world_size', 'batch_per_rank'))
+>>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
+>>> len(plan.runs), plan.varied
+(12, ('world_size', 'batch_per_rank'))
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SEED_STRIDE = 10_000
 class Run:
     """One trial with one seed.
 
-    Runs of one block (one repeat of every trial) stand together in the order, and share their seed, so that trials can be
-    compared in pairs, block by block.
+    Runs of one block (one repeat of every trial) stand together in the order, and share their seed, so that trials
+    can be compared in pairs, block by block.
     """
 
     values: Mapping[str, Any]
@@ -101,8 +101,8 @@ def make_plan(axes: Mapping[str, Any], *, repeats: int = 3, order_seed: int = 0)
     for point in itertools.product(*settled.values()):
         values = dict(zip(settled, point, strict=True))
         try:
-            config = TrialConfig(**values)
-            trials.setdefault(config.hash, (config.canonical(), config, ""))
+            made = TrialConfig(**values)
+            trials.setdefault(made.hash, (made.canonical(), made, ""))
         except ConflictError as conflict:
             conflicts.append(conflict)
             # Without its batch settled such a point has no canonical form; its values as given name it.
@@ -131,6 +131,6 @@ def _settled(axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
 
 
 def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence | range | set | frozenset) and not isinstance(value, str | bytes) or (
+    return (isinstance(value, Sequence | range | set | frozenset) and not isinstance(value, str | bytes)) or (
         isinstance(value, Iterable) and hasattr(value, "tolist")
     )

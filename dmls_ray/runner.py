@@ -1,4 +1,6 @@
-"""A sweep from its axes to its results: plan, check, skip what is done, run what is missing, record each run as it ends."""
+"""A sweep from its axes to its results: plan, check, skip what is done, run what is missing, record each run as it
+ends.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from dmls_ray.analysis.frames import Results, load
+from dmls_ray.analysis.frames import Results
 from dmls_ray.config import BUILTIN_MODELS
 from dmls_ray.errors import ClusterError, ConfigError
 from dmls_ray.live import PlainView, View
@@ -71,7 +73,8 @@ def sweep(axes: Mapping[str, Any], **options: Any) -> Results:
 
     Args:
         axes: field of `TrialConfig` -> one value, or a sequence of values. Give batch_per_rank or global_batch.
-        **options: the fields of `Options`: name, repeats, order_seed, out, fresh, isolation, address, oversubscribe, dashboard,
+        **options: the fields of `Options`: name, repeats, order_seed, out, fresh, isolation, address,
+            oversubscribe, dashboard,
             verbose.
 
     Returns:
@@ -271,7 +274,9 @@ class _Sweep:
             config=dict(run.values),
             sweep=self.options.name,
             isolation=self.options.isolation,
-            oversubscribed=run.config is not None and outcome is not Outcome.SKIPPED and self.oversubscribes(run.config),
+            oversubscribed=run.config is not None
+            and outcome is not Outcome.SKIPPED
+            and self.oversubscribes(run.config),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             machine=describe_machine(),
             versions=describe_versions(),
@@ -342,9 +347,6 @@ def _warn_of_other_machine(records: Sequence[RunRecord], view: View) -> None:
     }
     if others:
         view.note(
-            f"This folder holds runs of {', '.join(sorted(others))}, and this is {describe_machine()['host']}: their times cannot be "
-            "compared. Pass --fresh for a folder of this machine's own."
+            f"This folder holds runs of {', '.join(sorted(others))}, and this is {describe_machine()['host']}: "
+            "their times cannot be compared. Pass --fresh for a folder of this machine's own."
         )
-
-
-__all__ = ["Options", "Results", "check_names", "load", "run_plan", "sweep"]

@@ -5,8 +5,8 @@
         sweep.json    what was asked, when, on which machine, with which versions
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    made anew from runs.jsonl by `analysis`
 
-A line that a crash tore off is left out when reading and cut off before the next is written. Where a run has several lines (a skipped one that
-became feasible), the last one counts.
+A line that a crash tore off is left out when reading and cut off before the next is written. Where a run has
+several lines (a skipped one that became feasible), the last one counts.
 """
 
 from __future__ import annotations

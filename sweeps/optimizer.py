@@ -10,5 +10,9 @@ if __name__ == "__main__":
         name="optimizer",
         question=__doc__,
         axis="optimizer",
-        defaults={"optimizer": ["adam", "adamw", "sgd", "rmsprop"], "batch_per_rank": [32], "world_size": [1]},
+        defaults={
+            "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
+            "batch_per_rank": [32],
+            "world_size": [1],
+        },
     )

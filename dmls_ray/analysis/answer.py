@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dmls_ray.analysis.stats import Comparison, compare
+from dmls_ray.analysis.stats import Comparison, Estimate, compare
 from dmls_ray.analysis.tables import Row, Table, shown
 
 _FOLLOWING = ("global_batch", "batch_per_rank")
@@ -13,7 +13,9 @@ _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistin
 
 
 def answer(table: Table, axis: str) -> str:
-    """What the axis does to speed, memory and accuracy: from its first value to its last where it is a number, else which value is best.
+    """What the axis does to speed, memory and accuracy.
+
+    Where it is a number, from its first value to its last; else which value is best.
 
     Args:
         table: the sweep's table.
@@ -56,14 +58,14 @@ def _along(group: Sequence[Row], axis: str) -> str:
         speed = _speed(compare(fastest.rates(), slowest.rates()))
         return (
             f"{_where(group, axis)}{axis} {best.factors[axis]} reached the highest test accuracy "
-            f"({shown(best.measures.get('test_accuracy'), lambda value: f'{value:.3f}')}), and {fastest.factors[axis]} "
+            f"({_shown_accuracy(best.measures.get('test_accuracy'))}), and {fastest.factors[axis]} "
             f"against {slowest.factors[axis]} trained {speed}"
         )
     return (
         f"{_where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} training went from "
         f"{_rate(first)} to {_rate(last)} images/s, {_speed(compare(last.rates(), first.rates()))}"
         f"{_change(first, last, 'peak_mem_mib', 'peak memory', ' MiB', '{:,.0f}')}"
-        f"{_change(first, last, 'test_accuracy', 'test accuracy', '', '{:.3f}')}"
+        f"{_accuracies(first, last)}"
     )
 
 
@@ -81,6 +83,17 @@ def _change(first: Row, last: Row, measure: str, words: str, unit: str, form: st
     if one is None or other is None:
         return ""
     return f", {words} from {form.format(one.median)} to {form.format(other.median)}{unit}"
+
+
+def _accuracies(first: Row, last: Row) -> str:
+    one, other = (row.measures.get("test_accuracy") for row in (first, last))
+    if one is None or other is None:
+        return ""
+    return f", test accuracy from {_shown_accuracy(one)} to {_shown_accuracy(other)}"
+
+
+def _shown_accuracy(value: Estimate | None) -> str:
+    return shown(value, lambda number: f"{number:.3f}")
 
 
 def _where(group: Sequence[Row], axis: str) -> str:

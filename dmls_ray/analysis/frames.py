@@ -107,7 +107,7 @@ class Results:
         if not self.records:
             return
         for name, frame in (("runs", self.runs), ("ranks", self.ranks), ("epochs", self.epochs)):
-            _aside(self.folder / f"{name}.csv", lambda path, frame=frame: frame.to_csv(path, index=False))  # type: ignore[misc]
+            _aside(self.folder / f"{name}.csv", lambda path, frame=frame: frame.to_csv(path, index=False))
         _aside(self.folder / "runs.parquet", lambda path: self.runs.to_parquet(path, index=False))
 
 

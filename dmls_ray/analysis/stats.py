@@ -40,7 +40,7 @@ class Comparison:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The median of at least one value, with an interval from `MIN_REPEATS` values on; the same values give the same interval."""
+    """The median of one value or more, with an interval from `MIN_REPEATS` on; equal values give equal intervals."""
     data = np.asarray(values, dtype=float)
     if len(data) < MIN_REPEATS:
         return Estimate(float(np.median(data)), None, None, len(data))

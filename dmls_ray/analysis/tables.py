@@ -174,7 +174,7 @@ def _row(trial_id: str, records: list[RunRecord], names: Sequence[str]) -> Row:
 
 
 def _add_speed_up(rows: Sequence[Row]) -> None:
-    """Against world size 1 at the same batch_per_rank (weak scaling), else at the same global_batch (strong scaling)."""
+    """Against world size 1 at the same batch_per_rank (weak scaling), else the same global_batch (strong)."""
     for row in rows:
         if row.world_size == 1 or not row.rates():
             continue

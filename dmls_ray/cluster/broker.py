@@ -1,7 +1,7 @@
 """The broker: knows every rank by itself, queues runs, and leases ranks to them.
 
-It is an actor without CPUs, made by `pool`; the class itself knows neither Ray nor PyTorch, so its rules can be tested alone. All methods
-are coroutines of one event loop: no two of them run at once between two awaits.
+It is an actor without CPUs, made by `pool`; the class itself knows neither Ray nor PyTorch, so its rules can be
+tested alone. All methods are coroutines of one event loop: no two of them run at once between two awaits.
 
     rank:       join -> (next_lease -> emit ... -> finish) ... -> next_lease gives None: the sweep is over
     Trainable:  submit -> events ... -> the last event has kind `done`
@@ -98,7 +98,8 @@ class Broker:
     """Leases ranks to runs.
 
     Args:
-        ranks: how many ranks must have joined before a run is leased any, so that no run is timed while another rank still starts.
+        ranks: how many ranks must have joined before a run is leased any, so that no run is timed while another
+            rank still starts.
         exclusive: lease to one run at a time (bench mode), rather than to as many as there are ranks for.
         max_retries: how often a run is run again whose rank died.
     """
@@ -175,7 +176,7 @@ class Broker:
         self._dispatch()
 
     async def events(self, run_id: str) -> list[dict[str, Any]]:
-        """What has happened since the last call; waits until something has. The last event has kind `done` or `aborted`."""
+        """What has happened since the last call, once something has; the last event's kind is `done` or `aborted`."""
         stream = self._streams[run_id]
         await stream.news.wait()
         events, stream.events = stream.events, []

@@ -24,6 +24,8 @@ _QUIET = {
     # Ctrl-C is ours: Tune would wait for the run under way.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    # Tune's newer console prints its configuration whatever its verbosity.
+    "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -92,13 +94,15 @@ class Resources:
 
 
 def local_resources() -> Resources:
-    """What this machine offers; starts nothing. Cores are those this process may use (affinity and container limits)."""
+    """What this machine offers, to this process (affinity and container limits count); starts nothing."""
     return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), _local_gpus()),))
 
 
 def cluster_at(address: str | None) -> str | None:
-    """The running cluster to join: the address given, else RAY_ADDRESS, else `auto` where `ray start` runs one on this machine; None where
-    one of our own must be started."""
+    """The running cluster to join; None where one of our own must be started.
+
+    It is the address given, else RAY_ADDRESS, else `auto` where `ray start` runs a cluster on this machine.
+    """
     given = address or os.environ.get("RAY_ADDRESS")
     if given:
         return given
@@ -143,8 +147,8 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         ray.init(address=address, **common)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ClusterError(
-            f"--address {address} cannot be reached ({_first_line(error)}); start a cluster with ray start --head, or leave "
-            "--address and RAY_ADDRESS out to use this machine alone."
+            f"--address {address} cannot be reached ({_first_line(error)}); start a cluster with ray start --head, "
+            "or leave --address and RAY_ADDRESS out to use this machine alone."
         ) from error
 
 
@@ -157,7 +161,12 @@ def cluster_resources() -> Resources:
         if node["Alive"]:
             has = node["Resources"]
             machines.append(
-                Machine(node["NodeManagerHostname"], node["NodeID"], int(has.get("CPU", 0)), int(has.get("GPU", 0)))
+                Machine(
+                    node["NodeManagerHostname"],
+                    node["NodeID"],
+                    int(has.get("CPU", 0)),
+                    int(has.get("GPU", 0)),
+                )
             )
     return Resources(tuple(sorted(machines, key=lambda machine: machine.node_id)))
 

@@ -80,7 +80,8 @@ class WorkerGroup:
         self._resources, self._ranks, self._device = resources, ranks, device
         self._isolation = isolation
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
-        # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the sweep.
+        # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
+        # sweep.
         self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
         self._threads: list[threading.Thread] = []
         self.broker: Any = None

@@ -1,4 +1,4 @@
-"""What a worker of Ray Train's group runs: join the broker, then serve one lease after another until there are no more."""
+"""What a worker of Ray Train's group runs: join the broker, then serve one lease after another until none is left."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def serve(settings: dict[str, Any]) -> None:
     """Serve the broker.
 
     Args:
-        settings: `broker`, its name; `trainer`, the name of this trainer; `cwd` and `path`, the driver's working folder and module
-            search path, used where they exist here; `max_leases`, after how many to leave (None: never).
+        settings: `broker`, its name; `trainer`, the name of this trainer; `cwd` and `path`, the driver's working
+            folder and module search path, used where they exist here; `max_leases`, after how many to leave
+            (None: never).
     """
     _settle_in(settings)
+    # So that no run pays for an import; PyTorch's optimizers load the last one when the first of them is made.
     import torch.distributed as dist
 
-    import dmls_ray.training.loop  # noqa: F401 - so that no run pays for the import
+    import dmls_ray.training.loop  # noqa: F401
 
     context = ray.train.get_context()
     host = ray.util.get_node_ip_address()
@@ -99,7 +101,7 @@ def _settle_in(settings: dict[str, Any]) -> None:
 
 
 def _use_interface_of(host: str) -> None:
-    """gloo and NCCL pick the interface of the Ray node's address, not that of the host name, which may be the loopback's."""
+    """gloo and NCCL use the interface of the Ray node's address; that of the host name may be the loopback's."""
     for interface, addresses in psutil.net_if_addrs().items():
         if any(address.address == host for address in addresses):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)

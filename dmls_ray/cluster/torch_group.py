@@ -15,7 +15,7 @@ class _NothingToSetUp(Backend):
 
 @dataclass
 class NoProcessGroup(BackendConfig):
-    """Stands where TorchConfig would. Without it Train's controller does not import PyTorch either: seconds off the start."""
+    """Stands where TorchConfig would; so Train's controller need not import PyTorch: seconds off the start."""
 
     backend: str = "gloo"
     """TorchTrainer fills this in where it is empty; it is not used."""
@@ -26,7 +26,7 @@ class NoProcessGroup(BackendConfig):
 
 
 class GroupTrainer(TorchTrainer):
-    """A TorchTrainer without the helpers for Ray Data, which would start an actor for data sets that there are none of."""
+    """A TorchTrainer without the helper for Ray Data, which starts an actor even where there are no data sets."""
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks: list[Any] = super()._create_default_callbacks()

@@ -20,9 +20,12 @@ Listener = Callable[[str, dict[str, Any]], None]
 class RunTrainable(Trainable):
     """One run: hands it to the broker and passes on what the broker tells of it."""
 
-    def setup(self, config: dict[str, Any], broker: Any = None, jobs: dict[str, Job] | None = None) -> None:
-        assert jobs is not None
-        self._broker, self._jobs = broker, jobs
+    _submitted: bool
+    _job: Job
+
+    def setup(self, config: dict[str, Any], **parts: Any) -> None:
+        self._broker: Any = parts["broker"]
+        self._jobs: dict[str, Job] = parts["jobs"]
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -68,14 +71,17 @@ class RunTrainable(Trainable):
 class IsolatedRunTrainable(RunTrainable):
     """The documented pattern, a TorchTrainer a run: its ranks join the same broker, serve this one run, and end."""
 
-    def setup(self, config: dict[str, Any], group: Any = None, **rest: Any) -> None:
-        self._group = group
-        super().setup(config, **rest)
+    def setup(self, config: dict[str, Any], **parts: Any) -> None:
+        self._group = parts["group"]
+        super().setup(config, **parts)
 
     def begin(self, job: Job) -> None:
         ranks = job.config.world_size
         ray.get(self._broker.expect.remote(ranks))
-        settings = {**self._group["settings"], "trainer": f"{self._group['settings']['trainer']}-{job.run_id}"}
+        settings = {
+            **self._group["settings"],
+            "trainer": f"{self._group['settings']['trainer']}-{job.run_id}",
+        }
         trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
         self._thread = threading.Thread(target=self._hold, args=(trainer,), daemon=True)
         self._thread.start()
@@ -95,7 +101,8 @@ class _Forward(Callback):
         self._listener = listener
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune saves its callbacks to restore a sweep; we resume from runs.jsonl, and a listener lives in this process alone
+        # Tune saves its callbacks to restore a sweep. We resume from runs.jsonl, and a listener lives here alone.
+        return {}
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -110,7 +117,10 @@ def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, iso
     trainable: type[RunTrainable] = RunTrainable
     if isolation == "per_run":
         trainable = IsolatedRunTrainable
-        parameters["group"] = {"settings": group.settings(group.name, max_leases=1), "per_rank": group.per_rank}
+        parameters["group"] = {
+            "settings": group.settings(group.name, max_leases=1),
+            "per_rank": group.per_rank,
+        }
     # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all.
     here = tune.with_resources(tune.with_parameters(trainable, **parameters), {"memory": 1})
     tuner = tune.Tuner(

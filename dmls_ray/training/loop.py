@@ -1,6 +1,7 @@
 """The training loop: what one rank does from assignment to result, in plain PyTorch.
 
-A launcher calls `run_trial` on every rank of a run, with the process group in place; nothing here knows who launched it.
+A launcher calls `run_trial` on every rank of a run, with the process group in place; nothing here knows who
+launched it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
         emit: rank 0 tells it each epoch as it ends: `{"kind": "epoch", ...}` with the fields of `EpochRecord`.
 
     Returns:
-        `RankRecord`'s fields, this rank's own; `outcome`, `ok` or `diverged`; and under `run` what is equal on all ranks: device,
-        backend, parameters, steps, and the epochs over all ranks.
+        `RankRecord`'s fields, this rank's own; `outcome`, `ok` or `diverged`; and under `run` what is equal on all
+        ranks: device, backend, parameters, steps, and the epochs over all ranks.
 
     Raises:
         ConfigError, UnknownNameError, UserCodeError, DataError: the model or the data cannot be built.
@@ -63,7 +64,8 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
     outcome = Outcome.OK
     try:
         for number in range(1, config.epochs + 1):
-            epoch, own = EpochRecord(epoch=number), {"epoch": number}
+            epoch = EpochRecord(epoch=number)
+            own: dict[str, Any] = {"epoch": number}
             everyone.barrier()
             sums = Sums(device)
             timer.begin_epoch()
@@ -147,7 +149,9 @@ def train_epoch(
 
 @torch.inference_mode()
 def test_epoch(model: nn.Module, loader: Loader, device: torch.device) -> Sums:
-    """This rank's share of the test samples, on the bare model: shards may be uneven, so no collective may run inside."""
+    """This rank's share of the test samples, on the bare model: shards may be uneven, so no collective may run
+    inside.
+    """
     model.eval()
     sums = Sums(device)
     for images, labels in loader.test():
@@ -171,7 +175,9 @@ class Sums:
         self._count += len(labels)
 
     def means(self, own: dict[str, Any], split: str, everyone: Collective) -> tuple[int, float, float]:
-        """Samples, mean loss and accuracy over all ranks; this rank's own go into `own` under `<split>_loss` and `_accuracy`."""
+        """Samples, mean loss and accuracy over all ranks; this rank's own go into `own` under `<split>_loss` and
+        `_accuracy`.
+        """
         values = [float(self._loss), float(self._hits), float(self._count)]
         if self._count:
             own |= {f"{split}_loss": values[0] / values[2], f"{split}_accuracy": values[1] / values[2]}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -43,15 +44,16 @@ class PhaseClock:
 class StepTimer:
     """Times every optimizer step of an epoch without making the device wait for the host.
 
-    On a GPU a step is marked by a CUDA event and read after the epoch; on a CPU by the host's clock. The one synchronisation inside an
-    epoch is where the warm-up ends, since there the clock of counted steps begins.
+    On a GPU a step is marked by a CUDA event and read after the epoch; on a CPU by the host's clock. The one
+    synchronisation inside an epoch is where the warm-up ends, since there the clock of counted steps begins.
     """
 
     def __init__(self, device: torch.device, warmup_steps: int) -> None:
         self._device = device
         self._cuda = device.type == "cuda"
         self._warmup_left = warmup_steps
-        self._marks: list[float] | list[torch.cuda.Event] = []
+        self._marks: list[Any] = []
+        """CUDA events on a GPU, else seconds of the host's clock."""
         self._began = self._counted_from = 0.0
         self._images = 0
         self.step_ms: list[float] = []
@@ -88,7 +90,7 @@ class StepTimer:
         if self._warmup_left:
             return ended - self._began, 0.0, 0
         if self._cuda:
-            self.step_ms += [a.elapsed_time(b) for a, b in zip(self._marks, self._marks[1:], strict=False)]  # type: ignore[union-attr, arg-type]
+            self.step_ms += [a.elapsed_time(b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
         else:
             self.step_ms += (np.diff(self._marks) * 1e3).tolist()
         return self._counted_from - self._began, ended - self._counted_from, self._images
@@ -104,16 +106,17 @@ class StepTimer:
         if self._cuda:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
-            self._marks.append(event)  # type: ignore[arg-type]
+            self._marks.append(event)
         else:
-            self._marks.append(time.perf_counter())  # type: ignore[arg-type]
+            self._marks.append(time.perf_counter())
 
 
 class MemoryMeter:
     """Peak memory of one run: allocated and reserved on a GPU, the resident set of the process on a Linux CPU.
 
-    A CPU process keeps what earlier runs freed, so freed pages are given back first and the size at the start is recorded beside the peak.
-    Where the kernel cannot reset the peak (not Linux), the peak is None rather than that of an earlier run.
+    A CPU process keeps what earlier runs freed, so freed pages are given back first and the size at the start is
+    recorded beside the peak. Where the kernel cannot reset the peak (not Linux), the peak is None rather than that
+    of an earlier run.
     """
 
     def __init__(self, device: torch.device) -> None:

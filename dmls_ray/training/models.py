@@ -72,7 +72,12 @@ class SmallConvNet(nn.Module):
         super().__init__()
         channels, height, width = shape
         self.features = nn.Sequential(
-            _conv3(channels, first), nn.ReLU(), nn.MaxPool2d(2), _conv3(first, second), nn.ReLU(), nn.MaxPool2d(2)
+            _conv3(channels, first),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            _conv3(first, second),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
         )
         self.classifier = nn.Sequential(
             nn.Flatten(), nn.Linear(second * _pooled(height, 2) * _pooled(width, 2), classes)
@@ -106,8 +111,9 @@ def find_model(name: str) -> Callable[[Shape, int], nn.Module]:
 
     Args:
         name: a built-in name; `torchvision:NAME`, any of torchvision's classification models, without weights; or
-            `module:function` of the user's own. That function gets the arguments `shape` and `classes` where it names them,
-            and returns a module that maps images (batch x channels x height x width) to logits (batch x classes).
+            `module:function` of the user's own. That function gets the arguments `shape` and `classes` where it
+            names them, and returns a module that maps images (batch x channels x height x width) to logits (batch x
+            classes).
 
     Raises:
         UnknownNameError: there is no such model; the message lists those there are.

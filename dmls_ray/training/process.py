@@ -1,7 +1,7 @@
 """What a run does to its process: seeds, threads and switches at the start, and the process group around it.
 
-A worker serves many runs. Whatever one of them could leave behind is set again here, so that a run in a used worker equals the same
-run in a fresh process.
+A worker serves many runs. Whatever one of them could leave behind is set again here, so that a run in a used worker
+equals the same run in a fresh process.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Collective:
     def barrier(self) -> None:
         """Wait for all ranks."""
         if not self._alone:
-            # A reduction that is read waits for every rank under any backend; NCCL's own barrier does not block the host.
+            # A reduction that is read waits for every rank under any backend; NCCL's own barrier does not block the
+            # host.
             self.sum([0.0])
 
     def sum(self, values: Sequence[float]) -> list[float]:
