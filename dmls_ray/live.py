@@ -109,7 +109,7 @@ class LiveView:
         self._progress = Progress()
         self._latest: list[tuple[str, RunRecord]] = []
         self._under_way = ""
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
+        self._live = Live(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> LiveView:
         return self
@@ -143,7 +143,8 @@ class LiveView:
         self._latest = [*self._latest, (self._progress.name(run), record)][-self._SHOWN :]
         self._under_way = ""
 
-    def _render(self) -> Group:
+    def render(self) -> Group:
+        """What the terminal shows now."""
         progress = self._progress
         rows = Table(box=None, padding=(0, 2), show_header=bool(self._latest))
         for head in ("run", "outcome", "images/s", "test acc.", "s"):

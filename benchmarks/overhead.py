@@ -1,0 +1,208 @@
+"""What does a trial cost beyond its training? This system beside the documented Tune + TorchTrainer pattern and a torchrun launch.
+
+All three run the same `run_trial` on the same trivial configuration; the cost of a trial is its wall time less what the rank itself
+measured from assignment to result. Beside it, the whole-process time of a sweep of 64 trivial runs, from Enter to prompt, and the time
+until its first row is on the disk.
+
+    python benchmarks/overhead.py [--peer-trials 3] [--trials 12] [--sweeps 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dmls_ray import TrialConfig, sweep
+from dmls_ray.cluster.connect import connect
+from dmls_ray.machine import describe_machine, describe_versions
+
+TRIVIAL = {"dataset": "synthetic:shape=1x8x8,classes=4,train=160,test=40", "batch_per_rank": 8, "epochs": 1}
+"""20 steps at world size 1, 10 at world size 2; milliseconds of training."""
+
+PROJECT = Path(__file__).parents[1]
+
+
+def ours(world_size: int, trials: int) -> list[float]:
+    """Seconds a run beyond total_s, seen from the driver, in one worker group; the first run of the group included."""
+    with tempfile.TemporaryDirectory() as folder:
+        axes = {**TRIVIAL, "world_size": world_size, "device": "cpu", "seed": range(trials)}
+        results = sweep(axes, repeats=1, out=f"{folder}/sweep")
+        return [float(value) for value in results.runs["overhead_s"]]
+
+
+def documented(world_size: int, trials: int) -> list[float]:
+    """The pattern of Ray's documentation: a Tune function that builds a TorchTrainer and calls fit()."""
+    import ray
+    from ray import tune
+
+    connect(None, dashboard=False, verbose=False)
+    with tempfile.TemporaryDirectory() as folder:
+        parameters = {"folder": folder, "world_size": world_size}
+        ends: list[float] = []
+        tuner = tune.Tuner(
+            tune.with_resources(tune.with_parameters(_tune_trial, **parameters), {"memory": 1}),
+            param_space={"number": tune.grid_search(list(range(trials)))},
+            tune_config=tune.TuneConfig(max_concurrent_trials=1),
+            run_config=tune.RunConfig(storage_path=folder, name="tune", verbose=0, callbacks=[_Ends(ends)]),
+        )
+        began = time.monotonic()
+        tuner.fit()
+        training = [json.loads((Path(folder) / f"{number}.json").read_text()) for number in range(trials)]
+    ray.shutdown()
+    walls = [end - start for start, end in zip([began, *ends], ends, strict=False)]
+    return [wall - total for wall, total in zip(walls, training, strict=True)]
+
+
+def _tune_trial(config: dict[str, Any], folder: str, world_size: int) -> None:
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    TorchTrainer(
+        _train_worker,
+        train_loop_config={"folder": folder, "world_size": world_size, "number": config["number"]},
+        torch_config=TorchConfig(backend="gloo"),
+        scaling_config=ScalingConfig(num_workers=world_size, resources_per_worker={"CPU": 1}),
+        run_config=RunConfig(storage_path=folder, name=f"train-{config['number']}"),
+    ).fit()
+
+
+def _train_worker(config: dict[str, Any]) -> None:
+    import ray.train
+
+    rank = ray.train.get_context().get_world_rank()
+    total_s = _run_rank(rank, config["world_size"])
+    if rank == 0:
+        (Path(config["folder"]) / f"{config['number']}.json").write_text(json.dumps(total_s))
+
+
+def torchrun(world_size: int, trials: int) -> list[float]:
+    """A fresh launch a trial."""
+    costs = []
+    for _ in range(trials):
+        with tempfile.TemporaryDirectory() as folder:
+            told = Path(folder) / "total_s"
+            began = time.monotonic()
+            subprocess.run(
+                [
+                    *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"),
+                    *(__file__, "--as-rank", str(told)),
+                ],
+                check=True,
+                capture_output=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            costs.append(time.monotonic() - began - float(told.read_text()))
+    return costs
+
+
+def _as_torchrun_rank(told: str) -> None:
+    import torch.distributed as dist
+
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world_size > 1:
+        dist.init_process_group("gloo")
+    total_s = _run_rank(rank, world_size)
+    if world_size > 1:
+        dist.destroy_process_group()
+    if rank == 0:
+        Path(told).write_text(str(total_s))
+
+
+def _run_rank(rank: int, world_size: int) -> float:
+    from dmls_ray.rank import RankInfo
+    from dmls_ray.training.loop import run_trial
+
+    config = TrialConfig(**{**TRIVIAL, "world_size": world_size})  # type: ignore[arg-type]
+    backend = "gloo" if world_size > 1 else None
+    result = run_trial(config, RankInfo(rank=rank, world_size=world_size, backend=backend), lambda event: None)
+    return float(result["total_s"])
+
+
+def whole_sweep() -> tuple[float, float]:
+    """Seconds from Enter to prompt of a sweep of 64 trivial runs, and from Enter until the first run's row is on the disk."""
+    flags = [word for name, value in TRIVIAL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(PROJECT / "sweeps" / "grid.py"), *flags, "--world-size", "1", "2"]
+        command += ["--device", "cpu", "--seed", *map(str, range(16)), "--repeats", "2", "--out", folder]
+        began = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        first, runs = None, Path(folder) / "runs.jsonl"
+        while process.poll() is None:
+            if first is None and runs.exists() and runs.stat().st_size:
+                first = time.monotonic() - began
+            time.sleep(0.02)
+        ended = time.monotonic() - began
+        rows = runs.read_text().splitlines()
+        if process.returncode or len(rows) != 64 or first is None:
+            raise SystemExit(f"the sweep of 64 runs ended with exit code {process.returncode} and {len(rows)} rows")
+    return ended, first
+
+
+class _Ends:
+    """A Tune callback that notes when each trial ends."""
+
+    def __new__(cls, ends: list[float]) -> Any:
+        from ray.tune import Callback
+
+        class Ends(Callback):
+            def __getstate__(self) -> dict[str, Any]:
+                return {}
+
+            def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+                ends.append(time.monotonic())
+
+        return Ends()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-trials", type=int, default=3, help="trials of each peer (default: 3)")
+    parser.add_argument("--trials", type=int, default=12, help="trials of this system (default: 12)")
+    parser.add_argument("--sweeps", type=int, default=3, help="whole sweeps of 64 runs (default: 3)")
+    parser.add_argument("--as-rank", metavar="FILE", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.as_rank:
+        _as_torchrun_rank(given.as_rank)
+        return
+    rows = []
+    ways: list[tuple[str, Callable[[int, int], list[float]], int]] = [
+        ("Tune + TorchTrainer, as documented", documented, given.peer_trials),
+        ("torchrun, a launch a trial", torchrun, given.peer_trials),
+        ("dmls_ray, one worker group", ours, given.trials),
+    ]
+    for world_size in (1, 2):
+        for name, measure, trials in ways:
+            rows.append(_row(f"{name}: s a trial beyond training", world_size, measure(world_size, trials)))
+    whole = [whole_sweep() for _ in range(given.sweeps)]
+    rows.append(_row("dmls_ray: s for 64 runs, Enter to prompt", "1, 2", [ended for ended, _ in whole]))
+    rows.append(_row("dmls_ray: s from Enter to the first run's row", "1, 2", [first for _, first in whole]))
+    machine, versions = describe_machine(), describe_versions()
+    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
+
+
+def _row(what: str, world_size: object, values: list[float]) -> dict[str, str]:
+    return {
+        "what": what,
+        "world_size": str(world_size),
+        "median": f"{statistics.median(values):.3f}",
+        "min": f"{min(values):.3f}",
+        "max": f"{max(values):.3f}",
+        "n": str(len(values)),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Where the ranks of a run go on one machine, when nobody but us places them."""
+
+from __future__ import annotations
+
+import socket
+
+import torch
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.errors import ClusterError
+from dmls_ray.rank import RankInfo
+
+
+def rank_info(config: TrialConfig, rank: int) -> RankInfo:
+    """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
+
+    Raises:
+        ClusterError: there are fewer GPUs than ranks.
+    """
+    gpus = torch.cuda.device_count()
+    device = config.device if config.device != "auto" else "cuda" if gpus else "cpu"
+    if device == "cuda" and config.world_size > gpus:
+        raise ClusterError(
+            f"world_size={config.world_size} needs {config.world_size} GPUs; this machine has {gpus}. "
+            "Lower --world-size or pass --device cpu."
+        )
+    backend = config.backend if config.backend != "auto" else "nccl" if device == "cuda" else "gloo"
+    return RankInfo(
+        rank=rank,
+        world_size=config.world_size,
+        device=f"cuda:{rank}" if device == "cuda" else "cpu",
+        backend=backend if config.world_size > 1 else None,
+        machine=socket.gethostname(),
+    )

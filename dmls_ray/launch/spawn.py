@@ -1,0 +1,67 @@
+"""A fresh process a rank, on this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch.distributed as dist
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.place import rank_info
+from dmls_ray.rank import RankInfo, TrainFunction
+from dmls_ray.record import Outcome
+from dmls_ray.training.guard import failure, run_guarded
+from dmls_ray.training.loop import run_trial
+from dmls_ray.training.process import process_group
+
+_HOST = "127.0.0.1"
+
+
+def run_spawned(config: TrialConfig, *, train: TrainFunction = run_trial) -> list[dict[str, Any]]:
+    """Run a trial in fresh processes, one a rank; returns each rank's result, with its `outcome`, in the order of ranks.
+
+    Args:
+        config: the trial.
+        train: the training function; it must be importable by its name.
+    """
+    context = multiprocessing.get_context("spawn")
+    store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
+    ranks = [rank_info(config, number) for number in range(config.world_size)]
+    started = []
+    for rank in ranks:
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(config, rank, train, store.port, there), daemon=True)
+        process.start()
+        # Our copy must go, or the end of the rank's would not be seen.
+        there.close()
+        started.append((rank, process, here))
+    results = []
+    for rank, process, here in started:
+        try:
+            results.append(here.recv())
+        except EOFError:
+            process.join()
+            results.append(_died(rank, process.exitcode))
+        process.join()
+    return results
+
+
+def _work(config: TrialConfig, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
+    try:
+        with process_group(rank, dist.TCPStore(_HOST, port, is_master=False) if rank.world_size > 1 else None):
+            result = run_guarded(train, config, rank, lambda event: None)
+    except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade is a result like any other
+        result = failure(error, rank)
+    told.send(result)
+
+
+def _died(rank: RankInfo, code: int | None) -> dict[str, Any]:
+    return {
+        "outcome": Outcome.KILLED.value,
+        "reason": f"rank {rank.rank} ended with exit code {code}",
+        "rank": rank.rank,
+        "machine": rank.machine,
+        "device": rank.device,
+    }

@@ -1,0 +1,57 @@
+"""Runs made by hand, whose table and answer can be worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dmls_ray.analysis.frames import Results
+from dmls_ray.plan import make_plan
+from dmls_ray.record import EpochRecord, Outcome, RankRecord, RunRecord
+
+MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}
+
+
+def results(
+    axes: dict[str, Any], rate: Any, *, repeats: int = 3, accuracy: Any = lambda values, repeat: 0.9
+) -> Results:
+    """One record a run of the grid; `rate` and `accuracy` are called with the configuration's values and the repeat."""
+    records = []
+    for run in make_plan(axes, repeats=repeats).runs:
+        record = RunRecord(
+            run_id=run.run_id,
+            trial_id=run.trial_id,
+            repeat=run.repeat,
+            order=run.order,
+            order_seed=0,
+            seed=run.seed,
+            outcome=Outcome.OK,
+            config=dict(run.values),
+            machine=MACHINE,
+            versions={"python": "3.11", "torch": "2", "ray": "2.60"},
+            started_at="2026-01-02T03:04:05",
+        )
+        speed = rate(run.values, run.repeat)
+        if speed is None:
+            record.outcome, record.reason = Outcome.OOM, "8 GiB asked for"
+        else:
+            record.train_samples = 1000
+            record.take_epochs(
+                [
+                    EpochRecord(epoch=1, train_s=1000 / speed, images=1000, test_accuracy=0.1),
+                    EpochRecord(
+                        epoch=2,
+                        train_s=1000 / speed,
+                        images=1000,
+                        train_accuracy=0.95,
+                        test_accuracy=accuracy(run.values, run.repeat),
+                    ),
+                ]
+            )
+            record.total_s, record.peak_mem_mib = 2000 / speed, 100.0 + run.values["batch_per_rank"]
+            record.ranks = [
+                RankRecord(rank=rank, machine="lab", total_s=1.0, epochs=[{"epoch": 1, "train_loss": 0.5}])
+                for rank in range(run.values["world_size"])
+            ]
+        records.append(record)
+    return Results(Path("results/sample"), records)

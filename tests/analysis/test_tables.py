@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.tables import make_table
+from tests.analysis.samples import results
+
+GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
+
+
+def rate(values: dict[str, Any], repeat: int) -> float:
+    return float((100 + repeat) * values["batch_per_rank"] * (1.5 if values["world_size"] == 2 else 1.0))
+
+
+def test_rows_are_trials_in_the_order_of_their_factors_and_columns_are_what_varies_or_answers() -> None:
+    frame = make_table(results(GRID, rate)).frame()
+    assert list(frame.columns[:3]) == ["world_size", "batch_per_rank", "global_batch"]
+    assert frame.iloc[:, :3].values.tolist() == [
+        ["1", "16", "16"],
+        ["1", "32", "32"],
+        ["2", "16", "32"],
+        ["2", "32", "64"],
+    ]
+    assert "epochs" not in frame.columns
+    assert frame["images/s [95%]"][0] == "1,616 [1,600, 1,632]"
+    assert frame["n"].tolist() == ["3"] * 4
+
+
+def test_speed_up_is_against_the_measured_world_size_one_and_efficiency_is_a_share_of_the_ranks() -> None:
+    table = make_table(results(GRID, rate))
+    assert table.rows[0].speed_up is None
+    speed_up = table.rows[2].speed_up
+    assert speed_up is not None
+    assert speed_up.ratio.median == pytest.approx(1.5)
+    assert table.frame()["efficiency"].tolist() == ["", "", "0.75", "0.75"]
+
+
+def test_strong_scaling_compares_at_the_same_global_batch() -> None:
+    table = make_table(
+        results({"global_batch": 64, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
+    )
+    assert table.rows[1].speed_up is not None
+    assert table.rows[1].speed_up.ratio.median == pytest.approx(2.0)
+
+
+def test_one_repeat_shows_the_bare_value_and_says_n_1() -> None:
+    frame = make_table(results(GRID, rate, repeats=1)).frame()
+    assert frame["images/s [95%]"][0] == "1,600"
+    assert frame["n"][0] == "1"
+
+
+def test_outcomes_that_are_not_ok_are_words_in_their_cell_and_count_in_no_median() -> None:
+    def some_fail(values: dict[str, Any], repeat: int) -> float | None:
+        if values["batch_per_rank"] == 32:
+            return None
+        return None if repeat == 2 else 100.0
+
+    table = make_table(results({"batch_per_rank": [16, 32]}, some_fail))
+    frame = table.frame()
+    assert frame["outcome"].tolist() == ["2 ok, 1 oom", "oom"]
+    assert frame["n"].tolist() == ["2", "0"]
+    assert frame["images/s [95%]"].tolist() == ["100", ""]
+    assert "oom: 8 GiB asked for." in table.notes
+
+
+def test_the_notes_name_machine_versions_and_date() -> None:
+    notes = " ".join(make_table(results(GRID, rate)).notes)
+    assert "Some CPU, 2 cores" in notes
+    assert "torch 2" in notes
+    assert "2026-01-02" in notes
+    assert "threads_per_rank is 1 at every world_size" in notes
+
+
+def test_rows_of_several_machines_are_said_to_be_not_comparable() -> None:
+    mixed = results(GRID, rate)
+    mixed.records[0].machine = {"cpu": "Other CPU", "cores": 64, "gpus": ["A GPU", "A GPU"]}
+    notes = make_table(mixed).notes
+    assert "Rows come from different machines: their times cannot be compared." in notes
+    assert "2 x A GPU" in notes[0]
+
+
+def test_an_oversubscribed_row_says_so() -> None:
+    crowded = results(GRID, rate)
+    assert "oversubscribed" not in make_table(crowded).frame().columns
+    for record in crowded.records:
+        record.oversubscribed = record.config["world_size"] == 2
+    assert make_table(crowded).frame()["oversubscribed"].tolist() == ["", "", "yes", "yes"]
+
+
+def test_markdown_has_the_table_and_its_notes() -> None:
+    text = make_table(results(GRID, rate)).markdown()
+    assert text.splitlines()[0].startswith("|   world_size |   batch_per_rank |")
+    assert "\n- Median of n repeats" in text
+
+
+def test_no_runs_make_an_empty_table() -> None:
+    empty = results(GRID, rate)
+    empty.records = []
+    assert make_table(empty).frame().empty

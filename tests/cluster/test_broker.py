@@ -1,0 +1,216 @@
+"""The broker's rules, without Ray: ranks are coroutines here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from dmls_ray.cluster.broker import Broker, Job, Lease, RankCard
+from dmls_ray.config import TrialConfig
+
+
+def card(index: int, machine: str = "a", trainer: str = "t") -> RankCard:
+    return RankCard(
+        trainer=trainer, index=index, machine=machine, pid=index, device="cpu", store=(machine, 1000 + index)
+    )
+
+
+def job(run_id: str, world_size: int = 1) -> Job:
+    config = TrialConfig(batch_per_rank=1, world_size=world_size)
+    return Job(run_id=run_id, train="m:f", config=config, device="cpu", backend="gloo")
+
+
+def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(asyncio.wait_for(test(), 10))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+async def soon(awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
+    task = asyncio.ensure_future(awaitable)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task
+
+
+async def serve(broker: Broker, name: str, log: list[Lease], outcome: str = "ok") -> None:
+    while (lease := await broker.next_lease(name)) is not None:
+        log.append(lease)
+        await broker.emit(name, lease.lease_id, {"kind": "epoch", "epoch": 1})
+        await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": outcome})
+
+
+async def follow(broker: Broker, run_id: str) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    while not events or events[-1]["kind"] not in ("done", "aborted"):
+        events += await broker.events(run_id)
+    return events
+
+
+@scenario
+async def test_a_run_takes_its_ranks_tells_its_events_and_gives_them_back() -> None:
+    broker, log = Broker(2), []  # type: ignore[var-annotated]
+    names = [await broker.join(card(index)) for index in range(2)]
+    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in names]
+    for number, size in enumerate((2, 1, 2)):
+        await broker.submit(job(f"r{number}", size))
+        events = await follow(broker, f"r{number}")
+        assert events[0] == {"kind": "start", "attempt": 1}
+        assert [event["kind"] for event in events].count("epoch") == size
+        assert events[-1]["outcome"] == "ok"
+        assert [item["rank"] for item in events[-1]["results"]] == list(range(size))
+    assert [lease.rank for lease in log] == [0, 1, 0, 0, 1]
+    assert [lease.backend for lease in log] == ["gloo", "gloo", None, "gloo", "gloo"]
+    assert {lease.store for lease in log} == {("a", 1000)}, "all meet at the leader's store"
+    await broker.close()
+    await asyncio.gather(*ranks)
+
+
+@scenario
+async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
+    broker = Broker(2)
+    first = await soon(broker.next_lease(await broker.join(card(0))))
+    await broker.submit(job("r"))
+    assert not first.done()
+    await soon(broker.next_lease(await broker.join(card(1))))
+    assert (await first).rank == 0
+
+
+@scenario
+async def test_bench_mode_leases_to_one_run_at_a_time_and_search_mode_fills_the_group() -> None:
+    for exclusive, under_way in ((True, 1), (False, 2)):
+        broker = Broker(2, exclusive=exclusive)
+        waiting = [await soon(broker.next_lease(await broker.join(card(index)))) for index in range(2)]
+        for number in range(2):
+            await broker.submit(job(f"r{number}"))
+        await asyncio.sleep(0)
+        assert sum(task.done() for task in waiting) == under_way
+        for task in waiting:
+            task.cancel()
+
+
+@scenario
+async def test_a_run_is_packed_on_one_machine_where_it_fits_and_spread_where_it_does_not() -> None:
+    broker = Broker(4)
+    machines = {0: "a", 1: "b", 2: "b", 3: "c"}
+    waiting = {}
+    for index, machine in machines.items():
+        name = await broker.join(card(index, machine, trainer=machine))
+        waiting[index] = await soon(broker.next_lease(name))
+    await broker.submit(job("pair", 2))
+    await asyncio.sleep(0)
+    assert {index for index, task in waiting.items() if task.done()} == {1, 2}
+    await broker.cancel("pair")
+    for task in waiting.values():
+        task.cancel()
+
+
+@scenario
+async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
+    broker = Broker(2)
+    names = [await broker.join(card(index)) for index in range(2)]
+    leases = [await soon(broker.next_lease(name)) for name in names]
+    await broker.submit(job("r", 2))
+    lease = await leases[0]
+    # Rank 1 dies; rank 0 comes back with a broken connection; Train restarts the group.
+    await broker.finish(names[0], lease.lease_id, {"rank": 0, "outcome": "error", "reason": "peer closed"})
+    log: list[Lease] = []
+    again = [await broker.join(card(index)) for index in range(2)]
+    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in again]
+    events = await follow(broker, "r")
+    assert [event["attempt"] for event in events if event["kind"] == "start"] == [1, 2]
+    assert (events[-1]["outcome"], events[-1]["attempts"]) == ("ok", 2)
+    assert {item.lease_id for item in log} == {"r/2"}, "the second attempt meets under a name of its own"
+    await broker.close()
+    await asyncio.gather(*ranks)
+
+
+@scenario
+async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
+    broker = Broker(1, max_retries=1)
+    await broker.submit(job("r"))
+    for _ in range(2):
+        await (await soon(broker.next_lease(await broker.join(card(0)))))
+    await broker.join(card(0))
+    events = await follow(broker, "r")
+    assert (events[-1]["outcome"], events[-1]["reason"], events[-1]["attempts"]) == ("killed", "1 of 1 ranks died", 2)
+
+
+@scenario
+async def test_the_first_failure_is_the_cause() -> None:
+    broker = Broker(2)
+    names = [await broker.join(card(index)) for index in range(2)]
+    leases = [await soon(broker.next_lease(name)) for name in names]
+    await broker.submit(job("r", 2))
+    lease_id = (await leases[1]).lease_id
+    await broker.finish(names[1], lease_id, {"rank": 1, "outcome": "oom", "reason": "cause", "traceback": "tb"})
+    await broker.finish(names[1], lease_id, {"rank": 1, "outcome": "error", "reason": "the group could not be unmade"})
+    await broker.finish(names[0], lease_id, {"rank": 0, "outcome": "error", "reason": "peer closed"})
+    done = (await follow(broker, "r"))[-1]
+    assert (done["outcome"], done["reason"], done["traceback"]) == ("oom", "cause", "tb")
+    assert [item["rank"] for item in done["results"]] == [0, 1]
+
+
+@scenario
+async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
+    broker = Broker(1)
+    name = await broker.join(card(0))
+    waiting = await soon(broker.next_lease(name))
+    await broker.submit(job("r"))
+    old = (await waiting).lease_id
+    waiting = await soon(broker.next_lease(await broker.join(card(0))))
+    await broker.finish(name, old, {"rank": 0, "outcome": "ok"})
+    await broker.emit(name, old, {"kind": "epoch", "epoch": 9})
+    assert (await waiting).lease_id == "r/2"
+    assert [event["kind"] for event in await broker.events("r")] == ["start", "start"]
+
+
+@scenario
+async def test_a_trainer_that_ends_takes_its_ranks_and_no_others() -> None:
+    broker = Broker(2)
+    await broker.join(card(0, "a", trainer="one"))
+    await broker.join(card(0, "b", trainer="two"))
+    await broker.lose_trainer("one")
+    assert [item.machine for item in await broker.cards()] == ["b"]
+
+
+@scenario
+async def test_a_group_that_breaks_tells_every_run_that_waits_and_those_to_come() -> None:
+    broker = Broker(1)
+    await broker.submit(job("before"))
+    await broker.abort("no more ranks")
+    await broker.submit(job("after"))
+    for run_id in ("before", "after"):
+        assert (await follow(broker, run_id))[-1] == {"kind": "aborted", "reason": "no more ranks"}
+
+
+@scenario
+async def test_a_cancelled_run_is_not_leased() -> None:
+    broker = Broker(1)
+    await broker.submit(job("r0"))
+    await broker.submit(job("r1"))
+    await broker.cancel("r0")
+    waiting = await soon(broker.next_lease(await broker.join(card(0))))
+    assert (await waiting).lease_id == "r1/1"
+
+
+@scenario
+async def test_nothing_is_kept_of_a_run_that_was_told() -> None:
+    broker, log = Broker(1), []  # type: ignore[var-annotated]
+    rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
+    for number in range(200):
+        await broker.submit(job(f"r{number}"))
+        await follow(broker, f"r{number}")
+    assert (len(broker._streams), len(broker._attempts), len(broker._queue), len(broker._ranks)) == (0, 0, 0, 1)
+    await broker.close()
+    await rank
+
+
+@pytest.mark.parametrize("name", ["gone", ""])
+def test_a_rank_that_is_not_known_is_let_go(name: str) -> None:
+    assert asyncio.run(Broker(1).next_lease(name)) is None

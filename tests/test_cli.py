@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray.cli import main
+from dmls_ray.store import Store
+from tests.analysis.samples import results
+from tests.conftest import PROJECT, Command, command_line
+
+SWEEPS = ("accumulation", "batch_size", "grid", "optimizer", "world_size")
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*flags: str, **changes: Any) -> int:
+    settings = {"name": "test", "question": "What?", "axis": "batch_per_rank", "defaults": {"batch_per_rank": [16, 32]}}
+    with pytest.raises(SystemExit) as ended:
+        main(**{**settings, **changes}, arguments=flags)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+BAD_INPUT = [
+    (["--batch-per-rank", "x"], "batch_per_rank=x is not a whole number"),
+    (["--batch-per-rank", "0"], "batch_per_rank=0 is out of range"),
+    (["--batch-per-rank"], "--batch-per-rank: expected at least one argument"),
+    (["--batch-per-ran", "8"], "--batch-per-ran is no flag; did you mean --batch-per-rank?"),
+    (["--nonsense"], "--nonsense is no flag; --help lists them all"),
+    (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),
+    (["--global-batch", "8", "--batch-per-rank", "8"], "--batch-per-rank and --global-batch are both given"),
+    (["--optimizer", "lion"], "choose from adam, adamw, sgd, rmsprop"),
+    (["--momentum", "0.9"], "momentum=0.9 has no meaning for optimizer=adam"),
+    (["--backend", "nccl", "--device", "cpu"], "backend=nccl needs GPUs"),
+    (["--model", "resnet"], "model=resnet is unknown; choose from convnet"),
+    (["--model", "absent_module:build"], "no module named 'absent_module'"),
+    (["--dataset", "imagenet"], "dataset=imagenet is unknown; choose from digits"),
+    (["--dataset", "image_folder"], "dataset=image_folder needs data_dir"),
+    (["--dataset", "image_folder", "--data-dir", "/absent"], "there is no folder /absent/train"),
+    (["--dataset", "synthetic:size=3"], "'size=3' is not understood; write synthetic:shape="),
+    (["--repeats", "0"], "0 is out of range; give a whole number of 1 or more"),
+    (["--repeats", "many"], "many is out of range"),
+    (["--isolation", "none"], "invalid choice: 'none'"),
+    (["--address", "127.0.0.1:1", "--repeats", "1"], "--address 127.0.0.1:1 cannot be reached"),
+    (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
+]
+
+
+@pytest.mark.parametrize(("flags", "told"), BAD_INPUT, ids=[" ".join(flags) for flags, _ in BAD_INPUT])
+def test_bad_input_is_one_line_and_exit_code_2_and_starts_nothing(
+    flags: list[str], told: str, capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run(*flags) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert not list(empty_folder.rglob("runs.jsonl"))
+
+
+def test_a_damaged_results_folder_is_one_line_and_nothing_in_it_is_lost(
+    capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    runs = empty_folder / "results" / "test" / "runs.jsonl"
+    runs.parent.mkdir(parents=True)
+    runs.write_text('{"schema": 99}\n')
+    assert run() == 2
+    assert "schema 99" in capsys.readouterr().err
+    assert runs.read_text() == '{"schema": 99}\n'
+
+
+def test_a_folder_in_use_is_one_line(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
+    with Store(empty_folder / "results" / "test"):
+        done = subprocess.run(
+            command_line("batch_size", "--out", "results/test"), capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "in use by another process" in done.stderr
+
+
+def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
+    capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run("--dry-run", "--world-size", "1", "99", "--device", "cpu") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("12 runs in 3 blocks, order seed 0, into results/test:\n")
+    assert out.count("to run") == 6
+    assert out.count("skipped: world_size=99 needs 99 cores") == 6
+    assert "A guess of" in out
+    assert list(empty_folder.iterdir()) == []
+
+
+def test_help_shows_question_flags_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "What?" in out
+    assert "--optimizer {adam,adamw,sgd,rmsprop}" in out
+    assert "Samples a rank takes in one forward pass (default: 16 32)" in out
+
+
+def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_folder: Path) -> None:
+    with Store(empty_folder / "done") as store:
+        grid = {"batch_per_rank": [16, 32, 64, 128], "world_size": [1, 2]}
+        for record in results(grid, lambda values, repeat: 100.0 * values["batch_per_rank"]).records:
+            store.append(record)
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('LOADED', *[name for name in ('ray', 'torch') if name in sys.modules]))\n"
+        f"sys.argv = ['batch_size.py', '--out', 'done']\n"
+        f"exec(open({str(PROJECT / 'sweeps' / 'batch_size.py')!r}).read())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("LOADED\n")
+    assert "from batch_per_rank 16 to 128" in done.stdout
+    assert (empty_folder / "done" / "table.md").exists()
+
+
+def test_a_row_that_is_no_answer_makes_the_exit_code_1(empty_folder: Path) -> None:
+    from dmls_ray.record import Outcome
+
+    with Store(empty_folder / "results" / "test") as store:
+        for number, record in enumerate(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0).records):
+            record.outcome = Outcome.KILLED if number == 0 else Outcome.OK
+            store.append(record)
+    assert run() == 1
+
+
+@pytest.mark.parametrize("script", SWEEPS)
+def test_each_sweep_script_plans_its_question(script: str, sweep_command: Command) -> None:
+    done = sweep_command(script, "--dry-run", "--oversubscribe", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert f"into results/{script}" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_no_sweep_script_is_left_untested() -> None:
+    assert sorted(path.stem for path in (PROJECT / "sweeps").glob("*.py")) == list(SWEEPS)

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+
+import pytest
+
+from dmls_ray.config import BUILTIN_MODELS, DEFAULTS, TrialConfig, check_value, content_hash, field_specs
+from dmls_ray.errors import ConfigError, ConflictError
+
+
+def test_global_batch_follows_from_batch_per_rank() -> None:
+    assert TrialConfig(batch_per_rank=16, world_size=2, accum_steps=3).global_batch == 96
+
+
+def test_batch_per_rank_follows_from_global_batch() -> None:
+    assert TrialConfig(global_batch=96, world_size=2, accum_steps=3).batch_per_rank == 16
+
+
+def test_the_same_trial_given_either_way_has_one_hash() -> None:
+    assert TrialConfig(global_batch=64, world_size=2).hash == TrialConfig(batch_per_rank=32, world_size=2).hash
+
+
+@pytest.mark.parametrize("batches", [{}, {"batch_per_rank": 8, "global_batch": 8}])
+def test_exactly_one_batch_is_given(batches: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="batch_per_rank.*global_batch"):
+        TrialConfig(**batches)
+
+
+@pytest.mark.parametrize(
+    ("batch", "ranks", "nearest"), [(100, 3, "99 and 102"), (2, 3, "3"), (7, 4, "4 and 8"), (1, 2, "2")]
+)
+def test_a_global_batch_that_does_not_divide_is_refused_with_the_nearest_that_do(
+    batch: int, ranks: int, nearest: str
+) -> None:
+    with pytest.raises(
+        ConflictError, match=rf"global_batch={batch} does not divide by world_size={ranks}.*: {nearest}\."
+    ):
+        TrialConfig(global_batch=batch, world_size=ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("world_size", 0),
+        ("world_size", 1.5),
+        ("world_size", True),
+        ("batch_per_rank", -1),
+        ("epochs", 0),
+        ("epochs", "3"),
+        ("lr", 0.0),
+        ("lr", float("nan")),
+        ("lr", "fast"),
+        ("momentum", 1.0),
+        ("weight_decay", -0.1),
+        ("seed", -1),
+        ("seed", 2**31),
+        ("optimizer", "lion"),
+        ("backend", "mpi"),
+        ("precision", "fp8"),
+        ("shuffle", 1),
+        ("model", " "),
+        ("image_size", 0),
+        ("loader_workers", -1),
+        ("threads_per_rank", 0),
+        ("accum_steps", 0),
+        ("data_dir", 3),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_field(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name}=.*(give|choose)"):
+        TrialConfig(**{"batch_per_rank": 8, name: value})  # type: ignore[arg-type]
+
+
+def test_an_unknown_choice_lists_the_right_ones() -> None:
+    with pytest.raises(ConfigError, match="choose from adam, adamw, sgd, rmsprop"):
+        TrialConfig(batch_per_rank=8, optimizer="lion")  # type: ignore[arg-type]
+
+
+def test_momentum_is_refused_where_it_has_no_meaning() -> None:
+    with pytest.raises(ConflictError, match="momentum=0.9 has no meaning for optimizer=adam"):
+        TrialConfig(batch_per_rank=8, momentum=0.9)
+    assert TrialConfig(batch_per_rank=8, momentum=0.9, optimizer="sgd").momentum == 0.9
+
+
+def test_nccl_is_refused_on_the_cpu() -> None:
+    with pytest.raises(ConflictError, match="backend=nccl needs GPUs"):
+        TrialConfig(batch_per_rank=8, backend="nccl", device="cpu")
+
+
+@pytest.mark.parametrize(("scaling", "lr"), [("none", 0.1), ("linear", 0.4), ("sqrt", 0.2)])
+def test_the_learning_rate_follows_the_global_batch_as_asked(scaling: str, lr: float) -> None:
+    config = TrialConfig(batch_per_rank=64, world_size=2, lr=0.1, lr_base_batch=32, lr_scaling=scaling)  # type: ignore[arg-type]
+    assert config.scaled_lr == pytest.approx(lr)
+
+
+def test_replace_keeps_batch_per_rank_unless_a_batch_is_named() -> None:
+    config = TrialConfig(batch_per_rank=16, world_size=2)
+    assert config.replace(world_size=4).global_batch == 64
+    assert config.replace(global_batch=64).batch_per_rank == 32
+    assert config.replace(batch_per_rank=8).global_batch == 16
+
+
+def test_a_configuration_is_frozen_and_keyword_only() -> None:
+    config = TrialConfig(batch_per_rank=8)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.epochs = 3  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        TrialConfig("convnet")  # type: ignore[misc]
+
+
+def test_the_canonical_form_survives_json_and_the_configuration_pickling() -> None:
+    config = TrialConfig(global_batch=64, world_size=2, optimizer="sgd", momentum=0.9)
+    assert TrialConfig(**json.loads(json.dumps(config.canonical()))) == config
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_golden_hashes_so_that_results_on_disk_keep_their_names() -> None:
+    # A change here loses every result that was ever recorded: change the default's meaning, not its hash.
+    assert TrialConfig(batch_per_rank=32).hash == "183cccde0438"
+    assert TrialConfig(batch_per_rank=32, world_size=2, optimizer="sgd", momentum=0.9).hash == "582f6b62905c"
+
+
+def test_a_field_at_its_default_is_left_out_of_the_hash() -> None:
+    given = {"batch_per_rank": 32}
+    assert content_hash(given) == content_hash({**given, "epochs": DEFAULTS["epochs"]})
+    assert content_hash(given) != content_hash({**given, "epochs": DEFAULTS["epochs"] + 1})
+
+
+def test_every_field_has_help_for_its_flag() -> None:
+    assert list(field_specs()) == [field.name for field in dataclasses.fields(TrialConfig)]
+    assert all(spec.help.endswith(".") for spec in field_specs().values())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("batch_per_rank", "32", 32),
+        ("batch_per_rank", "none", None),
+        ("lr", "1e-3", 1e-3),
+        ("shuffle", "False", False),
+        ("shuffle", "true", True),
+        ("optimizer", "sgd", "sgd"),
+        ("data_dir", "None", None),
+    ],
+)
+def test_a_flag_is_parsed_by_its_field(name: str, text: str, value: object) -> None:
+    assert field_specs()[name].parse(text) == value
+
+
+@pytest.mark.parametrize(("name", "text"), [("epochs", "two"), ("shuffle", "maybe"), ("lr", "none"), ("device", "tpu")])
+def test_a_flag_that_cannot_be_parsed_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name}={text}"):
+        field_specs()[name].parse(text)
+
+
+def test_check_value_names_the_fields_there_are() -> None:
+    with pytest.raises(ConfigError, match="batchsize is no field.*batch_per_rank"):
+        check_value("batchsize", 3)
+
+
+def test_the_models_known_without_pytorch_are_those_that_can_be_built() -> None:
+    from dmls_ray.training.models import MODELS
+
+    assert set(BUILTIN_MODELS) == set(MODELS)

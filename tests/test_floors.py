@@ -1,0 +1,69 @@
+"""Each floor imports only what it may, and the public names are those that were promised."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import dmls_ray
+from dmls_ray import errors
+
+HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy")
+
+
+def loaded_by(module: str) -> set[str]:
+    code = f"import sys, {module}; print(*[name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["", ".config", ".record", ".errors", ".rank", ".plan", ".store", ".importing"])
+def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
+    assert loaded_by(f"dmls_ray{module}") == set()
+
+
+@pytest.mark.parametrize("module", ["frames", "stats", "tables", "answer"])
+def test_analysis_loads_neither_torch_nor_ray(module: str) -> None:
+    assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray"}
+
+
+@pytest.mark.parametrize("module", ["training.loop", "training.guard", "launch.spawn", "launch.inline"])
+def test_training_and_launchers_never_load_ray(module: str) -> None:
+    assert "ray" not in loaded_by(f"dmls_ray.{module}")
+
+
+@pytest.mark.parametrize("module", ["cluster.broker", "cluster.connect", "cli", "runner", "training.data.sources"])
+def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must(module: str) -> None:
+    assert not loaded_by(f"dmls_ray.{module}") & {"torch", "ray"}
+
+
+def test_the_public_names_are_pinned() -> None:
+    assert sorted(dmls_ray.__all__) == [
+        "DmlsRayError",
+        "InputError",
+        "Outcome",
+        "RankInfo",
+        "Results",
+        "RunRecord",
+        "TrialConfig",
+        "load",
+        "make_plan",
+        "sweep",
+    ]
+    assert all(getattr(dmls_ray, name) is not None for name in dmls_ray.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
+        _ = dmls_ray.sweeps
+
+
+def test_every_error_survives_pickling_on_its_way_from_a_rank() -> None:
+    kinds = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, Exception)]
+    assert len(kinds) == 12
+    for kind in kinds:
+        again = pickle.loads(pickle.dumps(kind("what is wrong; the way out.")))
+        assert (type(again), str(again)) == (kind, "what is wrong; the way out.")

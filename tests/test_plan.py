@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmls_ray.config import DEFAULTS, TrialConfig
+from dmls_ray.errors import ConfigError, ConflictError
+from dmls_ray.plan import make_plan
+
+AXES = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
+
+
+def test_a_grid_has_every_combination_once_a_block() -> None:
+    plan = make_plan(AXES, repeats=3)
+    assert len(plan.runs) == 18
+    for repeat in range(3):
+        block = plan.runs[6 * repeat : 6 * repeat + 6]
+        assert {run.repeat for run in block} == {repeat}
+        assert len({run.trial_id for run in block}) == 6
+
+
+def test_blocks_are_shuffled_by_the_order_seed_and_differ() -> None:
+    def order(seed: int) -> list[str]:
+        return [run.trial_id for run in make_plan(AXES, repeats=2, order_seed=seed).runs]
+
+    assert order(0) == order(0)
+    assert order(0) != order(1)
+    assert order(0)[:6] != order(0)[6:]
+
+
+def test_more_repeats_leave_the_order_of_earlier_blocks_as_it_was() -> None:
+    short, long = make_plan(AXES, repeats=2), make_plan(AXES, repeats=4)
+    assert short.runs == long.runs[: len(short.runs)]
+
+
+def test_runs_of_a_block_share_a_seed_and_neighbouring_seeds_share_no_run() -> None:
+    plan = make_plan({"batch_per_rank": 16, "seed": [0, 1, 2]}, repeats=3)
+    assert len({run.seeded().seed for run in plan.runs}) == 9
+    plain = make_plan(AXES, repeats=2)
+    assert [len({run.seed for run in plain.runs if run.repeat == block}) for block in (0, 1)] == [1, 1]
+
+
+def test_the_first_repeat_trains_with_the_seed_as_given() -> None:
+    assert make_plan({"batch_per_rank": 16, "seed": 123}).runs[0].seeded().seed == 123
+
+
+def test_equal_points_collapse() -> None:
+    assert len(make_plan({"batch_per_rank": [16, 16, 32]}, repeats=1).runs) == 2
+    assert len(make_plan({"batch_per_rank": 16, "accum_steps": [1, 1]}, repeats=1).runs) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in DEFAULTS if name != "global_batch"])
+def test_every_field_can_be_an_axis(name: str) -> None:
+    others: dict[str, list[object]] = {
+        "model": ["convnet", "simplecnn"],
+        "dataset": ["digits", "mnist"],
+        "data_dir": ["a", "b"],
+        "optimizer": ["adam", "sgd"],
+        "lr_scaling": ["none", "linear"],
+        "backend": ["auto", "gloo"],
+        "precision": ["fp32"],
+        "device": ["auto", "cpu"],
+        "shuffle": [True, False],
+        "loader": ["resident", "dataloader"],
+        "lr": [0.1, 0.2],
+        "momentum": [0.0, 0.5],
+        "weight_decay": [0.0, 0.1],
+    }
+    values = others.get(name, [1, 2])
+    plan = make_plan({"batch_per_rank": 8, "optimizer": "sgd", name: values}, repeats=1)
+    assert {run.values[name] for run in plan.runs} == set(values)
+    assert plan.varied == ((name,) if len(values) > 1 else ())
+
+
+def test_a_point_whose_fields_do_not_go_together_is_skipped_with_the_reason() -> None:
+    plan = make_plan({"optimizer": ["adam", "sgd"], "momentum": 0.9, "batch_per_rank": 8}, repeats=1)
+    skips = {run.values["optimizer"]: run.skip for run in plan.runs}
+    assert skips["sgd"] == ""
+    assert "momentum=0.9 has no meaning for optimizer=adam" in skips["adam"]
+
+
+def test_a_grid_of_nothing_but_such_points_is_refused() -> None:
+    with pytest.raises(ConflictError, match="global_batch=100"):
+        make_plan({"global_batch": 100, "world_size": [3, 7]})
+
+
+@pytest.mark.parametrize(
+    ("axes", "told"),
+    [({"batchsize": 3}, "batchsize"), ({"epochs": []}, "epochs has no value"), ({"epochs": [1, 0], "batch_per_rank": 1}, "epochs=0"), ({}, "neither")],
+)  # fmt: skip
+def test_wrong_axes_are_refused(axes: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        make_plan(axes)
+
+
+def test_axes_may_be_arrays_ranges_and_single_values() -> None:
+    plan = make_plan({"batch_per_rank": np.array([8, 16]), "seed": range(2), "epochs": 1}, repeats=1)
+    assert len(plan.runs) == 4
+    assert plan.axes == {"batch_per_rank": (8, 16), "epochs": (1,), "seed": (0, 1)}
+
+
+def test_infeasible_runs_keep_their_place_and_name_the_reason() -> None:
+    plan = make_plan(AXES, repeats=2).skip_infeasible(lambda config: "too many" if config.world_size > 1 else "")
+    assert [bool(run.skip) for run in plan.runs] == [run.values["world_size"] == 2 for run in plan.runs]
+
+
+def test_pending_is_what_is_not_done() -> None:
+    plan = make_plan(AXES, repeats=1)
+    done = {run.run_id for run in plan.runs[:2]}
+    assert plan.pending(done) == plan.runs[2:]
+
+
+@given(
+    batches=st.lists(st.integers(1, 64), min_size=1, max_size=5),
+    ranks=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    repeats=st.integers(1, 4),
+    seed=st.integers(0, 10),
+)
+def test_no_run_is_lost_and_none_is_there_twice(batches: list[int], ranks: list[int], repeats: int, seed: int) -> None:
+    plan = make_plan({"batch_per_rank": batches, "world_size": ranks}, repeats=repeats, order_seed=seed)
+    expected = {
+        f"{TrialConfig(batch_per_rank=batch, world_size=count).hash}-{repeat}"
+        for batch in batches
+        for count in ranks
+        for repeat in range(repeats)
+    }
+    assert {run.run_id for run in plan.runs} == expected
+    assert len(plan.runs) == len(expected)
+    assert [run.order for run in plan.runs] == list(range(len(plan.runs)))

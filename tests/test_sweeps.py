@@ -1,0 +1,304 @@
+"""Real sweeps through Ray, run from the command line as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dmls_ray import load
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.spawn import run_spawned
+from tests.conftest import PROJECT, SMALL, Command, command_line
+
+GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
+METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+
+
+def metrics(record: Any) -> list[tuple[float, ...]]:
+    return [tuple(getattr(epoch, name) for name in METRICS) for epoch in record.epochs]
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "runs.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def ray_processes() -> set[int]:
+    """Ray's processes on this machine, ours or not."""
+    found = set()
+    for process in psutil.process_iter(["cmdline", "name"]):
+        words = process.info["cmdline"] or []
+        if any("raylet" in word or "gcs_server" in word for word in words[:1]) or (
+            words and words[0].startswith("ray::")
+        ):
+            found.add(process.pid)
+    return found
+
+
+@pytest.fixture
+def no_process_left() -> Iterator[None]:
+    before = ray_processes()
+    yield
+    deadline = time.monotonic() + 10
+    while (left := ray_processes() - before) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not left, "Ray processes outlived their sweep"
+
+
+@pytest.fixture(scope="module")
+def main_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The main job, small: its folder."""
+    folder = tmp_path_factory.mktemp("main")
+    done = subprocess.run(
+        command_line("batch_size", *GRID), cwd=folder, capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    (folder / "stdout.txt").write_text(done.stdout)
+    return folder
+
+
+def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(main_job: Path) -> None:
+    out = (main_job / "stdout.txt").read_text()
+    assert [line[:7] for line in out.splitlines()[:12]] == [f"[{number:2}/12]" for number in range(1, 13)]
+    assert "at world_size 2, from batch_per_rank 8 to 16 training went from" in out
+    folder = main_job / "results" / "batch_size"
+    assert {path.name for path in folder.iterdir()} == {
+        ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md"
+    }  # fmt: skip
+    results = load(folder)
+    assert results.runs["outcome"].tolist() == ["ok"] * 12
+    assert results.runs["run_id"].is_unique
+    assert (len(results.ranks), len(results.epochs)) == (18, 24)
+    described = json.loads((folder / "sweep.json").read_text())["sessions"]
+    assert described[0]["order_seed"] == 0
+    assert described[0]["axes"]["batch_per_rank"] == [8, 16]
+
+
+def test_a_record_says_how_it_was_measured(main_job: Path) -> None:
+    for record in load(main_job / "results" / "batch_size").records:
+        assert record.total_s is not None
+        phases = (record.setup_s, record.warmup_s, record.train_s, record.eval_s, record.checkpoint_s)
+        assert sum(value for value in phases if value is not None) <= record.total_s * 1.02
+        assert record.images_per_s is not None
+        assert record.images_per_s > 0
+        assert record.overhead_s is not None
+        assert -0.05 < record.overhead_s < 20
+        assert record.peak_mem_mib is not None
+        assert record.peak_mem_mib > 100
+        assert record.backend == ("gloo" if record.config["world_size"] == 2 else "")
+        assert len(record.ranks) == record.config["world_size"]
+        assert record.machine["cores"] >= 1
+        assert set(record.versions) >= {"python", "torch", "ray"}
+        assert record.config["seed"] == 0
+        assert record.seed == record.repeat * 10_000
+        assert record.load_average is not None
+
+
+def test_runs_of_a_used_worker_equal_runs_of_fresh_processes_bit_for_bit(main_job: Path) -> None:
+    records = load(main_job / "results" / "batch_size").records
+    for world_size in (1, 2):
+        last = [record for record in records if record.config["world_size"] == world_size][-1]
+        fresh = run_spawned(TrialConfig(**{**last.config, "seed": last.seed}))
+        told = [tuple(epoch[name] for name in METRICS) for epoch in fresh[0]["run"]["epochs"]]
+        assert metrics(last) == told
+
+
+def test_the_same_command_again_runs_nothing_and_a_changed_flag_adds_to_the_folder(main_job: Path) -> None:
+    folder = main_job / "results" / "batch_size"
+    before = (folder / "runs.jsonl").read_bytes()
+
+    def again(*flags: str) -> str:
+        done = subprocess.run(
+            command_line("batch_size", *GRID, *flags), cwd=main_job, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert "/12]" not in again()
+    assert (folder / "runs.jsonl").read_bytes() == before
+    out = again("--batch-per-rank", "16", "32", "--world-size", "1")
+    assert "[3/3]" in out
+    assert len(lines(folder)) == 15
+    assert (folder / "runs.jsonl").read_bytes().startswith(before)
+
+
+def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Command, tmp_path: Path) -> None:
+    done = sweep_command("batch_size", *GRID, "--batch-per-rank", "8", "--repeats", "1", "--isolation", "per_run")
+    assert done.returncode == 0, done.stderr + done.stdout
+    alone = {record.run_id: record for record in load(tmp_path / "results" / "batch_size").records}
+    warm = {record.run_id: record for record in load(main_job / "results" / "batch_size").records}
+    assert len(alone) == 2
+    for run_id, record in alone.items():
+        assert record.isolation == "per_run"
+        assert metrics(record) == metrics(warm[run_id])
+    pids = [rank.pid for record in alone.values() for rank in record.ranks]
+    assert len(set(pids)) == 3, "each run has processes of its own"
+
+
+@pytest.mark.usefixtures("no_process_left")
+def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "batch_size"
+    chance = random.Random(os.urandom(8))
+    stop_after, delay = chance.randrange(0, 11), chance.uniform(0, 0.05)
+    process = subprocess.Popen(
+        command_line("batch_size", *GRID), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while len(lines(folder)) < stop_after and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.kill()
+    process.wait()
+    told = f"killed after {stop_after} lines and {delay:.3f} s"
+    kept = (folder / "runs.jsonl").read_bytes() if (folder / "runs.jsonl").exists() else b""
+    done = subprocess.run(
+        command_line("batch_size", *GRID), cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode == 0, told + done.stderr
+    written = (folder / "runs.jsonl").read_bytes()
+    assert written.startswith(kept[: kept.rfind(b"\n") + 1]), told
+    records = load(folder).records
+    assert len(lines(folder)) == len({record.run_id for record in records}) == 12, told
+    undisturbed = {record.run_id: metrics(record) for record in load(main_job / "results" / "batch_size").records}
+    assert all(metrics(record) == undisturbed[record.run_id] for record in records), told
+
+
+@pytest.mark.usefixtures("no_process_left")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        command_line("batch_size", *GRID, "--epochs", "300"),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    folder = tmp_path / "results" / "batch_size"
+    while len(lines(folder)) < 1 and process.poll() is None:
+        time.sleep(0.05)
+    asked = time.monotonic()
+    process.send_signal(how)
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - asked < 5
+    assert process.returncode == 130
+    assert err == "Stopped. The runs that had ended are kept; the same command runs the others.\n"
+    assert len(load(folder)) == len(lines(folder)) >= 1
+    assert (folder / "runs.csv").exists()
+
+
+@pytest.mark.usefixtures("no_process_left")
+def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
+    main_job: Path, sweep_command: Command, tmp_path: Path
+) -> None:
+    models = [f"tests.training.probes:{name}" for name in ("raising", "exploding", "out_of_memory")]
+    (tmp_path / "tests").symlink_to(PROJECT / "tests")
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--model", "digits_convnet", *models)
+    done = sweep_command("grid", *GRID, *flags, "--world-size", "1", "2")
+    assert done.returncode == 1, done.stderr
+    records = load(tmp_path / "results" / "grid").records
+    outcomes = {(item.config["model"].rpartition(":")[2], item.config["world_size"]): item for item in records}
+    for world_size in (1, 2):
+        assert outcomes["raising", world_size].outcome == "error"
+        assert outcomes["raising", world_size].reason == "RuntimeError: a fault in the user's model"
+        assert "probes.py" in outcomes["raising", world_size].traceback
+        assert outcomes["exploding", world_size].outcome == "diverged"
+        assert len(outcomes["exploding", world_size].epochs) == 1
+        assert outcomes["out_of_memory", world_size].outcome == "oom"
+    undisturbed = {record.run_id: metrics(record) for record in load(main_job / "results" / "batch_size").records}
+    for record in records:
+        if record.config["model"] == "digits_convnet":
+            assert record.outcome == "ok"
+            assert metrics(record) == undisturbed[record.run_id]
+    assert "error: RuntimeError: a fault in the user's model." in done.stdout
+
+
+@pytest.mark.usefixtures("no_process_left")
+def test_a_run_whose_rank_dies_is_run_again_and_one_that_always_dies_is_killed(
+    sweep_command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "tests").symlink_to(PROJECT / "tests")
+    models = [f"tests.training.probes:{name}" for name in ("dying_once", "dying")]
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "2", "--model", *models, "mnist_convnet")
+    done = sweep_command("grid", *GRID, *flags)
+    assert done.returncode == 1, done.stderr
+    by_model = {item.config["model"].rpartition(":")[2]: item for item in load(tmp_path / "results" / "grid").records}
+    assert (by_model["dying_once"].outcome, by_model["dying_once"].attempts) == ("ok", 2)
+    assert (by_model["dying"].outcome, by_model["dying"].attempts) == ("killed", 2)
+    assert by_model["dying"].reason == "1 of 2 ranks died"
+    assert (by_model["mnist_convnet"].outcome, by_model["mnist_convnet"].attempts) == ("ok", 1)
+
+
+def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
+    sweep_command: Command, tmp_path: Path
+) -> None:
+    many = str(os.cpu_count() or 1) + "0"
+    flags = ("--dataset", SMALL, "--batch-per-rank", "8", "--world-size", many, "--repeats", "2", "--device", "cpu")
+    done = sweep_command("grid", *flags)
+    assert done.returncode == 0, done.stderr
+    assert f"world_size={many} needs {many} cores" in done.stdout
+    for _ in range(2):
+        records = load(tmp_path / "results" / "grid").records
+        assert [record.outcome.value for record in records] == ["skipped", "skipped"]
+        assert len(lines(tmp_path / "results" / "grid")) == 2, "a skipped run is told once"
+        sweep_command("grid", *flags)
+
+
+@pytest.mark.usefixtures("no_process_left")
+def test_a_running_cluster_is_joined_and_left_as_it_was(sweep_command: Command, tmp_path: Path) -> None:
+    # A short folder of its own: sockets have short paths, and `ray stop` would end every Ray on this machine.
+    with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": short}
+        flags = [
+            "--head",
+            "--block",
+            "--port=46379",
+            "--num-cpus=2",
+            "--include-dashboard=false",
+            "--disable-usage-stats",
+        ]
+        head = subprocess.Popen(
+            [str(Path(sys.executable).with_name("ray")), "start", *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True, text=True,
+        )  # fmt: skip
+        try:
+            assert head.stdout is not None
+            assert any("Ray runtime started" in line for line in head.stdout), "the cluster did not start"
+            before = ray_processes()
+            done = subprocess.run(
+                command_line("batch_size", *GRID, "--repeats", "1", "--address", "127.0.0.1:46379"),
+                cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert len(load(tmp_path / "results" / "batch_size").runs) == 4
+            time.sleep(2)
+            assert len(ray_processes() & before) >= 2, "the cluster is not ours to end"
+            assert head.poll() is None
+        finally:
+            head.terminate()
+            head.communicate(timeout=30)
+
+
+def test_a_sweep_from_python_returns_data_frames(tmp_path: Path) -> None:
+    code = (
+        "from dmls_ray import sweep\n"
+        f"results = sweep({{'dataset': {SMALL!r}, 'batch_per_rank': [8], 'epochs': 1, 'device': 'cpu'}}, repeats=2)\n"
+        "print(len(results.runs), len(results.ranks), len(results.epochs), set(results.runs.outcome))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "2 2 2 {'ok'}"

@@ -1,0 +1,89 @@
+"""Models and training functions that tests hand to ranks in other processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.rank import Emit, RankInfo
+from dmls_ray.training.loop import run_trial
+
+_built: list[nn.Module] = []
+
+
+def watched(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    """A small net without dropout or batch norm, remembered so that its weights can be read after training."""
+    channels, height, width = shape
+    model = nn.Sequential(
+        nn.Conv2d(channels, 4, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(4 * height * width, classes)
+    )
+    _built.append(model)
+    return model
+
+
+def train_and_tell_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """`run_trial` on `watched`, with the trained parameters in the result."""
+    result = run_trial(config, rank, emit)
+    result["weights"] = [parameter.detach().flatten().tolist() for parameter in _built[-1].parameters()]
+    return result
+
+
+class Exploding(nn.Module):
+    """Its logits are not finite from the first pass on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.weight * images.flatten(1)[:, :4] * float("inf")
+
+
+def exploding() -> nn.Module:
+    return Exploding()
+
+
+class Failing(nn.Module):
+    """Raises in its first forward pass on one rank, or kills that rank's process."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.linear = how, nn.Linear(64, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        last = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 1
+        if last and self.training:
+            if self.how == "raise":
+                raise RuntimeError("a fault in the user's model")
+            if self.how == "oom":
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 GiB")
+            os.kill(os.getpid(), signal.SIGKILL)
+        out: Tensor = self.linear(images.flatten(1))
+        return out
+
+
+def raising() -> nn.Module:
+    return Failing("raise")
+
+
+def out_of_memory() -> nn.Module:
+    return Failing("oom")
+
+
+def dying() -> nn.Module:
+    return Failing("die")
+
+
+def dying_once() -> nn.Module:
+    """Kills its rank the first time it is built in a working folder, and never again."""
+    mark = Path("died-once")
+    if not mark.exists() and (not torch.distributed.is_initialized() or torch.distributed.get_rank() == 1):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4))

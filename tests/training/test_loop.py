@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.inline import run_inline
+from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.training.data.cache import decoded
+from dmls_ray.training.data.loaders import normalized
+from tests.training.probes import train_and_tell_weights, watched
+
+UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
+"""No batch divides these: the last window, its passes and the test shards are all short."""
+
+
+def config(**changes: Any) -> TrialConfig:
+    batch = {} if "global_batch" in changes else {"batch_per_rank": 8}
+    return TrialConfig(**{**batch, "dataset": UNEVEN, "epochs": 2, "device": "cpu", **changes})
+
+
+def weights(trial: TrialConfig) -> torch.Tensor:
+    results = run_spawned(trial, train=train_and_tell_weights)
+    assert [item["outcome"] for item in results] == ["ok"] * trial.world_size, results[0].get("traceback")
+    ranks = [torch.tensor([value for part in item["weights"] for value in part]) for item in results]
+    assert all(torch.equal(rank, ranks[0]) for rank in ranks), "DDP keeps all ranks' parameters equal"
+    return ranks[0]
+
+
+def test_ranks_and_accumulation_reach_the_parameters_of_one_rank_with_the_whole_batch() -> None:
+    base = config(
+        model="tests.training.probes:watched", optimizer="sgd", lr=0.1, momentum=0.5, weight_decay=0.01, global_batch=32
+    )
+    alone = weights(base)
+    assert not torch.allclose(alone, weights(base.replace(epochs=1)), atol=1e-3), "training must move the parameters"
+    for changes in ({"world_size": 2}, {"world_size": 2, "accum_steps": 2}, {"world_size": 4}):
+        trial = config(**{**base.canonical(), "batch_per_rank": None, "global_batch": 32, **changes})
+        torch.testing.assert_close(weights(trial), alone, rtol=1e-5, atol=1e-6)
+
+
+def test_one_step_is_the_mean_gradient_over_the_batch_worked_out_by_hand() -> None:
+    trial = config(
+        model="tests.training.probes:watched", optimizer="sgd", lr=0.1, epochs=1, global_batch=101, accum_steps=1
+    )
+    data = decoded(UNEVEN, None, None)
+    torch.manual_seed(trial.seed)
+    model = watched((1, 8, 8), 4)
+    logits = model(normalized(torch.from_numpy(data.train_images)))
+    F.cross_entropy(logits, torch.from_numpy(data.train_labels)).backward()
+    expected = torch.cat([(item - 0.1 * item.grad).flatten() for item in model.parameters() if item.grad is not None])
+    torch.testing.assert_close(weights(trial), expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_test_metrics_are_exact_at_uneven_shards(world_size: int) -> None:
+    trial = config(world_size=world_size, batch_per_rank=5)
+    results = run_spawned(trial, train=run_and_count)
+    assert [item["outcome"] for item in results] == ["ok"] * world_size, results[0].get("traceback")
+    assert sum(item["tested"] for item in results) == 37
+    run = results[0]["run"]
+    hits = sum(round(item["test_accuracy"] * item["tested"]) for item in results)
+    assert run["epochs"][-1]["test_accuracy"] == pytest.approx(hits / 37, abs=1e-12)
+    loss = sum(item["test_loss"] * item["tested"] for item in results)
+    assert run["epochs"][-1]["test_loss"] == pytest.approx(loss / 37, rel=1e-9)
+
+
+def run_and_count(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+    from dmls_ray.training.data.sharding import test_shards
+    from dmls_ray.training.loop import run_trial
+
+    shards = test_shards(37, trial, rank.rank)
+    return {**run_trial(trial, rank, emit), "tested": sum(part.stop - part.start for part in shards)}
+
+
+def test_more_ranks_than_test_samples_still_test_each_sample_once() -> None:
+    few = config(world_size=3, dataset="synthetic:shape=1x8x8,classes=2,train=4,test=2", batch_per_rank=1)
+    results = run_spawned(few)
+    assert [item["outcome"] for item in results] == ["ok"] * 3, results[0].get("traceback")
+    assert results[0]["run"]["test_samples"] == 2
+    assert results[2]["test_accuracy"] is None
+
+
+def test_every_epoch_is_told_as_it_ends() -> None:
+    events: list[dict[str, Any]] = []
+    result = run_inline(config(epochs=3), emit=events.append)
+    assert [(event["kind"], event["epoch"]) for event in events] == [("epoch", 1), ("epoch", 2), ("epoch", 3)]
+    assert [event["test_accuracy"] for event in events] == [item["test_accuracy"] for item in result["run"]["epochs"]]
+
+
+def test_it_learns() -> None:
+    result = run_inline(config(epochs=6, dataset="digits", batch_per_rank=16))
+    assert result["run"]["epochs"][-1]["test_accuracy"] > 0.9
+
+
+def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
+    result = run_inline(config(warmup_steps=4))
+    phases = [result[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s")]
+    assert all(seconds >= 0 for seconds in phases)
+    assert sum(phases) <= result["total_s"]
+    assert sum(phases) >= 0.8 * result["total_s"]
+    steps = 2 * math.ceil(101 / 8)
+    assert (result["run"]["steps"], result["run"]["warmup_steps"]) == (steps, 4)
+    assert sum(item["images"] for item in result["run"]["epochs"]) == 2 * 101 - 4 * 8
+
+
+def test_a_short_run_still_has_steps_that_count() -> None:
+    result = run_inline(config(warmup_steps=100, epochs=1, batch_per_rank=101))
+    assert (result["run"]["steps"], result["run"]["warmup_steps"]) == (1, 0)
+    assert result["step_ms_p50"] is not None
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged() -> None:
+    events: list[dict[str, Any]] = []
+    result = run_inline(config(model="tests.training.probes:exploding", epochs=5), emit=events.append)
+    assert (result["outcome"], result["reason"]) == ("diverged", "the loss is not finite in epoch 1")
+    assert len(events) == 1
+
+
+def test_a_diverged_run_ends_on_all_ranks() -> None:
+    results = run_spawned(config(model="tests.training.probes:exploding", world_size=2))
+    assert [item["outcome"] for item in results] == ["diverged", "diverged"]
+
+
+def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() -> None:
+    def losses(**changes: Any) -> list[float]:
+        return [item["train_loss"] for item in run_inline(config(**changes))["run"]["epochs"]]
+
+    assert losses() == losses()
+    assert losses() != losses(seed=1)
+
+
+def test_a_run_in_a_used_process_equals_the_same_run_in_a_fresh_one() -> None:
+    trial = config(model="simplecnn", dataset="synthetic:shape=3x16x16,classes=4,train=64,test=32")  # it has dropout
+    (fresh,) = run_spawned(trial)
+    for model, threads in (("convnet", 2), ("simplecnn", 1)):
+        run_inline(trial.replace(model=model, threads_per_rank=threads, seed=5, optimizer="sgd"))
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(99)
+    used = run_inline(trial)
+    for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+        assert [item[name] for item in used["run"]["epochs"]] == [item[name] for item in fresh["run"]["epochs"]]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "rmsprop"])
+def test_every_optimizer_trains_on_two_ranks(optimizer: str) -> None:
+    results = run_spawned(config(world_size=2, optimizer=optimizer, epochs=1))
+    assert [item["outcome"] for item in results] == ["ok", "ok"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_own_memory() -> None:
+    trial = config(dataset="synthetic:shape=1x8x8,classes=4,train=512,test=128", epochs=3, device="cuda")
+    gpu, cpu = run_inline(trial), run_inline(trial.replace(device="cpu"))
+    assert gpu["outcome"] == "ok", gpu.get("traceback")
+    assert gpu["run"]["epochs"][-1]["test_accuracy"] == pytest.approx(
+        cpu["run"]["epochs"][-1]["test_accuracy"], abs=0.05
+    )
+    assert gpu["peak_reserved_mib"] >= gpu["peak_mem_mib"] > 0
+    assert len(gpu["epochs"]) == 3
+    assert gpu["step_ms_p50"] > 0

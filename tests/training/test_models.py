@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from dmls_ray.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.training.models import MODELS, find_model
+
+
+def layers(model: nn.Module) -> list[str]:
+    """The leaves of a model in short: C3-32 a convolution, L a linear layer, R, P, D and F the others."""
+    short = []
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            assert (module.kernel_size, module.stride, module.padding) == ((3, 3), (1, 1), (1, 1))
+            short.append(f"C{module.in_channels}-{module.out_channels}")
+        elif isinstance(module, nn.Linear):
+            short.append(f"L{module.in_features}-{module.out_features}")
+        elif isinstance(module, nn.ReLU | nn.MaxPool2d | nn.Dropout | nn.Flatten):
+            short.append({nn.ReLU: "R", nn.MaxPool2d: "P", nn.Dropout: "D", nn.Flatten: "F"}[type(module)])
+    return short
+
+
+def test_convnet_is_report_a_layer_for_layer() -> None:
+    blocks = ["C3-32", "R", "C32-64", "R", "P", "C64-128", "R", "C128-256", "R", "P", "C256-256", "R", "C256-256", "R", "P"]
+    assert layers(find_model("convnet")((3, 32, 32), 10)) == [*blocks, "F", "L4096-256", "R", "L256-32", "R", "L32-10"]
+
+
+def test_simplecnn_is_report_b_layer_for_layer() -> None:
+    blocks = ["C3-32", "R", "P", "C32-64", "R", "P", "C64-128", "R", "P"]
+    assert layers(find_model("simplecnn")((3, 128, 128), 10)) == [*blocks, "F", "L32768-512", "D", "L512-10"]
+
+
+def test_mnist_convnet_is_report_c_layer_for_layer() -> None:
+    model = find_model("mnist_convnet")((1, 28, 28), 10)
+    assert layers(model) == ["C1-4", "R", "P", "C4-8", "R", "P", "F", "L392-10"]
+    assert sum(parameter.numel() for parameter in model.parameters()) == 4266
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 33, 20), (2, 64, 64)])
+def test_every_model_takes_any_image_shape(name: str, shape: tuple[int, int, int]) -> None:
+    assert find_model(name)(shape, 7)(torch.zeros(2, *shape)).shape == (2, 7)
+
+
+def test_images_too_small_for_the_poolings_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match="images of 4 pixels are too small for 3 poolings; set image_size to 8 or more"
+    ):
+        find_model("convnet")((3, 4, 4), 10)
+
+
+def test_a_torchvision_model_by_name_has_no_pretrained_weights() -> None:
+    model = find_model("torchvision:resnet18")((3, 32, 32), 7)
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+
+
+def test_a_torchvision_model_on_grey_images_is_refused() -> None:
+    with pytest.raises(ConfigError, match="takes images of 3 channels, and these have 1"):
+        find_model("torchvision:resnet18")((1, 32, 32), 7)
+
+
+@pytest.mark.parametrize(("name", "told"), [("resnet18", "convnet, simplecnn"), ("torchvision:resnet19", "resnet18")])
+def test_a_wrong_name_lists_the_right_ones(name: str, told: str) -> None:
+    with pytest.raises(UnknownNameError, match=told):
+        find_model(name)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_models.py").write_text(
+        "from torch import nn\n"
+        "def plain(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 5))\n"
+        "def shaped(shape, classes): return nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], classes))\n"
+        "def wild(**rest): return nn.Linear(rest['classes'], 1)\n"
+        "def number(): return 3\n"
+        "def broken(): raise RuntimeError('no weights')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "own_models"
+
+
+@pytest.mark.parametrize(("function", "outputs"), [("plain", 5), ("shaped", 7)])
+def test_a_model_of_ones_own_gets_what_it_asks_for(own: str, function: str, outputs: int) -> None:
+    assert find_model(f"{own}:{function}")((1, 8, 8), 7)(torch.zeros(2, 1, 8, 8)).shape == (2, outputs)
+
+
+def test_a_model_of_ones_own_may_take_all_by_keyword(own: str) -> None:
+    model = find_model(f"{own}:wild")((1, 8, 8), 7)
+    assert isinstance(model, nn.Linear)
+    assert model.in_features == 7
+
+
+@pytest.mark.parametrize(("function", "told"), [("number", "returned int"), ("broken", "RuntimeError: no weights")])
+def test_a_function_that_gives_no_model_is_told(own: str, function: str, told: str) -> None:
+    with pytest.raises(UserCodeError, match=told):
+        find_model(f"{own}:{function}")((1, 8, 8), 7)
