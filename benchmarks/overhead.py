@@ -1,8 +1,9 @@
-"""What does a trial cost beyond its training? This system beside the documented Tune + TorchTrainer pattern and a torchrun launch.
+"""What does a trial cost beyond its training?
 
-All three run the same `run_trial` on the same trivial configuration; the cost of a trial is its wall time less what the rank itself
-measured from assignment to result. Beside it, the whole-process time of a sweep of 64 trivial runs, from Enter to prompt, and the time
-until its first row is on the disk.
+This system beside the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `run_trial` on
+the same trivial configuration, and the cost of a trial is its wall time less what the rank itself measured from assignment
+to result. Beside it, the whole-process time of a sweep of 64 trivial runs, from Enter to prompt, and the time until its
+first row is on the disk.
 
     python benchmarks/overhead.py [--peer-trials 3] [--trials 12] [--sweeps 3]
 """
@@ -130,7 +131,9 @@ def _run_rank(rank: int, world_size: int) -> float:
 
 
 def whole_sweep() -> tuple[float, float]:
-    """Seconds from Enter to prompt of a sweep of 64 trivial runs, and from Enter until the first run's row is on the disk."""
+    """Seconds from Enter to prompt of a sweep of 64 trivial runs, and from Enter until the first run's row is on
+    the disk.
+    """
     flags = [word for name, value in TRIVIAL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(PROJECT / "sweeps" / "grid.py"), *flags, "--world-size", "1", "2"]

@@ -88,8 +88,13 @@ def test_a_grid_of_nothing_but_such_points_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("axes", "told"),
-    [({"batchsize": 3}, "batchsize"), ({"epochs": []}, "epochs has no value"), ({"epochs": [1, 0], "batch_per_rank": 1}, "epochs=0"), ({}, "neither")],
-)  # fmt: skip
+    [
+        ({"batchsize": 3}, "batchsize"),
+        ({"epochs": []}, "epochs has no value"),
+        ({"epochs": [1, 0], "batch_per_rank": 1}, "epochs=0"),
+        ({}, "neither"),
+    ],
+)
 def test_wrong_axes_are_refused(axes: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make_plan(axes)

@@ -20,7 +20,7 @@ _HOST = "127.0.0.1"
 
 
 def run_spawned(config: TrialConfig, *, train: TrainFunction = run_trial) -> list[dict[str, Any]]:
-    """Run a trial in fresh processes, one a rank; returns each rank's result, with its `outcome`, in the order of ranks.
+    """Run a trial in fresh processes, one a rank; returns the results, each with its `outcome`, in the order of ranks.
 
     Args:
         config: the trial.

@@ -25,8 +25,9 @@ def layers(model: nn.Module) -> list[str]:
 
 
 def test_convnet_is_report_a_layer_for_layer() -> None:
-    blocks = ["C3-32", "R", "C32-64", "R", "P", "C64-128", "R", "C128-256", "R", "P", "C256-256", "R", "C256-256", "R", "P"]
-    assert layers(find_model("convnet")((3, 32, 32), 10)) == [*blocks, "F", "L4096-256", "R", "L256-32", "R", "L32-10"]
+    blocks = "C3-32 R C32-64 R P C64-128 R C128-256 R P C256-256 R C256-256 R P".split()  # noqa: SIM905
+    head = ["F", "L4096-256", "R", "L256-32", "R", "L32-10"]
+    assert layers(find_model("convnet")((3, 32, 32), 10)) == [*blocks, *head]
 
 
 def test_simplecnn_is_report_b_layer_for_layer() -> None:
