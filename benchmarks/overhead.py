@@ -1,9 +1,9 @@
 """What does a trial cost beyond its training?
 
-This system beside the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `run_trial` on
-the same trivial configuration, and the cost of a trial is its wall time less what the rank itself measured from assignment
-to result. Beside it, the whole-process time of a sweep of 64 trivial runs, from Enter to prompt, and the time until its
-first row is on the disk.
+This system beside the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `run_trial`
+on the same trivial configuration, and the cost of a trial is its wall time less what the rank itself measured from
+assignment to result. Beside it, the whole-process time of a sweep of 64 trivial runs, from Enter to prompt, and the
+time until its first row is on the disk.
 
     python benchmarks/overhead.py [--peer-trials 3] [--trials 12] [--sweeps 3]
 """

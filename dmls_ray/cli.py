@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from dmls_ray.config import FieldSpec, field_specs
-from dmls_ray.errors import ConfigError, InputError
+from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.plan import Plan, make_plan
 from dmls_ray.runner import Options, check_names, run_plan
 
@@ -50,6 +50,8 @@ def main(
         sys.exit(_run(name, axis, dict(defaults), given))
     except InputError as error:
         parser.error(str(error))
+    except WorkerGroupError as error:
+        parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         print("Stopped. The runs that had ended are kept; the same command runs the others.", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)

@@ -11,6 +11,7 @@
     │   │   ├── StoreInUseError
     │   │   └── NewerSchemaError
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
+    ├── WorkerGroupError      the ranks are gone for good in the middle of a sweep; the command line exits with 1
     └── DivergedError         a loss is not finite: the run ends with the outcome `diverged`
 
 A message says what is wrong, with the field and its value, and then the way out, in one line. Every class takes
@@ -62,6 +63,10 @@ class NewerSchemaError(StoreError):
 
 class ClusterError(InputError):
     """Ray cannot be reached or does not have what the sweep needs."""
+
+
+class WorkerGroupError(DmlsRayError):
+    """The ranks are gone for good in the middle of a sweep; the runs that had ended are kept."""
 
 
 class DivergedError(DmlsRayError):

@@ -123,7 +123,7 @@ class LiveView:
     def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
         self._progress = Progress(list(pending), list(records), tuple(varied))
         self._under_way = "starting Ray and the ranks ..."
-        self._live.start()
+        self._live.start(refresh=True)
 
     def event(self, run: Run, event: Mapping[str, Any]) -> None:
         name = self._progress.name(run)

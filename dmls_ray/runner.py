@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from dmls_ray.analysis.frames import Results
 from dmls_ray.config import BUILTIN_MODELS
-from dmls_ray.errors import ClusterError, ConfigError
+from dmls_ray.errors import ConfigError, WorkerGroupError
 from dmls_ray.live import PlainView, View
 from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average, same_machine
 from dmls_ray.plan import Plan, Run, make_plan
@@ -162,11 +162,13 @@ class _Sweep:
             if not feasible:
                 return
             self._prepare_data(feasible)
+            self.view.begin(feasible, self.store.records, self.plan.varied)
         with _ray(joined, self.options) as resources:
             if joined is not None:
                 feasible = self._set_aside(pending, resources)
+                self.view.begin(feasible, self.store.records, self.plan.varied)
             if feasible:
-                self._run_on(resources, feasible)
+                self._run_on(resources, feasible, ours=joined is None)
 
     def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
@@ -196,7 +198,8 @@ class _Sweep:
                 self.view.note(f"Preparing {config.dataset}, once on this machine ...")
             decoded(*wanted)
 
-    def _run_on(self, resources: Any, runs: Sequence[Run]) -> None:
+    def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
+        """Run these on the connected cluster; one that is ours ends right after, ranks and all."""
         from dmls_ray.cluster.broker import Job
         from dmls_ray.cluster.pool import WorkerGroup
         from dmls_ray.cluster.tune import run_jobs
@@ -213,19 +216,20 @@ class _Sweep:
                     backend=resources.backend_of(config),
                 )
             )
-        self.view.begin(runs, self.store.records, self.plan.varied)
         ranks = max(job.config.world_size for job in jobs)
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
-        group = WorkerGroup(resources, ranks=ranks, device=device, isolation=self.options.isolation)
+        group = WorkerGroup(resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours)
         try:
             group.start()
             run_jobs(group, jobs, self._listen, isolation=self.options.isolation)
-        except KeyboardInterrupt:
+            if not ours:
+                group.let_go()
+        finally:
             group.forget()
-            raise
-        group.stop()
         if self.broken:
-            raise ClusterError(f"{self.broken}. The runs that had ended are kept; the same command runs the others.")
+            raise WorkerGroupError(
+                f"{self.broken}. The runs that had ended are kept; the same command runs the others."
+            )
 
     def _listen(self, run_id: str, event: Mapping[str, Any]) -> None:
         run = self.by_id[run_id]
@@ -291,7 +295,7 @@ class _Sweep:
 @contextmanager
 def _ray(joined: str | None, options: Options) -> Iterator[Any]:
     """Ray, joined or started, and what it has; our own is ended, another's is left."""
-    from dmls_ray.cluster.connect import cluster_resources, connect
+    from dmls_ray.cluster.connect import cluster_resources, connect, give_a_head_start
 
     # The imports take as long as Ray's start; they go side by side.
     loading = threading.Thread(target=_load_ray_libraries, daemon=True)
@@ -300,6 +304,7 @@ def _ray(joined: str | None, options: Options) -> Iterator[Any]:
 
     try:
         connect(joined, dashboard=options.dashboard, verbose=options.verbose)
+        give_a_head_start()
         loading.join()
         yield cluster_resources()
     finally:

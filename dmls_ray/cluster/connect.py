@@ -152,6 +152,20 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         ) from error
 
 
+def give_a_head_start() -> None:
+    """Start, early, the actor that Train's controller waits for before it places its workers.
+
+    Ray makes it on demand; asked for while PyTorch still loads in this process, it is there when it is needed.
+    """
+    try:
+        from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
+            get_or_create_autoscaling_coordinator,
+        )
+    except ImportError:
+        return  # another version of Ray keeps it elsewhere; Train itself starts it then, a second later
+    get_or_create_autoscaling_coordinator()
+
+
 def cluster_resources() -> Resources:
     """What the connected cluster offers."""
     import ray

@@ -35,6 +35,7 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
         serve,
         train_loop_config=settings,
         torch_config=NoProcessGroup(),
+        own_cluster=settings["own_cluster"],
         scaling_config=ScalingConfig(
             num_workers=ranks,
             use_gpu=bool(per_rank.get("GPU")),
@@ -73,12 +74,27 @@ def shares(resources: Resources, ranks: int, device: str) -> list[Share]:
     return [Share(machine=machine, ranks=count) for machine, count in taken.items() if count]
 
 
-class WorkerGroup:
-    """Ranks that serve one sweep; made once, ended once."""
+def _own_path() -> list[str]:
+    """Where the user's modules are searched for: the module path without what belongs to Python and its environment."""
+    installed = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
+    folders = dict.fromkeys(os.path.abspath(folder) for folder in [*sys.path, ""])
+    return [folder for folder in folders if not os.path.realpath(folder).startswith(installed)]
 
-    def __init__(self, resources: Resources, *, ranks: int, device: str, isolation: str) -> None:
+
+class WorkerGroup:
+    """Ranks that serve one sweep; made once, ended once.
+
+    Args:
+        resources: what the cluster has.
+        ranks: number of ranks.
+        device: `cpu`, or `cuda` to hold a GPU a rank.
+        isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
+        own_cluster: whether the cluster ends with the sweep.
+    """
+
+    def __init__(self, resources: Resources, *, ranks: int, device: str, isolation: str, own_cluster: bool) -> None:
         self._resources, self._ranks, self._device = resources, ranks, device
-        self._isolation = isolation
+        self._isolation, self._own_cluster = isolation, own_cluster
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
         # sweep.
@@ -88,7 +104,7 @@ class WorkerGroup:
 
     @property
     def storage(self) -> Path:
-        """Folder for what Ray writes; removed by `stop`."""
+        """Folder for what Ray writes; removed by `forget`."""
         return Path(self._storage.name)
 
     @property
@@ -106,8 +122,9 @@ class WorkerGroup:
             "trainer": trainer,
             "storage": str(self.storage),
             "cwd": os.getcwd(),
-            "path": [os.path.abspath(folder) for folder in sys.path if folder != ""] + [os.getcwd()],
+            "path": _own_path(),
             "max_leases": max_leases,
+            "own_cluster": self._own_cluster,
         }
 
     def start(self) -> None:
@@ -131,18 +148,15 @@ class WorkerGroup:
             thread.start()
             self._threads.append(thread)
 
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """Let the ranks go and wait until their trainers have ended."""
-        if self.broker is not None:
-            ray.get(self.broker.close.remote())
+    def let_go(self, timeout_s: float = 10.0) -> None:
+        """Let the ranks end by themselves, and wait until their trainers have; a cluster that is not ours goes on."""
+        ray.get(self.broker.close.remote())
         for thread in self._threads:
             thread.join(timeout_s)
-        if self.broker is not None:
-            ray.kill(self.broker)
-        self.forget()
+        ray.kill(self.broker)
 
     def forget(self) -> None:
-        """Remove the folder Ray wrote to; the cluster ends otherwise."""
+        """Remove the folder that Ray wrote to."""
         self._storage.cleanup()
 
     def _shares(self) -> list[Share]:

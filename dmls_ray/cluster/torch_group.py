@@ -26,8 +26,15 @@ class NoProcessGroup(BackendConfig):
 
 
 class GroupTrainer(TorchTrainer):
-    """A TorchTrainer without the helper for Ray Data, which starts an actor even where there are no data sets."""
+    """A TorchTrainer without the helpers that cost a process each and do nothing here.
+
+    That is the one for Ray Data, and, on a cluster that ends with the sweep, the one that frees placement groups.
+    """
+
+    def __init__(self, *args: Any, own_cluster: bool, **options: Any) -> None:
+        self._unneeded = {"DatasetsCallback"} | ({"PlacementGroupCleanerCallback"} if own_cluster else set())
+        super().__init__(*args, **options)
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks: list[Any] = super()._create_default_callbacks()
-        return [callback for callback in callbacks if type(callback).__name__ != "DatasetsCallback"]
+        return [callback for callback in callbacks if type(callback).__name__ not in self._unneeded]

@@ -36,7 +36,7 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         (SERVER, {"world_size": 4}, ""),
         (SERVER, {"world_size": 5}, "world_size=5 needs 5 GPUs; this cluster has 4. Lower --world-size, add machines"),
         (SERVER, {"world_size": 16, "device": "cpu"}, ""),
-        (SERVER, {"world_size": 17, "device": "cpu"}, "needs 17 cores; this cluster has 16"),
+        (SERVER, {"world_size": 17, "device": "cpu"}, "world_size=17 needs 17 cores; this cluster has 16"),
     ],
 )
 def test_what_does_not_fit_is_told_with_the_way_out(resources: Resources, changes: dict[str, Any], told: str) -> None:
