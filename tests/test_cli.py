@@ -34,7 +34,7 @@ BAD_INPUT = [
     (["--batch-per-rank", "0"], "batch_per_rank=0 is out of range"),
     (["--batch-per-rank"], "--batch-per-rank: expected at least one argument"),
     (["--batch-per-ran", "8"], "--batch-per-ran is no flag; did you mean --batch-per-rank?"),
-    (["--nonsense"], "--nonsense is no flag; --help lists them all"),
+    (["--xyzzy"], "--xyzzy is no flag; --help lists them all"),
     (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),
     (["--global-batch", "8", "--batch-per-rank", "8"], "--batch-per-rank and --global-batch are both given"),
     (["--optimizer", "lion"], "choose from adam, adamw, sgd, rmsprop"),

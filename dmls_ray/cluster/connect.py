@@ -32,6 +32,10 @@ _QUIET = {
 }
 
 
+_PROBE_S = 5.0
+"""How long a cluster may take to answer."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """What one machine offers to ranks."""
@@ -101,14 +105,17 @@ def local_resources() -> Resources:
 def cluster_at(address: str | None) -> str | None:
     """The running cluster to join; None where one of our own must be started.
 
-    It is the address given, else RAY_ADDRESS, else `auto` where `ray start` runs a cluster on this machine.
+    It is the address given, else RAY_ADDRESS, else that of a cluster that `ray start` runs on this machine.
     """
     given = address or os.environ.get("RAY_ADDRESS")
     if given:
         return given
-    # `ray start --head` leaves its address here, and `ray stop` takes it away.
+    # `ray start --head` leaves its address here, and `ray stop` takes it away; a machine that went down does not.
     started = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
-    return "auto" if started.exists() else None
+    if not started.exists():
+        return None
+    left = started.read_text().strip()
+    return left if _unreachable(left) is None else None
 
 
 def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
@@ -143,13 +150,18 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
             **common,
         )
         return
+    # Ray itself would try for minutes.
+    reason = _unreachable(address)
     try:
-        ray.init(address=address, **common)
+        if reason is None:
+            ray.init(address=address, **common)
+            return
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ClusterError(
-            f"--address {address} cannot be reached ({_first_line(error)}); start a cluster with ray start --head, "
-            "or leave --address and RAY_ADDRESS out to use this machine alone."
-        ) from error
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    raise ClusterError(
+        f"--address {address} cannot be reached ({reason}); start a cluster with ray start --head, "
+        "or leave --address and RAY_ADDRESS out to use this machine alone."
+    )
 
 
 def give_a_head_start() -> None:
@@ -200,6 +212,13 @@ def _local_gpus() -> int:
     return count
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0]
+def _unreachable(address: str) -> str | None:
+    """Why nothing answers at HOST:PORT; None where something does, or where the address is of another form."""
+    host, colon, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
+    if not colon or not port.isdecimal():
+        return None
+    try:
+        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
+    except OSError as error:
+        return str(error)
+    return None

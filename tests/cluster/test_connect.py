@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,11 @@ def test_a_running_cluster_is_found_by_flag_variable_or_its_own_mark(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert cluster_at(None) is None
     (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:6379")
-    assert cluster_at(None) == "auto"
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        address = f"127.0.0.1:{there.getsockname()[1]}"
+        (tmp_path / "ray" / "ray_current_cluster").write_text(address)
+        assert cluster_at(None) == address
+    assert cluster_at(None) is None, "the mark of a cluster that is gone"
     monkeypatch.setenv("RAY_ADDRESS", "ray-head:6379")
     assert cluster_at(None) == "ray-head:6379"
     assert cluster_at("10.0.0.1:6379") == "10.0.0.1:6379"
