@@ -1,0 +1,164 @@
+"""How samples reach the model: `resident`, all on the device from the start, or `dataloader`, torchvision's ordinary path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.rank import RankInfo
+from dmls_ray.training.data.cache import as_chw, decoded, source_of
+from dmls_ray.training.data.sharding import Pass, epoch_order, passes_of, test_shards
+from dmls_ray.training.data.sources import Samples
+
+Batch = tuple[Tensor, Tensor]
+"""Images (batch x channels x height x width, float32, from -1 to 1) and labels (batch, int64), on the rank's device."""
+
+
+class Loader(Protocol):
+    """What the loop needs of the data."""
+
+    shape: tuple[int, int, int]
+    classes: int
+    train_samples: int
+    test_samples: int
+
+    def train(self, epoch: int) -> Iterator[tuple[Pass, Batch]]:
+        """This rank's passes of an epoch (from 0), each with its samples."""
+
+    def test(self) -> Iterator[Batch]:
+        """This rank's share of the test samples."""
+
+    def close(self) -> None:
+        """End worker processes, if there are any."""
+
+
+def make_loader(config: TrialConfig, rank: RankInfo, device: torch.device) -> Loader:
+    """The loader of the configuration.
+
+    Raises:
+        DataError: the data are missing or unreadable.
+    """
+    if config.loader == "resident":
+        return ResidentLoader(config, rank, device)
+    return WorkerLoader(config, rank, device)
+
+
+def normalized(images: Tensor) -> Tensor:
+    """uint8 from 0 to 255 as float32 from -1 to 1: scaled to [0, 1], then mean 0.5 and standard deviation 0.5, as report A."""
+    return images if images.dtype.is_floating_point else images.to(torch.float32).div_(127.5).sub_(1)
+
+
+class ResidentLoader:
+    """All samples as uint8 on the device; a batch is picked by index and normalised there.
+
+    On a CPU the tensors are the mapped cache files themselves, which the ranks of a machine share.
+    """
+
+    def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
+        data = decoded(config.dataset, config.data_dir, config.image_size)
+        self._config, self._rank, self._device = config, rank.rank, device
+        self.shape, self.classes = data.shape, data.classes
+        self.train_samples, self.test_samples = len(data.train_labels), len(data.test_labels)
+        self._train = [torch.from_numpy(item).to(device) for item in (data.train_images, data.train_labels)]
+        self._test = [torch.from_numpy(item).to(device) for item in (data.test_images, data.test_labels)]
+        self._passes = passes_of(self.train_samples, config, rank.rank)
+
+    def train(self, epoch: int) -> Iterator[tuple[Pass, Batch]]:
+        images, labels = self._train
+        order = epoch_order(self.train_samples, self._config, epoch).to(self._device)
+        for item in self._passes:
+            index = order[item.start : item.stop]
+            yield item, (normalized(images[index]), labels[index])
+
+    def test(self) -> Iterator[Batch]:
+        images, labels = self._test
+        for part in test_shards(self.test_samples, self._config, self._rank):
+            yield normalized(images[part]), labels[part]
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class WorkerLoader:
+    """Samples decoded one by one in worker processes that live as long as the run, through pinned memory where there is a GPU."""
+
+    def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
+        source = source_of(config.dataset, config.data_dir)
+        train, test = (_Tensors(half, config) for half in source.halves)
+        self._config, self._device = config, device
+        self.shape, self.classes = _shape(train[0][0]), source.classes
+        self.train_samples, self.test_samples = len(train), len(test)
+        self._passes = passes_of(self.train_samples, config, rank.rank)
+        self._order = _Order()
+        shards = [list(range(part.start, part.stop)) for part in test_shards(len(test), config, rank.rank)]
+        self._train = self._make(train, self._order)
+        self._test = self._make(test, shards) if shards else None
+
+    def _make(self, samples: Dataset[Any], batches: Iterable[list[int]]) -> DataLoader[Any]:
+        workers = self._config.loader_workers
+        return DataLoader(
+            samples,
+            batch_sampler=batches,
+            num_workers=workers,
+            pin_memory=self._device.type == "cuda",
+            persistent_workers=workers > 0,
+            generator=torch.Generator().manual_seed(self._config.seed),
+        )
+
+    def train(self, epoch: int) -> Iterator[tuple[Pass, Batch]]:
+        order = epoch_order(self.train_samples, self._config, epoch)
+        self._order.batches = [order[item.start : item.stop].tolist() for item in self._passes]
+        return zip(self._passes, map(self._on_device, self._train), strict=True)
+
+    def test(self) -> Iterator[Batch]:
+        return map(self._on_device, self._test or ())
+
+    def close(self) -> None:
+        # The worker processes end with the loaders that own them.
+        del self._train, self._test
+
+    def _on_device(self, batch: Batch) -> Batch:
+        images, labels = batch
+        return images.to(self._device, non_blocking=True), labels.to(self._device, non_blocking=True)
+
+
+class _Order:
+    """A batch sampler whose batches are set anew every epoch."""
+
+    batches: list[list[int]]
+
+    def __init__(self) -> None:
+        self.batches = []
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+class _Tensors(Dataset[tuple[Tensor, int]]):
+    """Decodes, resizes and normalises a sample when it is asked for."""
+
+    def __init__(self, samples: Samples, config: TrialConfig) -> None:
+        self._samples, self._image_size = samples, config.image_size
+        self._channels = len(as_chw(samples[0][0], None))
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image, label = self._samples[index]
+        array = as_chw(image, self._image_size, self._channels)
+        # A copy, since PIL's own buffer is read-only.
+        return normalized(torch.from_numpy(array.copy())), int(label)
+
+
+def _shape(image: Tensor) -> tuple[int, int, int]:
+    channels, height, width = image.shape
+    return channels, height, width

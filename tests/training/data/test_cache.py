@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dmls_ray.errors import DataError
+from dmls_ray.training.data import cache
+from dmls_ray.training.data.cache import as_chw, decoded, is_decoded
+from tests.training.data.test_sources import write_folder
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    decoded.cache_clear()
+    cache.source_of.cache_clear()
+
+
+def test_images_are_decoded_once_and_mapped_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path)
+    assert not is_decoded("image_folder", str(tmp_path), None)
+    first = decoded("image_folder", str(tmp_path), None)
+    assert is_decoded("image_folder", str(tmp_path), None)
+    assert first.train_images.dtype == np.uint8
+    assert first.shape == (3, 8, 8)
+    pixels = np.asarray(Image.open(tmp_path / "train" / "dog" / "0001.jpg"))
+    assert np.array_equal(first.train_images[4].transpose(1, 2, 0), pixels)
+    decoded.cache_clear()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(cache, "_decode", refuse)
+    again = decoded("image_folder", str(tmp_path), None)
+    assert isinstance(again.train_images, np.memmap)
+    assert np.array_equal(again.train_images, first.train_images)
+
+
+def test_a_process_cannot_change_what_others_map(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    mine = decoded("image_folder", str(tmp_path), None)
+    kept = mine.train_images[0].copy()
+    mine.train_images[0] ^= 255
+    decoded.cache_clear()
+    assert np.array_equal(decoded("image_folder", str(tmp_path), None).train_images[0], kept)
+
+
+def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path)
+    calls = []
+    real = cache._decode
+    monkeypatch.setattr(cache, "_decode", lambda *args: (calls.append(args[1]), real(*args)))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: decoded.__wrapped__("image_folder", str(tmp_path), None), range(4)))
+    assert sorted(calls) == ["test", "train"]
+
+
+def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    Image.new("RGB", (5, 8)).save(tmp_path / "train" / "dog" / "0009.png")
+    with pytest.raises(DataError, match="train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"):
+        decoded("image_folder", str(tmp_path), None)
+    assert decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
+
+
+def test_a_damaged_image_is_told_and_leaves_no_half_made_cache(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "test" / "cat" / "0000.jpg").write_bytes(b"no image")
+    with pytest.raises(DataError, match="test image 0 cannot be read"):
+        decoded("image_folder", str(tmp_path), None)
+    assert not is_decoded("image_folder", str(tmp_path), None)
+
+
+def test_grey_and_colour_files_are_brought_to_the_first_ones_mode(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    Image.new("L", (8, 8), 7).save(tmp_path / "train" / "dog" / "0009.png")
+    assert decoded("image_folder", str(tmp_path), None).train_images[6].max() == 7
+
+
+@pytest.mark.parametrize(
+    ("image", "shape"),
+    [
+        (Image.new("L", (4, 6)), (1, 6, 4)),
+        (Image.new("RGBA", (4, 6)), (3, 6, 4)),
+        (Image.new("P", (4, 6)), (3, 6, 4)),
+        (np.zeros((6, 4), dtype=np.uint8), (1, 6, 4)),
+        (np.zeros((6, 4, 2), dtype=np.uint8), (2, 6, 4)),
+        (torch.zeros(2, 6, 4), (2, 6, 4)),
+        (torch.zeros(2, 6, 4, dtype=torch.uint8), (2, 6, 4)),
+    ],
+)
+def test_images_of_all_kinds_become_channels_height_width(image: object, shape: tuple[int, int, int]) -> None:
+    assert as_chw(image, None).shape == shape
+    assert as_chw(image, 5).shape == (shape[0], 5, 5)
+
+
+@pytest.mark.parametrize("image", [np.zeros((4, 4)), np.zeros(4, dtype=np.uint8), torch.zeros(4, 4)])
+def test_what_is_no_image_is_told(image: object) -> None:
+    with pytest.raises(DataError, match="an image is .*; give PIL images"):
+        as_chw(image, None)
