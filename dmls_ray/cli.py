@@ -90,7 +90,7 @@ def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) 
     from dmls_ray.store import write_whole
 
     table = make_table(results, plan.varied)
-    asked = axis if axis in plan.varied else next(iter(plan.varied), axis or "batch_per_rank")
+    asked = axis if axis in table.varied else next(iter(plan.varied), axis or "batch_per_rank")
     sentence = answer(table, asked)
     write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
     _print_table(table, console)
@@ -143,18 +143,17 @@ def _rich_table(table: Any, hidden: Sequence[str], *, stacked: bool = False) -> 
 
 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
-    from dmls_ray.cluster.connect import local_resources
+    from dmls_ray.cluster.connect import cluster_at, local_resources
     from dmls_ray.estimate import describe_estimate
     from dmls_ray.store import latest_records
 
-    check_names(plan)
     folder = options.folder
     records = latest_records(folder) if (folder / "runs.jsonl").exists() else []
-    resources = local_resources()
-    if options.address is None:
-        plan = plan.skip_infeasible(lambda config: resources.objection(config, oversubscribe=options.oversubscribe))
+    if cluster_at(options.address) is None:
+        plan = plan.skip_infeasible(local_resources().judge(plan, oversubscribe=options.oversubscribe))
     done = {record.run_id for record in records if record.outcome.is_final()}
     pending = plan.pending(done)
+    check_names(pending)
     say = lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)  # noqa: E731
     say(f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
     for run in plan.runs:
@@ -239,7 +238,8 @@ def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None
     default = defaults.get(spec.name, spec.default)
     values = default if isinstance(default, list | tuple) else [default]
     told = "" if default is None else f" (default: {' '.join(map(_told, values))})"
-    metavar = "{" + ",".join(map(str, spec.choices)) + "}" if spec.choices else spec.name.rsplit("_", 1)[-1].upper()
+    choices = spec.choices or (("true", "false") if spec.type == "bool" else ())
+    metavar = "{" + ",".join(map(str, choices)) + "}" if choices else spec.type.upper()
     group.add_argument(
         f"--{spec.name.replace('_', '-')}",
         nargs="+",

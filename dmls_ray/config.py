@@ -227,7 +227,8 @@ class FieldSpec:
     help: str
     default: Any
     choices: tuple[Any, ...]
-    optional: bool
+    type: str
+    """`int`, `float`, `str` or `bool`."""
     parse: Callable[[str], Any] = field(repr=False)
 
 
@@ -243,7 +244,7 @@ def field_specs() -> dict[str, FieldSpec]:
             help=docs[item.name],
             default=DEFAULTS[item.name],
             choices=choices,
-            optional=optional,
+            type=kind.__name__,
             parse=functools.partial(_parse, item.name, kind, optional),
         )
     return specs

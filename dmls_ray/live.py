@@ -46,16 +46,27 @@ class Progress:
     varied: tuple[str, ...] = ()
     ended: int = 0
     began: float = field(default_factory=time.monotonic)
+    left_s: float | None = None
+    """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
+
+    def __post_init__(self) -> None:
+        self._reckon()
 
     @property
     def total(self) -> int:
         return len(self.pending)
 
-    def left_s(self) -> float | None:
-        """Seconds until the last run ends, from what the same or similar runs took; None before the first has ended."""
-        if not self.records:
-            return None
-        return sum(expected_s(run, self.records) or 0.0 for run in self.pending[self.ended :])
+    def end(self, record: RunRecord) -> None:
+        """A run has ended."""
+        self.ended += 1
+        self.records.append(record)
+        self._reckon()
+
+    def _reckon(self) -> None:
+        # Once a run, not once a frame of the live view: it walks all runs.
+        known = {run.trial_id: expected_s(run, self.records) for run in self.pending}
+        left = [known[run.trial_id] for run in self.pending[self.ended :]]
+        self.left_s = None if None in left else sum(value for value in left if value is not None)
 
     def name(self, run: Run) -> str:
         """A run by its varied fields and its repeat."""
@@ -88,10 +99,9 @@ class PlainView:
 
     def done(self, run: Run, record: RunRecord) -> None:
         progress = self._progress
-        progress.ended += 1
-        progress.records.append(record)
+        progress.end(record)
         width = len(str(progress.total))
-        left = progress.left_s()
+        left = progress.left_s
         tail = f", about {duration(left)} left" if left else ""
         self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {told(record)}{tail}")
 
@@ -138,8 +148,7 @@ class LiveView:
                 self._under_way += f"  test accuracy {accuracy:.3f}"
 
     def done(self, run: Run, record: RunRecord) -> None:
-        self._progress.ended += 1
-        self._progress.records.append(record)
+        self._progress.end(record)
         self._latest = [*self._latest, (self._progress.name(run), record)][-self._SHOWN :]
         self._under_way = ""
 
@@ -158,7 +167,7 @@ class LiveView:
                 _number(record.test_accuracy, "{:.3f}"),
                 _number(record.total_s, "{:.2f}"),
             )
-        left = progress.left_s() if progress.total else None
+        left = progress.left_s if progress.total else None
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
             ProgressBar(total=max(progress.total, 1), completed=progress.ended, width=30),

@@ -54,7 +54,8 @@ def describe_git() -> dict[str, Any]:
     """Commit of the checkout that dmls_ray runs from, and whether it has changes; empty outside a checkout."""
     folder = Path(__file__).parent
     commit = _git(folder, "rev-parse", "HEAD")
-    if not commit:
+    # An environment inside some other project's checkout says nothing about this code.
+    if not commit or not _git(folder, "ls-files", Path(__file__).name):
         return {}
     return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
 

@@ -110,6 +110,11 @@ def make_plan(axes: Mapping[str, Any], *, repeats: int = 3, order_seed: int = 0)
             trials.setdefault(content_hash(full), (full, None, str(conflict)))
     if conflicts and all(config is None for _, config, _ in trials.values()):
         raise conflicts[0]
+    for values, _, _ in trials.values():
+        if values["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
+            raise ConfigError(
+                f"seed={values['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; give a smaller one."
+            )
     runs: list[Run] = []
     for repeat in range(repeats):
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.

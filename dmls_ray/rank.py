@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config import TrialConfig
@@ -27,6 +28,8 @@ class RankInfo:
     """Backend of the default process group; None at world size 1."""
     machine: str = "localhost"
     """Name of the machine this rank is on."""
+    assigned_at: float = field(default_factory=time.perf_counter, compare=False)
+    """When this rank was given the run, by its own time.perf_counter: making the process group is part of the run."""
 
 
 Emit = Callable[[dict[str, Any]], None]

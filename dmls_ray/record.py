@@ -33,8 +33,8 @@ class Outcome(StrEnum):
     """Not feasible here; `reason` says why."""
 
     def is_final(self) -> bool:
-        """Whether the same run need not be run again: only a skipped one is asked for anew each time."""
-        return self is not Outcome.SKIPPED
+        """Whether the same command need not run it again: what failed may have been mended since."""
+        return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED)
 
     def is_answer(self) -> bool:
         """Whether the outcome answers the question that the run asked."""
@@ -115,6 +115,8 @@ class RunRecord:
     traceback: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     sweep: str = ""
+    session: str = ""
+    """When the command that ran it was started (UTC, ISO 8601)."""
     isolation: str = ""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import sys
 import threading
 import time
@@ -24,9 +25,11 @@ from dmls_ray.live import PlainView, View
 from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average, same_machine
 from dmls_ray.plan import Plan, Run, make_plan
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
-from dmls_ray.store import Store, fresh_folder
+from dmls_ray.store import Store, fresh_folder, read_records
 
 Isolation = Literal["group", "per_run"]
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 RUN_TRIAL = "dmls_ray.training.loop:run_trial"
 """The training function of every built-in sweep."""
@@ -101,23 +104,26 @@ def run_plan(plan: Plan, options: Options, view: View) -> Results:
         InputError: as `sweep`.
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
-    check_names(plan)
+    done = {record.run_id for record in read_records(options.folder) if record.outcome.is_final()}
+    check_names(plan.pending(done))
     with Store(options.folder) as store:
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.folder}: that run is run again.")
         pending = plan.pending(store.done())
-        if pending:
-            _warn_of_other_machine(store.records, view)
-            store.add_session(_session(plan, options))
-            try:
+        before = len(store.records)
+        try:
+            if pending:
+                _warn_of_other_machine(store.records, view)
                 _Sweep(plan, options, store, view).run(pending)
-            finally:
-                Results(store.folder, store.records).write()
+        finally:
+            everything = Results(store.folder, store.records)
+            if len(store.records) > before or not everything.is_written():
+                everything.write()
         wanted = {run.run_id for run in plan.runs}
         return Results(store.folder, [record for record in store.records if record.run_id in wanted])
 
 
-def check_names(plan: Plan) -> None:
+def check_names(runs: Sequence[Run]) -> None:
     """Refuse models and data sets that do not exist, before anything starts.
 
     Raises:
@@ -125,7 +131,7 @@ def check_names(plan: Plan) -> None:
     """
     from dmls_ray.training.data.sources import check_source
 
-    configs = [run.config for run in plan.runs if run.config is not None]
+    configs = [run.config for run in runs if run.config is not None]
     for model in dict.fromkeys(config.model for config in configs):
         if model not in BUILTIN_MODELS:
             from dmls_ray.training.models import find_model
@@ -147,6 +153,7 @@ class _Sweep:
     started: dict[str, tuple[str, float | None]] = field(default_factory=dict)
     """When a run began (UTC), and the load then."""
     epochs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     last_end: float | None = None
     broken: str = ""
     oversubscribes: Callable[[Any], bool] = lambda config: False
@@ -161,19 +168,25 @@ class _Sweep:
             feasible = self._set_aside(pending, local_resources())
             if not feasible:
                 return
-            self._prepare_data(feasible)
-            self.view.begin(feasible, self.store.records, self.plan.varied)
+            self._begin(feasible)
         with _ray(joined, self.options) as resources:
             if joined is not None:
                 feasible = self._set_aside(pending, resources)
-                self.view.begin(feasible, self.store.records, self.plan.varied)
-            if feasible:
-                self._run_on(resources, feasible, ours=joined is None)
+                if not feasible:
+                    return
+                self._begin(feasible, here=socket.gethostname() in {machine.name for machine in resources.machines})
+            self._run_on(resources, feasible, ours=joined is None)
+
+    def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
+        """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
+        if here:
+            self._prepare_data(runs)
+        self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
+        self.view.begin(runs, self.store.records, self.plan.varied)
 
     def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
-        allowed = self.options.oversubscribe
-        judged = self.plan.skip_infeasible(lambda config: resources.objection(config, oversubscribe=allowed))
+        judged = self.plan.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
         by_id = {run.run_id: run for run in judged.runs}
         self.by_id = by_id
         self.oversubscribes = lambda config: resources.oversubscribes(config)
@@ -277,6 +290,7 @@ class _Sweep:
             reason=reason,
             config=dict(run.values),
             sweep=self.options.name,
+            session=self.session,
             isolation=self.options.isolation,
             oversubscribed=run.config is not None
             and outcome is not Outcome.SKIPPED
@@ -302,13 +316,15 @@ def _ray(joined: str | None, options: Options) -> Iterator[Any]:
     loading.start()
     import ray
 
+    connected_before = ray.is_initialized()
     try:
         connect(joined, dashboard=options.dashboard, verbose=options.verbose)
         give_a_head_start()
         loading.join()
         yield cluster_resources()
     finally:
-        ray.shutdown()
+        if not connected_before:
+            ray.shutdown()
 
 
 def _load_ray_libraries() -> None:
@@ -318,20 +334,24 @@ def _load_ray_libraries() -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the block is over."""
+    """Ctrl-C and SIGTERM wait until the block is over; outside the main thread they cannot arrive."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    came: list[int] = []
+    # Blocking the signals would not do: one of Ray's threads would take them, and Python acts in this one all the same.
+    before = {number: signal.signal(number, lambda arrived, _: came.append(arrived)) for number in _INTERRUPTS}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _session(plan: Plan, options: Options) -> dict[str, Any]:
     return {
-        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
         "name": options.name,
         "axes": {name: list(values) for name, values in plan.axes.items()},

@@ -50,6 +50,8 @@ class Store:
             raise StoreInUseError(
                 f"--out {folder} is in use by another process; wait for it, end it, or name another folder."
             ) from error
+        except OSError as error:
+            raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
         try:
             self._records = {record.run_id: record for record in read_records(self.folder)}
             self.cut_bytes = _cut_torn_line(self.folder / RUNS)
@@ -154,6 +156,8 @@ def read_sweep(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def fresh_folder(folder: str | os.PathLike[str]) -> Path:
     """The first of FOLDER, FOLDER-2, FOLDER-3, ... that holds no sweep."""
     first = Path(folder)
+    if not first.name:  # `.` has no name to add a number to
+        first = first.resolve()
     candidate, number = first, 1
     while (candidate / RUNS).exists() or (candidate / SWEEP).exists():
         number += 1

@@ -9,6 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A loaded machine with two cores is slow, and speed is not what these tests are about.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 PROJECT = Path(__file__).parents[1]
 SMALL = "synthetic:shape=1x8x8,classes=4,train=96,test=40"

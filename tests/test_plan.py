@@ -46,6 +46,11 @@ def test_the_first_repeat_trains_with_the_seed_as_given() -> None:
     assert make_plan({"batch_per_rank": 16, "seed": 123}).runs[0].seeded().seed == 123
 
 
+def test_a_seed_too_large_for_its_repeats_is_refused_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match="seed=2147480000 leaves no seeds for 2 repeats"):
+        make_plan({"batch_per_rank": 16, "seed": 2_147_480_000}, repeats=2)
+
+
 def test_equal_points_collapse() -> None:
     assert len(make_plan({"batch_per_rank": [16, 16, 32]}, repeats=1).runs) == 2
     assert len(make_plan({"batch_per_rank": 16, "accum_steps": [1, 1]}, repeats=1).runs) == 1

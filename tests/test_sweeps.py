@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,29 +33,33 @@ def metrics(record: Any) -> list[tuple[float, ...]]:
 
 def lines(folder: Path) -> list[dict[str, Any]]:
     path = folder / "runs.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if not path.exists():
+        return []
+    # A line that is being written while this reads is none yet.
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def ray_processes() -> set[int]:
-    """Ray's processes on this machine, ours or not."""
-    found = set()
-    for process in psutil.process_iter(["cmdline", "name"]):
-        words = process.info["cmdline"] or []
-        if any("raylet" in word or "gcs_server" in word for word in words[:1]) or (
-            words and words[0].startswith("ray::")
-        ):
-            found.add(process.pid)
-    return found
+class Family:
+    """All processes that a sweep has started, its own first."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._first = psutil.Process(process.pid)
+        self.members: set[psutil.Process] = {self._first}
+
+    def look(self) -> None:
+        """Take in what has been started since."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.members |= set(self._first.children(recursive=True))
+
+    def left(self, within_s: float = 10) -> list[str]:
+        """Those that still run after so many seconds."""
+        _, alive = psutil.wait_procs(self.members, timeout=within_s)
+        return [" ".join(process.cmdline())[:80] for process in alive if process.is_running()]
 
 
-@pytest.fixture
-def no_process_left() -> Iterator[None]:
-    before = ray_processes()
-    yield
-    deadline = time.monotonic() + 10
-    while (left := ray_processes() - before) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not left, "Ray processes outlived their sweep"
+def start(*command: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
+    """A sweep in a process group of its own, as a terminal starts it."""
+    return subprocess.Popen(command, cwd=cwd, text=True, start_new_session=True, **options)
 
 
 @pytest.fixture(scope="module")
@@ -147,19 +152,31 @@ def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Comman
     assert len(set(pids)) == 3, "each run has processes of its own"
 
 
-@pytest.mark.usefixtures("no_process_left")
+def test_a_rank_that_dies_ends_its_run_under_either_isolation(sweep_command: Command, tmp_path: Path) -> None:
+    (tmp_path / "tests").symlink_to(PROJECT / "tests")
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--model", "tests.training.probes:dying", "digits_convnet")
+    done = sweep_command("grid", *GRID, *flags, "--isolation", "per_run")
+    assert done.returncode == 1, done.stderr
+    by_model = {item.config["model"].rpartition(":")[2]: item for item in load(tmp_path / "results" / "grid").records}
+    assert (by_model["dying"].outcome, by_model["dying"].attempts) == ("killed", 2)
+    assert by_model["digits_convnet"].outcome == "ok"
+
+
 def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_path: Path) -> None:
     folder = tmp_path / "results" / "batch_size"
     chance = random.Random(os.urandom(8))
     stop_after, delay = chance.randrange(0, 11), chance.uniform(0, 0.05)
-    process = subprocess.Popen(
-        command_line("batch_size", *GRID), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    process = start(
+        *command_line("batch_size", *GRID), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+    family = Family(process)
     while len(lines(folder)) < stop_after and process.poll() is None:
-        time.sleep(0.01)
+        family.look()
+        time.sleep(0.02)
     time.sleep(delay)
     process.kill()
     process.wait()
+    assert not family.left()
     told = f"killed after {stop_after} lines and {delay:.3f} s"
     kept = (folder / "runs.jsonl").read_bytes() if (folder / "runs.jsonl").exists() else b""
     done = subprocess.run(
@@ -170,36 +187,39 @@ def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_p
     assert written.startswith(kept[: kept.rfind(b"\n") + 1]), told
     records = load(folder).records
     assert len(lines(folder)) == len({record.run_id for record in records}) == 12, told
+    assert (folder / "runs.csv").exists()
     undisturbed = {record.run_id: metrics(record) for record in load(main_job / "results" / "batch_size").records}
     assert all(metrics(record) == undisturbed[record.run_id] for record in records), told
 
 
-@pytest.mark.usefixtures("no_process_left")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     how: signal.Signals, tmp_path: Path
 ) -> None:
-    process = subprocess.Popen(
-        command_line("batch_size", *GRID, "--epochs", "300"),
+    process = start(
+        *command_line("batch_size", *GRID, "--epochs", "300"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     )
-    folder = tmp_path / "results" / "batch_size"
+    family, folder = Family(process), tmp_path / "results" / "batch_size"
     while len(lines(folder)) < 1 and process.poll() is None:
+        family.look()
         time.sleep(0.05)
     asked = time.monotonic()
-    process.send_signal(how)
+    if how is signal.SIGINT:
+        os.killpg(process.pid, how)  # Ctrl-C reaches everything the terminal's command has started
+    else:
+        process.send_signal(how)
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - asked < 5
+    assert not family.left(within_s=max(0.1, asked + 5 - time.monotonic()))
+    assert time.monotonic() - asked < 5.5
     assert process.returncode == 130
     assert err == "Stopped. The runs that had ended are kept; the same command runs the others.\n"
     assert len(load(folder)) == len(lines(folder)) >= 1
     assert (folder / "runs.csv").exists()
 
 
-@pytest.mark.usefixtures("no_process_left")
 def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
     main_job: Path, sweep_command: Command, tmp_path: Path
 ) -> None:
@@ -225,7 +245,6 @@ def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
     assert "error: RuntimeError: a fault in the user's model." in done.stdout
 
 
-@pytest.mark.usefixtures("no_process_left")
 def test_a_run_whose_rank_dies_is_run_again_and_one_that_always_dies_is_killed(
     sweep_command: Command, tmp_path: Path
 ) -> None:
@@ -256,39 +275,33 @@ def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
         sweep_command("grid", *flags)
 
 
-@pytest.mark.usefixtures("no_process_left")
 def test_a_running_cluster_is_joined_and_left_as_it_was(sweep_command: Command, tmp_path: Path) -> None:
     # A short folder of its own: sockets have short paths, and `ray stop` would end every Ray on this machine.
     with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp", ignore_cleanup_errors=True) as short:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": short}
-        flags = [
-            "--head",
-            "--block",
-            "--port=46379",
-            "--num-cpus=2",
-            "--include-dashboard=false",
-            "--disable-usage-stats",
-        ]
-        head = subprocess.Popen(
-            [str(Path(sys.executable).with_name("ray")), "start", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True, text=True,
+        head = start(
+            *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"),
+            *("--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"),
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
         )  # fmt: skip
+        family = Family(head)
         try:
             assert head.stdout is not None
             assert any("Ray runtime started" in line for line in head.stdout), "the cluster did not start"
-            before = ray_processes()
             done = subprocess.run(
-                command_line("batch_size", *GRID, "--repeats", "1", "--address", "127.0.0.1:46379"),
+                command_line("batch_size", *GRID, "--repeats", "1", "--address", f"127.0.0.1:{port}"),
                 cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
             assert len(load(tmp_path / "results" / "batch_size").runs) == 4
-            time.sleep(2)
-            assert len(ray_processes() & before) >= 2, "the cluster is not ours to end"
-            assert head.poll() is None
+            family.look()
+            assert any("raylet" in " ".join(process.cmdline()) for process in family.members), "it is not ours to end"
         finally:
             head.terminate()
             head.communicate(timeout=30)
+            assert not family.left()
 
 
 def test_a_sweep_from_python_returns_data_frames(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from dmls_ray.analysis.stats import Comparison, Estimate, compare
 from dmls_ray.analysis.tables import Row, Table, shown
 
-_FOLLOWING = ("global_batch", "batch_per_rank")
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
 
@@ -24,32 +23,33 @@ def answer(table: Table, axis: str) -> str:
     rows = [row for row in table.rows if row.rates()]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
+    if axis == "batch_per_rank" and table.held == "global_batch":
+        axis = "global_batch"
     values = list(dict.fromkeys(row.factors.get(axis) for row in rows))
     if len(values) < 2:
         return f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
-    parts = [_along(group, axis) for group in _groups(rows, axis)]
-    sentence = "; ".join(part for part in parts if part)
+    groups = _groups(rows, axis, table.held)
+    if not groups:
+        return f"No two trials differ in {axis} alone, so nothing can be said of it."
+    sentence = "; ".join(_along(group, axis) for group in groups)
     return sentence[:1].upper() + sentence[1:] + f" ({_repeats(rows)})."
 
 
-def _groups(rows: Sequence[Row], axis: str) -> list[list[Row]]:
-    """Rows that differ in the axis alone; a batch that follows from it goes along."""
+def _groups(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+    """Rows that differ in the axis alone; of the two batches, the one that is not held follows from the axis."""
+    free = {axis}
+    if axis in ("batch_per_rank", "global_batch"):
+        free |= {"batch_per_rank", "global_batch"}
+    elif axis in ("world_size", "accum_steps"):
+        free |= {"batch_per_rank", "global_batch"} - {held}
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        others = {name: value for name, value in row.factors.items() if name != axis and name not in _FOLLOWING}
-        if axis not in (*_FOLLOWING, "world_size", "accum_steps"):
-            others = {name: value for name, value in row.factors.items() if name != axis}
-        elif axis in ("world_size", "accum_steps"):
-            others["batch_per_rank"] = row.factors.get("batch_per_rank")
-        groups.setdefault(repr(others), []).append(row)
-    whole = [group for group in groups.values() if len(group) > 1]
-    if not whole and axis in ("world_size", "accum_steps"):  # a fixed global_batch: batch_per_rank follows
-        return [list(rows)] if len(rows) > 1 else []
-    return whole
+        same = {name: value for name, value in row.factors.items() if name not in free}
+        groups.setdefault(repr(same), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _along(group: Sequence[Row], axis: str) -> str:
-    first, last = group[0], group[-1]
     numeric = all(isinstance(row.factors[axis], int | float) for row in group)
     if not numeric:
         fastest = max(group, key=lambda row: row.measures["images_per_s"].median)
@@ -61,6 +61,7 @@ def _along(group: Sequence[Row], axis: str) -> str:
             f"({_shown_accuracy(best.measures.get('test_accuracy'))}), and {fastest.factors[axis]} "
             f"against {slowest.factors[axis]} trained {speed}"
         )
+    first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
     return (
         f"{_where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} training went from "
         f"{_rate(first)} to {_rate(last)} images/s, {_speed(compare(last.rates(), first.rates()))}"

@@ -13,9 +13,10 @@ import pandas as pd
 
 from dmls_ray.config import DEFAULTS
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
-from dmls_ray.store import latest_records
+from dmls_ray.store import RUNS, latest_records
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks")
+DERIVED = ("runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
 KEYS = ("run_id", "trial_id", "repeat")
 
 
@@ -98,9 +99,12 @@ class Results:
         ]
         return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
 
-    def only(self, run_ids: set[str]) -> Results:
-        """These runs alone."""
-        return Results(self.folder, [record for record in self.records if record.run_id in run_ids])
+    def is_written(self) -> bool:
+        """Whether the derived files are there, and made since the last run was added."""
+        source = self.folder / RUNS
+        return not source.exists() or all(
+            (path := self.folder / name).exists() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED
+        )
 
     def write(self) -> None:
         """Make runs.csv, ranks.csv, epochs.csv and runs.parquet anew."""

@@ -56,6 +56,8 @@ class Table:
 
     varied: tuple[str, ...]
     rows: list[Row]
+    held: str
+    """The batch that stays the same from one world size to the next: `batch_per_rank` or `global_batch`."""
     notes: list[str]
 
     def frame(self) -> pd.DataFrame:
@@ -107,8 +109,9 @@ def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
     names = _factor_names([records[0] for records in by_trial.values()], varied)
     rows = [_row(trial_id, records, names) for trial_id, records in by_trial.items()]
     rows.sort(key=lambda row: tuple(_sortable(row.factors[name]) for name in names))
-    _add_speed_up(rows)
-    return Table(varied=names, rows=rows, notes=_notes(results, rows))
+    held = _held_batch(results.records, varied or ())
+    _add_speed_up(rows, held)
+    return Table(varied=names, rows=rows, held=held, notes=_notes(results, rows, held))
 
 
 def shown(value: Estimate | None, write: Callable[[float], str]) -> str:
@@ -173,26 +176,36 @@ def _row(trial_id: str, records: list[RunRecord], names: Sequence[str]) -> Row:
     return row
 
 
-def _add_speed_up(rows: Sequence[Row]) -> None:
-    """Against world size 1 at the same batch_per_rank (weak scaling), else the same global_batch (strong)."""
+def _held_batch(records: Sequence[RunRecord], varied: Sequence[str]) -> str:
+    """Which batch stays from one world size to the next: global_batch (strong scaling) or batch_per_rank (weak)."""
+    sizes: dict[int, tuple[set[int], set[int]]] = {}
+    for record in records:
+        factors = factors_of(record)
+        if factors["batch_per_rank"] is not None:
+            per_rank, together = sizes.setdefault(factors["world_size"], (set(), set()))
+            per_rank.add(factors["batch_per_rank"])
+            together.add(factors["global_batch"])
+    same_per_rank = len({frozenset(item) for item, _ in sizes.values()}) == 1
+    same_together = len({frozenset(item) for _, item in sizes.values()}) == 1
+    if "global_batch" in varied:
+        return "global_batch"
+    return "global_batch" if same_together and not same_per_rank else "batch_per_rank"
+
+
+def _add_speed_up(rows: Sequence[Row], held: str) -> None:
+    """Against world size 1 at the same held batch, all else equal."""
     for row in rows:
-        if row.world_size == 1 or not row.rates():
-            continue
-        for held in ("batch_per_rank", "global_batch"):
-            base = next((other for other in rows if _is_base(other, row, held)), None)
-            if base is not None:
-                row.speed_up = compare(row.rates(), base.rates())
-                break
+        base = next((other for other in rows if other.world_size == 1 and _alike(other, row, held)), None)
+        if base is not None and row.world_size > 1 and row.rates() and base.rates():
+            row.speed_up = compare(row.rates(), base.rates())
 
 
-def _is_base(other: Row, row: Row, held: str) -> bool:
-    skipped = {"world_size", "batch_per_rank", "global_batch"} - {held}
-    return other.world_size == 1 and all(
-        other.factors[name] == row.factors[name] for name in row.factors if name not in skipped
-    )
+def _alike(one: Row, other: Row, held: str) -> bool:
+    free = {"world_size", "batch_per_rank", "global_batch"} - {held}
+    return all(one.factors[name] == other.factors[name] for name in one.factors if name not in free)
 
 
-def _notes(results: Results, rows: Sequence[Row]) -> list[str]:
+def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     if not results.records:
         return ["No runs."]
     machines = {_machine_text(record) for record in results.records}
@@ -202,13 +215,20 @@ def _notes(results: Results, rows: Sequence[Row]) -> list[str]:
         + ", ".join(f"{name} {versions[name]}" for name in ("python", "torch", "ray") if name in versions)
         + f", {results.records[-1].started_at[:10]}."
     ]
+    sessions = {record.session for record in results.records if record.outcome is not Outcome.SKIPPED}
+    if len(sessions) > 1:
+        notes.append(
+            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
+        )
     if len(machines) > 1:
         notes.append("Rows come from different machines: their times cannot be compared.")
     threads = {record.config["threads_per_rank"] for record in results.records}
     if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
+        scaling = "strong" if held == "global_batch" else "weak"
         notes.append(
-            f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it; "
-            "speed-up is against world_size 1 without DDP, efficiency is speed-up / world_size."
+            f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it; speed-up is "
+            f"against world_size 1 without DDP at the same {held} ({scaling} scaling), "
+            "efficiency is speed-up / world_size."
         )
     for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
         notes.append(reason if reason.endswith(".") else f"{reason}.")

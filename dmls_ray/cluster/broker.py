@@ -10,6 +10,7 @@ tested alone. All methods are coroutines of one event loop: no two of them run a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections import deque
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from typing import Any
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.record import Outcome
+
+PEERS_HAVE_S = 2.0
+"""How long the other ranks of a run have to end by themselves after one has failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,13 @@ class _Attempt:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By rank, in the order of arrival: the first that is not ok is the cause."""
     lost: set[str] = field(default_factory=set)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def cause(self) -> dict[str, Any] | None:
+        """The first failure of a rank's own, not that another rank was gone."""
+        failed = (item for item in self.results.values() if item["outcome"] != Outcome.OK)
+        return next((item for item in failed if not item.get("symptom")), None)
 
 
 @dataclass
@@ -113,6 +124,7 @@ class Broker:
         self._streams: dict[str, _Stream] = {}
         self._attempts: dict[str, _Attempt] = {}
         self._numbers = itertools.count()
+        self._ended: set[str] = set()
         self._closed = False
         self._broken = ""
 
@@ -124,7 +136,8 @@ class Broker:
             if (rank.card.trainer, rank.card.index) == (card.trainer, card.index):
                 self._lose(name)
         name = f"{card.trainer}/{card.index}#{next(self._numbers)}"
-        self._ranks[name] = _Rank(card)
+        if card.trainer not in self._ended:
+            self._ranks[name] = _Rank(card)
         return name
 
     async def next_lease(self, name: str) -> Lease | None:
@@ -142,22 +155,32 @@ class Broker:
         if attempt is not None and name in attempt.ranks:
             self._streams[attempt.job.run_id].add(event)
 
-    async def finish(self, name: str, lease_id: str, result: dict[str, Any]) -> None:
-        """A rank's result; its first one counts."""
-        attempt = self._attempts.get(lease_id)
-        if attempt is not None and name in attempt.ranks:
-            attempt.results.setdefault(name, result)
-            self._settle(attempt)
+    async def finish(self, name: str, lease_id: str, result: dict[str, Any]) -> bool:
+        """A rank's result, of which the first counts; returns whether the rank may stay.
 
-    async def lose_trainer(self, trainer: str) -> None:
-        """All ranks of a trainer are gone."""
+        A rank that failed while others wait for it in a collective must end its process: neither gloo nor NCCL tells
+        them in any other way. Where all ranks fail, nobody waits, and all may stay.
+        """
+        attempt = self._attempts.get(lease_id)
+        if attempt is None or name not in attempt.ranks:
+            return True
+        attempt.results.setdefault(name, result)
+        self._settle(attempt)
+        if result["outcome"] == Outcome.OK or result.get("symptom"):
+            return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(attempt.settled.wait(), PEERS_HAVE_S)
+        if attempt.settled.is_set():
+            return True
+        self._lose(name)
+        return False
+
+    async def end_trainer(self, trainer: str) -> None:
+        """A trainer's ranks are to go, and those that it may start anew are not wanted."""
+        self._ended.add(trainer)
         for name, rank in list(self._ranks.items()):
             if rank.card.trainer == trainer:
                 self._lose(name)
-
-    async def cards(self) -> list[RankCard]:
-        """The ranks that are there, in the order in which they are leased."""
-        return [self._ranks[name].card for name in self._ordered(self._ranks)]
 
     # --- runs -----------------------------------------------------------------------------------------------
 
@@ -271,10 +294,11 @@ class Broker:
         if len(attempt.results.keys() | attempt.lost) < len(attempt.ranks) or attempt.lease_id not in self._attempts:
             return
         del self._attempts[attempt.lease_id]
+        attempt.settled.set()
         for name in attempt.ranks:
             if name in self._ranks:
                 self._ranks[name].attempt = None
-        if attempt.lost and attempt.number <= self._max_retries:
+        if attempt.lost and attempt.cause is None and attempt.number <= self._max_retries:
             # In front: its block is under way.
             self._queue.appendleft((attempt.job, attempt.number + 1))
         else:
@@ -284,11 +308,12 @@ class Broker:
 
 def _done(attempt: _Attempt) -> dict[str, Any]:
     results = list(attempt.results.values())
-    cause = next((item for item in results if item["outcome"] != Outcome.OK), None)
-    if attempt.lost:
+    cause = attempt.cause
+    if cause is None and attempt.lost:
         count = len(attempt.lost)
         cause = {"outcome": Outcome.KILLED.value, "reason": f"{count} of {len(attempt.ranks)} ranks died"}
-    cause = cause or {"outcome": Outcome.OK.value}
+    if cause is None:
+        cause = next((item for item in results if item["outcome"] != Outcome.OK), {"outcome": Outcome.OK.value})
     return {
         "kind": "done",
         "outcome": cause["outcome"],

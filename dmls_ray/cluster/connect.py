@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import joblib
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ClusterError
+from dmls_ray.machine import describe_machine
+from dmls_ray.plan import Plan
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
@@ -96,6 +100,25 @@ class Resources:
             )
         return ""
 
+    def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[TrialConfig], str]:
+        """`objection` for the trials of one plan, which are served by one worker group.
+
+        A group that serves GPU runs holds a GPU a rank, so a CPU run in it can have no more ranks than there are GPUs.
+        """
+        configs = [run.config for run in plan.runs if run.config is not None]
+        holds_gpus = self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
+
+        def reason(config: TrialConfig) -> str:
+            objection = self.objection(config, oversubscribe=oversubscribe)
+            if not objection and holds_gpus and config.world_size > self.gpus:
+                return (
+                    f"world_size={config.world_size} on the CPU does not fit beside runs on {self.gpus} GPUs; "
+                    "run it with --device cpu alone."
+                )
+            return objection
+
+        return reason
+
 
 def local_resources() -> Resources:
     """What this machine offers, to this process (affinity and container limits count); starts nothing."""
@@ -105,8 +128,12 @@ def local_resources() -> Resources:
 def cluster_at(address: str | None) -> str | None:
     """The running cluster to join; None where one of our own must be started.
 
-    It is the address given, else RAY_ADDRESS, else that of a cluster that `ray start` runs on this machine.
+    It is that which this process is connected to (a notebook, say), else the address given, else RAY_ADDRESS, else
+    that of a cluster that `ray start` runs on this machine.
     """
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        return "this process's own connection"
     given = address or os.environ.get("RAY_ADDRESS")
     if given:
         return given
@@ -119,7 +146,7 @@ def cluster_at(address: str | None) -> str | None:
 
 
 def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
-    """Join a running cluster, or start one here that ends with this process.
+    """Join a running cluster, or start one here.
 
     Args:
         address: of a running cluster, or None to start one.
@@ -132,6 +159,9 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     import ray
+
+    if ray.is_initialized():
+        return  # a notebook's own connection, which stays its own
 
     # Ray announces its authentication through this logger before it reads logging_level.
     logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
@@ -149,6 +179,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
             dashboard_host="127.0.0.1",
             **common,
         )
+        _make_token_private()
         return
     # Ray itself would try for minutes.
     reason = _unreachable(address)
@@ -197,19 +228,18 @@ def cluster_resources() -> Resources:
     return Resources(tuple(sorted(machines, key=lambda machine: machine.node_id)))
 
 
-def _local_gpus() -> int:
-    import pynvml
+def _make_token_private() -> None:
+    """Ray writes its token readable by all; whoever has it runs code here."""
+    token = Path.home() / ".ray" / "auth_token"
+    if token.exists() and token.stat().st_mode & 0o077:
+        token.chmod(0o600)
 
+
+def _local_gpus() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:  # no driver: no GPU that could be used
-        return 0
-    count: int = pynvml.nvmlDeviceGetCount()
-    pynvml.nvmlShutdown()
-    return count
+    return len(describe_machine()["gpus"])
 
 
 def _unreachable(address: str) -> str | None:

@@ -85,10 +85,16 @@ def _work(lease: Lease, name: str, broker: Any, store: TCPStore) -> None:
             result = run_guarded(
                 train, lease.config, rank, lambda event: broker.emit.remote(name, lease.lease_id, event)
             )
-            # Told before the group is unmade: the rank that failed first is the cause of what the others then report.
-            broker.finish.remote(name, lease.lease_id, result)
+            _finish(broker, name, lease, result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
-        broker.finish.remote(name, lease.lease_id, failure(error, rank))
+        _finish(broker, name, lease, failure(error, rank))
+
+
+def _finish(broker: Any, name: str, lease: Lease, result: dict[str, Any]) -> None:
+    may_stay = broker.finish.remote(name, lease.lease_id, result)
+    if result["outcome"] != "ok" and lease.config.world_size > 1 and not ray.get(may_stay):
+        # Others wait for this rank in a collective; the end of its process is what tells them. Train starts a new one.
+        os._exit(1)
 
 
 def _settle_in(settings: dict[str, Any]) -> None:

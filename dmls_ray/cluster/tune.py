@@ -12,6 +12,7 @@ from ray.tune import Callback, Trainable
 
 from dmls_ray.cluster.broker import Job
 from dmls_ray.cluster.pool import WorkerGroup, make_trainer
+from dmls_ray.errors import WorkerGroupError
 
 Listener = Callable[[str, dict[str, Any]], None]
 """Called in the driver with a run's id and each of its events."""
@@ -44,10 +45,10 @@ class RunTrainable(Trainable):
         return {"run_id": self._job.run_id, "events": events, "done": done}
 
     def begin(self, job: Job) -> None:
-        """Called when the run is queued; the group's ranks are there already."""
+        """Called when the run is queued; here the group's ranks serve it."""
 
     def end(self) -> None:
-        """Called when the run is over."""
+        """Called when the run is over; here the group's ranks stay."""
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
         return {}  # a run's state is its ranks'; Tune asks all the same before it reuses this actor
@@ -78,15 +79,15 @@ class IsolatedRunTrainable(RunTrainable):
     def begin(self, job: Job) -> None:
         ranks = job.config.world_size
         ray.get(self._broker.expect.remote(ranks))
-        settings = {
-            **self._group["settings"],
-            "trainer": f"{self._group['settings']['trainer']}-{job.run_id}",
-        }
+        self._trainer = f"{self._group['settings']['trainer']}-{job.run_id}"
+        settings = {**self._group["settings"], "trainer": self._trainer}
         trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
         self._thread = threading.Thread(target=self._hold, args=(trainer,), daemon=True)
         self._thread.start()
 
     def end(self) -> None:
+        # A rank that died has been started anew by now, and must not wait for work.
+        ray.get(self._broker.end_trainer.remote(self._trainer))
         self._thread.join()
 
     def _hold(self, trainer: Any) -> None:
@@ -112,7 +113,11 @@ class _Forward(Callback):
 
 
 def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, isolation: str) -> None:
-    """Run the jobs in their order, one at a time, and tell the listener of each event as it comes."""
+    """Run the jobs in their order, one at a time, and tell the listener of each event as it comes.
+
+    Raises:
+        WorkerGroupError: a trial ended in Ray and not in its run.
+    """
     parameters: dict[str, Any] = {"broker": group.broker, "jobs": {job.run_id: job for job in jobs}}
     trainable: type[RunTrainable] = RunTrainable
     if isolation == "per_run":
@@ -135,7 +140,10 @@ def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, iso
             progress_reporter=_Silent(),
         ),
     )
-    tuner.fit()
+    outcomes = tuner.fit()
+    for error in outcomes.errors:
+        # The trial ended without its run having ended: Tune's actor or the broker is gone.
+        raise WorkerGroupError(f"Ray lost its hold of the sweep: {str(error).strip().splitlines()[-1]}.")
 
 
 class _Silent(tune.ProgressReporter):

@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import DivergedError
@@ -21,10 +22,18 @@ def run_guarded(train: TrainFunction, config: TrialConfig, rank: RankInfo, emit:
         return failure(error, rank)
 
 
+# What PyTorch says with a plain RuntimeError: its CPU allocator, cuBLAS and cuDNN; and gloo.
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+_PEER_IS_GONE = ("gloo", "Connection closed by peer", "Connection reset by peer")
+
+
 def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
-    """The result of a rank that raised: `outcome`, `reason` in one line, and `traceback`."""
+    """The result of a rank that raised: `outcome`, `reason` in one line, and `traceback`.
+
+    `symptom` tells whether it only reports that another rank is gone.
+    """
     outcome = Outcome.ERROR
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or _says(error, _OUT_OF_MEMORY):
         outcome = Outcome.OOM
     elif isinstance(error, DivergedError):
         outcome = Outcome.DIVERGED
@@ -33,7 +42,12 @@ def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
         "outcome": outcome.value,
         "reason": f"{type(error).__name__}: {lines[0]}".rstrip(": "),
         "traceback": "".join(traceback.format_exception(error)),
+        "symptom": isinstance(error, dist.DistError) or _says(error, _PEER_IS_GONE),
         "rank": rank.rank,
         "machine": rank.machine,
         "device": rank.device,
     }
+
+
+def _says(error: BaseException, words: tuple[str, ...]) -> bool:
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)

@@ -45,7 +45,7 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
         ConfigError, UnknownNameError, UserCodeError, DataError: the model or the data cannot be built.
         torch.OutOfMemoryError: the device's memory did not suffice.
     """
-    clock = PhaseClock(device := torch.device(rank.device))
+    clock = PhaseClock(device := torch.device(rank.device), rank.assigned_at)
     with clock.phase("setup_s"):
         prepare_process(config, rank)
         memory = MemoryMeter(device)
@@ -80,6 +80,7 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
             if math.isfinite(epoch.train_loss):
                 before = clock.seconds["eval_s"]
                 with clock.phase("eval_s"):
+                    everyone.share_buffers(model)
                     sums = test_epoch(model, loader, device)
                 own |= {"train_s": train_s, "warmup_s": warmup_s, "eval_s": clock.seconds["eval_s"] - before}
                 epoch.eval_s = everyone.max([own["eval_s"]])[0]

@@ -18,12 +18,20 @@ MIB = 2**20
 
 
 class PhaseClock:
-    """Seconds spent in each phase of a run; a phase on a GPU ends with a device synchronisation."""
+    """Seconds spent in each phase of a run; a phase on a GPU ends with a device synchronisation.
 
-    def __init__(self, device: torch.device) -> None:
+    Args:
+        device: the rank's device.
+        began: when the run was assigned, by time.perf_counter; now by default.
+    """
+
+    def __init__(self, device: torch.device, began: float | None = None) -> None:
         self._device = device
-        self._began = time.perf_counter()
+        now = time.perf_counter()
+        self._began = now if began is None else began
         self.seconds = dict.fromkeys(("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s"), 0.0)
+        # What came before this clock was made, the process group above all, is set-up.
+        self.seconds["setup_s"] = now - self._began
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -37,7 +45,7 @@ class PhaseClock:
 
     @property
     def total_s(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the run was assigned."""
         return time.perf_counter() - self._began
 
 

@@ -103,6 +103,13 @@ class Collective:
         """Each value's maximum over all ranks, in float64."""
         return self._reduce(values, dist.ReduceOp.MAX)
 
+    def share_buffers(self, model: torch.nn.Module) -> None:
+        """Give all ranks rank 0's buffers: DDP does so before each forward pass only, so after the last step running
+        statistics differ, and the ranks would test different models."""
+        if not self._alone:
+            for buffer in model.buffers():
+                dist.broadcast(buffer, 0)
+
     def _reduce(self, values: Sequence[float], op: dist.ReduceOp.RedOpType) -> list[float]:
         if self._alone:
             return list(values)

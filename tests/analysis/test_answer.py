@@ -58,6 +58,32 @@ def test_strong_scaling_is_one_line_of_world_sizes() -> None:
     assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in answer(table, "world_size")
 
 
+def test_a_factor_that_differs_along_with_the_axis_is_never_mixed_in() -> None:
+    speeds = {"adam": 10.0, "sgd": 100.0}
+    table = make_table(
+        results(
+            {"global_batch": 64, "world_size": [1, 2], "optimizer": ["adam", "sgd"]},
+            lambda values, repeat: speeds[values["optimizer"]] * values["world_size"],
+        )
+    )
+    sentence = answer(table, "world_size")
+    assert sentence.count("2.00 [2.00, 2.00] times as fast") == 2
+    assert "at optimizer sgd, global_batch 64" in sentence or "at global_batch 64, optimizer sgd" in sentence
+    mixed = results({"batch_per_rank": 16, "optimizer": ["adam", "sgd"]}, lambda values, repeat: 10.0)
+    for record in mixed.records:
+        if record.config["optimizer"] == "sgd":
+            record.config["epochs"] = 7
+    assert answer(make_table(mixed), "optimizer") == (
+        "No two trials differ in optimizer alone, so nothing can be said of it."
+    )
+
+
+def test_a_sweep_of_batches_answers_about_the_batch_that_was_given() -> None:
+    axes = {"global_batch": [64, 128], "world_size": [1, 2]}
+    table = make_table(results(axes, lambda values, repeat: 10.0), ("world_size", "global_batch"))
+    assert "from global_batch 64 to 128" in answer(table, "batch_per_rank")
+
+
 def test_one_repeat_gives_a_bare_ratio_and_says_n_1() -> None:
     table = make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=1))
     assert "1.00 times as fast" in answer(table, "batch_per_rank")

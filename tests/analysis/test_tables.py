@@ -45,6 +45,22 @@ def test_strong_scaling_compares_at_the_same_global_batch() -> None:
     assert table.rows[1].speed_up.ratio.median == pytest.approx(2.0)
 
 
+def test_the_held_batch_is_the_same_in_every_row_of_a_table() -> None:
+    axes = {"global_batch": [64, 128], "world_size": [1, 2]}
+    table = make_table(
+        results(axes, lambda values, repeat: 10.0 * values["world_size"]), ("world_size", "global_batch")
+    )
+    ratios = {row.factors["global_batch"]: row.speed_up for row in table.rows if row.world_size == 2}
+    assert {batch: ratio.ratio.median for batch, ratio in ratios.items() if ratio} == {64: 2.0, 128: 2.0}
+    assert "at the same global_batch (strong scaling)" in " ".join(table.notes)
+
+
+def test_runs_of_several_sessions_are_said_to_be() -> None:
+    later = results(GRID, rate)
+    later.records[0].session = "2026-01-03"
+    assert any(note.startswith("Measured in 2 sessions") for note in make_table(later).notes)
+
+
 def test_one_repeat_shows_the_bare_value_and_says_n_1() -> None:
     frame = make_table(results(GRID, rate, repeats=1)).frame()
     assert frame["images/s [95%]"][0] == "1,600"

@@ -119,7 +119,8 @@ async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() 
     await broker.submit(job("r", 2))
     lease = await leases[0]
     # Rank 1 dies; rank 0 comes back with a broken connection; Train restarts the group.
-    await broker.finish(names[0], lease.lease_id, {"rank": 0, "outcome": "error", "reason": "peer closed"})
+    gone = {"rank": 0, "outcome": "error", "reason": "peer closed", "symptom": True}
+    assert await broker.finish(names[0], lease.lease_id, gone), "a rank that only lost its peer may stay"
     log: list[Lease] = []
     again = [await broker.join(card(index)) for index in range(2)]
     ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in again]
@@ -143,18 +144,35 @@ async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
 
 
 @scenario
-async def test_the_first_failure_is_the_cause() -> None:
+async def test_the_first_failure_of_its_own_is_the_cause_and_not_that_a_peer_is_gone() -> None:
     broker = Broker(2)
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
     lease_id = (await leases[1]).lease_id
-    await broker.finish(names[1], lease_id, {"rank": 1, "outcome": "oom", "reason": "cause", "traceback": "tb"})
-    await broker.finish(names[1], lease_id, {"rank": 1, "outcome": "error", "reason": "the group could not be unmade"})
-    await broker.finish(names[0], lease_id, {"rank": 0, "outcome": "error", "reason": "peer closed"})
+    gone = {"rank": 0, "outcome": "error", "reason": "peer closed", "symptom": True}
+    assert await broker.finish(names[0], lease_id, gone)
+    cause = {"rank": 1, "outcome": "oom", "reason": "cause", "traceback": "tb"}
+    assert await broker.finish(names[1], lease_id, cause), "nobody waits for it"
     done = (await follow(broker, "r"))[-1]
     assert (done["outcome"], done["reason"], done["traceback"]) == ("oom", "cause", "tb")
     assert [item["rank"] for item in done["results"]] == [0, 1]
+    assert len(broker._ranks) == 2
+
+
+@scenario
+async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_run_again() -> None:
+    broker = Broker(2)
+    names = [await broker.join(card(index)) for index in range(2)]
+    leases = [await soon(broker.next_lease(name)) for name in names]
+    await broker.submit(job("r", 2))
+    lease_id = (await leases[1]).lease_id
+    assert not await broker.finish(names[1], lease_id, {"rank": 1, "outcome": "error", "reason": "cause"})
+    # Its process ends, Train starts the group anew, and the rank that waited never says a word.
+    for index in range(2):
+        await broker.join(card(index))
+    done = (await follow(broker, "r"))[-1]
+    assert (done["outcome"], done["reason"], done["attempts"]) == ("error", "cause", 1)
 
 
 @scenario
@@ -172,12 +190,15 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
 
 
 @scenario
-async def test_a_trainer_that_ends_takes_its_ranks_and_no_others() -> None:
+async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> None:
     broker = Broker(2)
-    await broker.join(card(0, "a", trainer="one"))
-    await broker.join(card(0, "b", trainer="two"))
-    await broker.lose_trainer("one")
-    assert [item.machine for item in await broker.cards()] == ["b"]
+    mine = await soon(broker.next_lease(await broker.join(card(0, "a", trainer="one"))))
+    other = await broker.join(card(0, "b", trainer="two"))
+    await broker.end_trainer("one")
+    assert await mine is None
+    assert list(broker._ranks) == [other]
+    assert await broker.next_lease(await broker.join(card(0, "a", trainer="one"))) is None
+    assert list(broker._ranks) == [other]
 
 
 @scenario

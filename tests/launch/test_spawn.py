@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError
@@ -20,13 +21,22 @@ def test_a_fault_on_one_rank_ends_all_with_its_cause_on_that_rank() -> None:
     assert second["outcome"] == "error"
     assert second["reason"] == "RuntimeError: a fault in the user's model"
     assert "probes.py" in second["traceback"]
-    assert first["outcome"] == "error"  # its peer is gone
+    assert first["outcome"] == "error"
+    assert (first["symptom"], second["symptom"]) == (True, False), "the first only tells that its peer is gone"
 
 
 def test_out_of_memory_is_an_outcome_of_its_own() -> None:
     result = run_inline(config(model="tests.training.probes:out_of_memory"))
     assert result["outcome"] == "oom"
     assert "Tried to allocate 8.00 GiB" in result["reason"]
+
+
+def test_memory_of_the_host_that_does_not_suffice_is_out_of_memory_too() -> None:
+    def hungry(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+        return {"big": torch.empty(2**50)}
+
+    result = run_inline(config(), train=hungry)
+    assert result["outcome"] == "oom", result["reason"]
 
 
 def test_a_rank_that_dies_is_killed() -> None:

@@ -27,10 +27,19 @@ def watched(shape: tuple[int, int, int], classes: int) -> nn.Module:
     return model
 
 
+def normed(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    """A net with batch norm, remembered too."""
+    channels, height, width = shape
+    model = nn.Sequential(nn.BatchNorm2d(channels), nn.Flatten(), nn.Linear(channels * height * width, classes))
+    _built.append(model)
+    return model
+
+
 def train_and_tell_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """`run_trial` on `watched`, with the trained parameters in the result."""
+    """`run_trial` on a model of this module, with its trained parameters and buffers in the result."""
     result = run_trial(config, rank, emit)
     result["weights"] = [parameter.detach().flatten().tolist() for parameter in _built[-1].parameters()]
+    result["buffers"] = [value for buffer in _built[-1].buffers() for value in buffer.flatten().tolist()]
     return result
 
 

@@ -148,6 +148,13 @@ def test_a_run_in_a_used_process_equals_the_same_run_in_a_fresh_one() -> None:
         assert [item[name] for item in used["run"]["epochs"]] == [item[name] for item in fresh["run"]["epochs"]]
 
 
+def test_running_statistics_are_the_same_on_all_ranks_when_they_are_tested() -> None:
+    trial = config(model="tests.training.probes:normed", world_size=2, epochs=1)
+    (ranks,) = run_each(trial)
+    assert ranks[0]["buffers"] == ranks[1]["buffers"]
+    assert any(value not in (0.0, 1.0) for value in ranks[0]["buffers"])
+
+
 def test_every_optimizer_trains_on_two_ranks() -> None:
     names = ("adam", "adamw", "sgd", "rmsprop")
     base = config(model="tests.training.probes:watched", world_size=2, epochs=4, lr=0.01)

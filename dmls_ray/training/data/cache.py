@@ -1,8 +1,9 @@
 """Decoded images on disk: made once a machine, then mapped into memory by every rank that asks.
 
-    <cache>/decoded/<data set>-<key>/train_images.npy   samples x channels x height x width, uint8 (float32 for the user's own)
-                                     train_labels.npy   int64
-                                     test_images.npy, test_labels.npy, meta.json
+<cache>/decoded/<data set>-<key>/train_images.npy   samples x channels x height x width, uint8 (float32 for the
+user's own)
+                                 train_labels.npy   int64
+                                 test_images.npy, test_labels.npy, meta.json
 """
 
 from __future__ import annotations

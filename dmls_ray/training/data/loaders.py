@@ -1,4 +1,6 @@
-"""How samples reach the model: `resident`, all on the device from the start, or `dataloader`, torchvision's ordinary path."""
+"""How samples reach the model: `resident`, all on the device from the start, or `dataloader`, torchvision's
+ordinary path.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def make_loader(config: TrialConfig, rank: RankInfo, device: torch.device) -> Lo
 
 
 def normalized(images: Tensor) -> Tensor:
-    """uint8 from 0 to 255 as float32 from -1 to 1: scaled to [0, 1], then mean 0.5 and standard deviation 0.5, as report A."""
+    """uint8 from 0 to 255 as float32 from -1 to 1: scaled to [0, 1], then mean 0.5 and standard deviation 0.5, as
+    report A.
+    """
     return images if images.dtype.is_floating_point else images.to(torch.float32).div_(127.5).sub_(1)
 
 
@@ -85,7 +89,9 @@ class ResidentLoader:
 
 
 class WorkerLoader:
-    """Samples decoded one by one in worker processes that live as long as the run, through pinned memory where there is a GPU."""
+    """Samples decoded one by one in worker processes that live as long as the run, through pinned memory where
+    there is a GPU.
+    """
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = source_of(config.dataset, config.data_dir)

@@ -1,7 +1,10 @@
-"""Which samples a rank takes in which pass: exact, equal in steps on all ranks, and the same set of samples a step at any world size.
+"""Which samples a rank takes in which pass: exact, equal in steps on all ranks, and the same set of samples a step
+at any world size.
 
-One optimizer step consumes the next `global_batch` samples of the epoch's order, whatever the world size: world size 1 with batch 4b,
-2 with 2b, and 2 with b and 2 accumulation steps see the same samples in the same step. No sample is dropped and none is counted twice.
+One optimizer step consumes the next `global_batch` samples of the epoch's order, whatever the world size: world
+size 1 with batch 4b, 2 with 2b, and 2 with b and 2 accumulation steps see the same samples in the same step. No
+sample is dropped and
+none is counted twice.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ class Pass:
     stop: int
     """The rank's own samples are order[start:stop]; at least one."""
     count: int
-    """How many of them count: stop - start, or 0 where a rank only fills in, since DDP needs all ranks in every pass."""
+    """How many of them count: stop - start, or 0 where a rank only fills in, since DDP needs all ranks in every
+    pass.
+    """
     scale: float
     """Factor of the summed loss that makes the ranks' averaged gradients the mean over the step's samples."""
     ends_step: bool
@@ -33,8 +38,8 @@ class Pass:
 def passes_of(samples: int, config: TrialConfig, rank: int) -> list[Pass]:
     """A rank's passes over an epoch.
 
-    A short last window is divided by the samples that it really has. Where fewer samples than ranks are left, some rank has
-    none; it repeats one with weight 0.
+    A short last window is divided by the samples that it really has. Where fewer samples than ranks are left, some
+    rank has none; it repeats one with weight 0.
 
     Args:
         samples: training samples, at least 1.

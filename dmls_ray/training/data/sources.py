@@ -1,7 +1,7 @@
 """Data sets by name: where their samples come from, before anything is decoded.
 
-A source yields (image, label) per index. An image is a PIL image, an array of height x width (x channels) uint8, or a tensor of
-channels x height x width, uint8 or already normalised float32.
+A source yields (image, label) per index. An image is a PIL image, an array of height x width (x channels) uint8, or
+a tensor of channels x height x width, uint8 or already normalised float32.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from filelock import FileLock
@@ -96,8 +96,7 @@ def find_source(name: str, data_dir: str | None) -> Source:
         return _image_folder(_image_folder_root(data_dir))
     if name in _TORCHVISION:
         root = Path(data_dir).expanduser() if data_dir else cache_root() / "downloads"
-        # torchvision checks these files against their published digests, so the name and the place are enough.
-        return Source(10, f"torchvision {name} {root.resolve()}", lambda: _open_torchvision(name, root))
+        return _torchvision(name, root)
     return _own(name, data_dir)
 
 
@@ -165,7 +164,9 @@ class SyntheticSpec:
 
 
 class _Synthetic:
-    """A pattern a class, with noise over it: learnable, and every sample made from its own seed when it is asked for."""
+    """A pattern a class, with noise over it: learnable, and every sample made from its own seed when it is asked
+    for.
+    """
 
     def __init__(self, spec: SyntheticSpec, split: Split) -> None:
         self._spec = spec
@@ -225,6 +226,8 @@ def _image_folder(root: Path) -> Source:
 class _TorchvisionSet:
     class_name: str
     splits: dict[Split, dict[str, Any]]
+    folder: str
+    """Where the files lie unpacked, in the data folder."""
     files: tuple[str, ...]
     """What torchvision unpacks; where these lie in the data folder, nothing is downloaded."""
 
@@ -234,15 +237,28 @@ _MNIST_FILES = tuple(
     f"{half}-{kind}.gz" for half in ("train", "t10k") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
 )
 _TORCHVISION = {
-    "cifar10": _TorchvisionSet("CIFAR10", _BY_FLAG, ("cifar-10-python.tar.gz",)),
-    "mnist": _TorchvisionSet("MNIST", _BY_FLAG, tuple(f"MNIST/raw/{name}" for name in _MNIST_FILES)),
+    "cifar10": _TorchvisionSet("CIFAR10", _BY_FLAG, "cifar-10-batches-py", ("cifar-10-python.tar.gz",)),
+    "mnist": _TorchvisionSet("MNIST", _BY_FLAG, "MNIST/raw", tuple(f"MNIST/raw/{name}" for name in _MNIST_FILES)),
     "fashion_mnist": _TorchvisionSet(
-        "FashionMNIST", _BY_FLAG, tuple(f"FashionMNIST/raw/{name}" for name in _MNIST_FILES)
+        "FashionMNIST", _BY_FLAG, "FashionMNIST/raw", tuple(f"FashionMNIST/raw/{name}" for name in _MNIST_FILES)
     ),
     "stl10": _TorchvisionSet(
-        "STL10", {"train": {"split": "train"}, "test": {"split": "test"}}, ("stl10_binary.tar.gz",)
+        "STL10", {"train": {"split": "train"}, "test": {"split": "test"}}, "stl10_binary", ("stl10_binary.tar.gz",)
     ),
 }
+
+
+def _torchvision(name: str, root: Path) -> Source:
+    """The fingerprint is that of the files as they lie unpacked, so they are downloaded first where they must be."""
+    folder = root / _TORCHVISION[name].folder
+    halves = None if folder.is_dir() else _open_torchvision(name, root)
+    digest = hashlib.sha256(str(root.resolve()).encode())
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            stat = path.stat()
+            digest.update(f"{path.relative_to(folder)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    fingerprint = f"torchvision {name} {digest.hexdigest()}"
+    return Source(10, fingerprint, lambda: halves or _open_torchvision(name, root))
 
 
 def _open_torchvision(name: str, root: Path) -> tuple[Samples, Samples]:
@@ -250,9 +266,11 @@ def _open_torchvision(name: str, root: Path) -> tuple[Samples, Samples]:
 
     spec = _TORCHVISION[name]
     make = getattr(datasets, spec.class_name)
-    root.mkdir(parents=True, exist_ok=True)
-    # One rank of a machine downloads; the others wait, and then find the files in place.
-    with FileLock(str(root / f".{name}.lock")):
+    # One rank of a machine downloads; the others wait, and then find the files in place. The lock is not among the
+    # data, which may lie on a disk that cannot be written to.
+    locks = cache_root() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with FileLock(str(locks / f"{name}-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]}.lock")):
         try:
             halves = [make(str(root), **spec.splits[split]) for split in ("train", "test")]
         except RuntimeError:  # torchvision's word for "not found or corrupted"
@@ -297,17 +315,25 @@ def _own(name: str, data_dir: str | None) -> Source:
         if not len(half):
             raise DataError(f"dataset={name}: the {split} split is empty.")
         halves.append(half)
-    classes = getattr(halves[0], "classes", None)
-    if classes is None:
-        classes = 1 + max(int(half[index][1]) for half in halves for index in range(len(half)))
-    else:
-        classes = classes if isinstance(classes, int) else len(classes)
-    return Source(classes, f"own {_spot_check(function, halves)}", lambda: (halves[0], halves[1]))
+    try:
+        classes, digest = _count_classes(halves), _spot_check(function, halves)
+    except Exception as error:
+        raise UserCodeError(f"dataset={name}: your data set failed: {type(error).__name__}: {error}.") from error
+    return Source(classes, f"own {name} {digest}", lambda: (halves[0], halves[1]))
+
+
+def _count_classes(halves: list[Samples]) -> int:
+    """What the data set says under `classes`, a number or a list; else the largest label and one."""
+    told = getattr(halves[0], "classes", None)
+    if told is None:
+        return 1 + max(int(half[index][1]) for half in halves for index in range(len(half)))
+    return told if isinstance(told, int) else len(told)
 
 
 def _spot_check(function: Callable[..., object], halves: list[Samples]) -> str:
     """A digest of the function's module and of 16 samples a split: what they say cannot be seen from a name."""
-    digest = hashlib.sha256(Path(cast(str, inspect.getsourcefile(function))).read_bytes())
+    source = inspect.getsourcefile(function)
+    digest = hashlib.sha256(Path(source).read_bytes() if source and Path(source).exists() else b"")
     for half in halves:
         digest.update(str(len(half)).encode())
         for index in np.unique(np.linspace(0, len(half) - 1, 16).astype(int)):

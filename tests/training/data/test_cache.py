@@ -62,7 +62,8 @@ def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.
 def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     write_folder(tmp_path)
     Image.new("RGB", (5, 8)).save(tmp_path / "train" / "dog" / "0009.png")
-    with pytest.raises(DataError, match="train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"):
+    told = "train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
+    with pytest.raises(DataError, match=told):
         decoded("image_folder", str(tmp_path), None)
     assert decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
 
