@@ -95,15 +95,16 @@ def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) 
     write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
     _print_table(table, console)
     for note in table.notes:
-        console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"\n{sentence}", highlight=False, markup=False, soft_wrap=True)
-    console.print(
-        f"\nFiles: {results.folder}/ (table.md, runs.csv, ranks.csv, epochs.csv, runs.parquet, runs.jsonl, sweep.json)",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+        _say(console, note, style="dim")
+    _say(console, f"\n{sentence}\n")
+    files = "table.md, runs.csv, ranks.csv, epochs.csv, runs.parquet, runs.jsonl, sweep.json"
+    _say(console, f"Files: {results.folder}/ ({files})")
     return EXIT_OK if all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    """A line as it is: no mark-up in it is read, and none of it is cut."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_table(table: Any, console: Console) -> None:
@@ -124,7 +125,7 @@ def _print_table(table: Any, console: Console) -> None:
         drawn = _rich_table(table, hidden, stacked=True)
     console.print(drawn)
     if hidden:
-        console.print(f"In table.md, too: {', '.join(hidden)}.", style="dim", highlight=False, soft_wrap=True)
+        _say(console, f"In table.md, too: {', '.join(hidden)}.", style="dim")
 
 
 def _rich_table(table: Any, hidden: Sequence[str], *, stacked: bool = False) -> Any:
@@ -154,13 +155,12 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     done = {record.run_id for record in records if record.outcome.is_final()}
     pending = plan.pending(done)
     check_names(pending)
-    say = lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)  # noqa: E731
-    say(f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
+    _say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
     for run in plan.runs:
         factors = "  ".join(f"{key}={run.values.get(key)}" for key in plan.varied if run.values.get(key) is not None)
         state = "done" if run.run_id in done else f"skipped: {run.skip}" if run.skip else "to run"
-        say(f"{run.order + 1:4}  block {run.repeat}  seed {run.seed:<7} {factors}  {state}")
-    say(describe_estimate(plan, pending, records))
+        _say(console, f"{run.order + 1:4}  block {run.repeat}  seed {run.seed:<7} {factors}  {state}")
+    _say(console, describe_estimate(plan, pending, records))
     return EXIT_OK
 
 

@@ -192,6 +192,14 @@ class TrialConfig:
         ratio = self.global_batch / self.lr_base_batch
         return self.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[self.lr_scaling]
 
+    def device_for(self, gpus: int) -> str:
+        """`cpu` or `cuda`: what device=auto is where there are so many GPUs."""
+        return self.device if self.device != "auto" else "cuda" if gpus else "cpu"
+
+    def backend_for(self, gpus: int) -> str:
+        """`nccl` or `gloo`: what backend=auto is where there are so many GPUs."""
+        return self.backend if self.backend != "auto" else "nccl" if self.device_for(gpus) == "cuda" else "gloo"
+
     def replace(self, **changes: Any) -> TrialConfig:
         """A copy with some fields changed; a batch that is not named keeps its batch_per_rank."""
         values = self.canonical()

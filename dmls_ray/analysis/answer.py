@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from dmls_ray.analysis.formats import accuracy, bare, mib, rate, ratio, shown
 from dmls_ray.analysis.stats import Comparison, Estimate, compare
-from dmls_ray.analysis.tables import Row, Table, shown
+from dmls_ray.analysis.tables import Row, Table
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
@@ -50,51 +51,41 @@ def _groups(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
 
 
 def _along(group: Sequence[Row], axis: str) -> str:
-    numeric = all(isinstance(row.factors[axis], int | float) for row in group)
-    if not numeric:
-        fastest = max(group, key=lambda row: row.measures["images_per_s"].median)
-        slowest = min(group, key=lambda row: row.measures["images_per_s"].median)
-        best = max(group, key=_accuracy)
-        speed = _speed(compare(fastest.rates(), slowest.rates()))
-        return (
-            f"{_where(group, axis)}{axis} {best.factors[axis]} reached the highest test accuracy "
-            f"({_shown_accuracy(best.measures.get('test_accuracy'))}), and {fastest.factors[axis]} "
-            f"against {slowest.factors[axis]} trained {speed}"
-        )
+    if any(isinstance(row.factors[axis], bool | str | type(None)) for row in group):
+        return _among(group, axis)
     first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
     return (
         f"{_where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} training went from "
         f"{_rate(first)} to {_rate(last)} images/s, {_speed(compare(last.rates(), first.rates()))}"
-        f"{_change(first, last, 'peak_mem_mib', 'peak memory', ' MiB', '{:,.0f}')}"
-        f"{_accuracies(first, last)}"
+        f"{_change(first, last, 'peak_mem_mib', 'peak memory', lambda value: bare(value, mib))}"
+        f"{_change(first, last, 'test_accuracy', 'test accuracy', lambda value: shown(value, accuracy))}"
+    )
+
+
+def _among(group: Sequence[Row], axis: str) -> str:
+    """For an axis of choices."""
+    slowest, fastest = (pick(group, key=lambda row: row.measures["images_per_s"].median) for pick in (min, max))
+    best = max(group, key=lambda row: row.measures["test_accuracy"].median if "test_accuracy" in row.measures else -1)
+    return (
+        f"{_where(group, axis)}{axis} {best.factors[axis]} reached the highest test accuracy "
+        f"({shown(best.measures.get('test_accuracy'), accuracy)}), and {fastest.factors[axis]} against "
+        f"{slowest.factors[axis]} trained {_speed(compare(fastest.rates(), slowest.rates()))}"
     )
 
 
 def _speed(comparison: Comparison | None) -> str:
     if comparison is None:
         return "with no block in common to compare"
-    ratio = shown(comparison.ratio, lambda value: f"{value:.2f}")
-    if comparison.verdict == "unknown":
-        return f"{ratio} times as fast"
-    return f"{_WORDS[comparison.verdict]}: {ratio} times as fast"
+    times = f"{shown(comparison.ratio, ratio)} times as fast"
+    return times if comparison.verdict == "unknown" else f"{_WORDS[comparison.verdict]}: {times}"
 
 
-def _change(first: Row, last: Row, measure: str, words: str, unit: str, form: str) -> str:
+def _change(first: Row, last: Row, measure: str, words: str, write: Callable[[Estimate], str]) -> str:
     one, other = first.measures.get(measure), last.measures.get(measure)
     if one is None or other is None:
         return ""
-    return f", {words} from {form.format(one.median)} to {form.format(other.median)}{unit}"
-
-
-def _accuracies(first: Row, last: Row) -> str:
-    one, other = (row.measures.get("test_accuracy") for row in (first, last))
-    if one is None or other is None:
-        return ""
-    return f", test accuracy from {_shown_accuracy(one)} to {_shown_accuracy(other)}"
-
-
-def _shown_accuracy(value: Estimate | None) -> str:
-    return shown(value, lambda number: f"{number:.3f}")
+    unit = " MiB" if measure.endswith("_mib") else ""
+    return f", {words} from {write(one)} to {write(other)}{unit}"
 
 
 def _where(group: Sequence[Row], axis: str) -> str:
@@ -111,17 +102,11 @@ def _where(group: Sequence[Row], axis: str) -> str:
 
 
 def _level(row: Row) -> str:
-    return f"{_rate(row)} images/s, test accuracy {_accuracy(row):.3f}"
+    return f"{_rate(row)} images/s, test accuracy {bare(row.measures.get('test_accuracy'), accuracy)}"
 
 
 def _rate(row: Row) -> str:
-    value = row.measures["images_per_s"].median
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def _accuracy(row: Row) -> float:
-    measured = row.measures.get("test_accuracy")
-    return measured.median if measured else float("nan")
+    return bare(row.measures["images_per_s"], rate)
 
 
 def _repeats(rows: Sequence[Row]) -> str:

@@ -47,8 +47,7 @@ class Results:
         for record in self.records:
             values = record.to_dict()
             row: dict[str, Any] = {name: values[name] for name in KEYS}
-            row |= {name: record.config.get(name, default) for name, default in DEFAULTS.items()}
-            row["global_batch"] = _global_batch(row)
+            row |= factors_of(record)
             # What auto became stands beside what was asked for.
             row |= {f"resolved_{name}": values[name] for name in ("device", "backend")}
             row |= {name: value for name, value in values.items() if name not in (*NESTED, *row, "seed")}
@@ -124,10 +123,12 @@ def load(folder: str | os.PathLike[str]) -> Results:
     return Results(folder, latest_records(folder))
 
 
-def _global_batch(row: dict[str, Any]) -> int | None:
-    if row["batch_per_rank"] is None:
-        return row.get("global_batch")
-    return int(row["batch_per_rank"] * row["world_size"] * row["accum_steps"])
+def factors_of(record: RunRecord) -> dict[str, Any]:
+    """Every field of the run's configuration, global_batch included."""
+    factors = {name: record.config.get(name, default) for name, default in DEFAULTS.items()}
+    if factors["batch_per_rank"] is not None:
+        factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
+    return factors
 
 
 def _aside(path: Path, write: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.formats import accuracy, bare, mib, rate, ratio, seconds, shown
+from dmls_ray.analysis.frames import Results, factors_of
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
 from dmls_ray.config import DEFAULTS
 from dmls_ray.record import Outcome, RunRecord
@@ -78,17 +79,17 @@ class Table:
         columns: dict[str, Callable[[Row], str]] = {}
         for name in self.varied:
             columns[name] = lambda row, name=name: "" if row.factors[name] is None else str(row.factors[name])  # type: ignore[misc]
-        columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), _rate)
-        columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), _seconds)
-        columns["s/run"] = lambda row: bare(row.measures.get("total_s"), _seconds)
+        columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), rate)
+        columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), seconds)
+        columns["s/run"] = lambda row: bare(row.measures.get("total_s"), seconds)
         if any(row.speed_up for row in self.rows):
-            columns["speed-up [95%]"] = lambda row: shown(row.speed_up.ratio if row.speed_up else None, _ratio)
+            columns["speed-up [95%]"] = lambda row: shown(row.speed_up.ratio if row.speed_up else None, ratio)
             columns["efficiency"] = lambda row: (
                 f"{row.speed_up.ratio.median / row.world_size:.2f}" if row.speed_up else ""
             )
-        columns["peak MiB"] = lambda row: bare(row.measures.get("peak_mem_mib"), lambda value: f"{value:,.0f}")
-        columns["train acc."] = lambda row: bare(row.measures.get("train_accuracy"), _accuracy)
-        columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), _accuracy)
+        columns["peak MiB"] = lambda row: bare(row.measures.get("peak_mem_mib"), mib)
+        columns["train acc."] = lambda row: bare(row.measures.get("train_accuracy"), accuracy)
+        columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), accuracy)
         columns["n"] = lambda row: str(len(_ok(row.records)))
         columns["outcome"] = lambda row: row.outcome
         if any(record.oversubscribed for row in self.rows for record in row.records):
@@ -114,46 +115,8 @@ def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
     return Table(varied=names, rows=rows, held=held, notes=_notes(results, rows, held))
 
 
-def shown(value: Estimate | None, write: Callable[[float], str]) -> str:
-    """A median with its interval; the bare median where there is none."""
-    if value is None:
-        return ""
-    if value.low is None or value.high is None:
-        return write(value.median)
-    return f"{write(value.median)} [{write(value.low)}, {write(value.high)}]"
-
-
-def bare(value: Estimate | None, write: Callable[[float], str]) -> str:
-    """A median alone."""
-    return "" if value is None else write(value.median)
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _accuracy(value: float) -> str:
-    return f"{value:.3f}"
-
-
 def _ok(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.outcome is Outcome.OK]
-
-
-def factors_of(record: RunRecord) -> dict[str, Any]:
-    """Every field of the configuration, global_batch included."""
-    factors = {name: record.config.get(name, default) for name, default in DEFAULTS.items()}
-    if factors["batch_per_rank"] is not None:
-        factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
-    return factors
 
 
 def _factor_names(firsts: Sequence[RunRecord], varied: Sequence[str] | None) -> tuple[str, ...]:

@@ -67,11 +67,11 @@ class Resources:
 
     def device_of(self, config: TrialConfig) -> str:
         """`cpu` or `cuda`: what device=auto is here."""
-        return config.device if config.device != "auto" else "cuda" if self.gpus else "cpu"
+        return config.device_for(self.gpus)
 
     def backend_of(self, config: TrialConfig) -> str:
         """`nccl` or `gloo`: what backend=auto is here."""
-        return config.backend if config.backend != "auto" else "nccl" if self.device_of(config) == "cuda" else "gloo"
+        return config.backend_for(self.gpus)
 
     def capacity(self, device: str) -> int:
         """Ranks that fit, one to a core or one to a GPU."""

@@ -18,17 +18,16 @@ def rank_info(config: TrialConfig, rank: int) -> RankInfo:
         ClusterError: there are fewer GPUs than ranks.
     """
     gpus = torch.cuda.device_count()
-    device = config.device if config.device != "auto" else "cuda" if gpus else "cpu"
+    device = config.device_for(gpus)
     if device == "cuda" and config.world_size > gpus:
         raise ClusterError(
             f"world_size={config.world_size} needs {config.world_size} GPUs; this machine has {gpus}. "
             "Lower --world-size or pass --device cpu."
         )
-    backend = config.backend if config.backend != "auto" else "nccl" if device == "cuda" else "gloo"
     return RankInfo(
         rank=rank,
         world_size=config.world_size,
         device=f"cuda:{rank}" if device == "cuda" else "cpu",
-        backend=backend if config.world_size > 1 else None,
+        backend=config.backend_for(gpus) if config.world_size > 1 else None,
         machine=socket.gethostname(),
     )
