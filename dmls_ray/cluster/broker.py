@@ -29,6 +29,8 @@ class RankCard:
 
     trainer: str
     """Name of the TorchTrainer that holds it."""
+    group: str
+    """Name of the trainer's present group; when Train starts its ranks anew, all of them, the group has a new one."""
     index: int
     """Its number within that trainer."""
     machine: str
@@ -131,9 +133,13 @@ class Broker:
     # --- ranks ----------------------------------------------------------------------------------------------
 
     async def join(self, card: RankCard) -> str:
-        """A rank is there; returns its name. One that takes another's place says that the other is lost."""
+        """A rank is there; returns its name. The first of a new group says that those of the trainer's old one are lost.
+
+        All of them, and not only the one whose place it takes: a run leased to a rank that is about to be ended would
+        leave the others waiting for it.
+        """
         for name, rank in list(self._ranks.items()):
-            if (rank.card.trainer, rank.card.index) == (card.trainer, card.index):
+            if rank.card.trainer == card.trainer and rank.card.group != card.group:
                 self._lose(name)
         name = f"{card.trainer}/{card.index}#{next(self._numbers)}"
         if card.trainer not in self._ended:

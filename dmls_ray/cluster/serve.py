@@ -6,11 +6,13 @@ import gc
 import os
 import socket
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import ray
 import ray.train
+from ray.train.collective import broadcast_from_rank_zero
 
 from dmls_ray.cluster.broker import Lease, RankCard
 from dmls_ray.cluster.connect import NAMESPACE
@@ -46,6 +48,8 @@ def serve(settings: dict[str, Any]) -> None:
     broker = ray.get_actor(settings["broker"], namespace=NAMESPACE)
     card = RankCard(
         trainer=settings["trainer"],
+        # Also waits for all ranks of the group, which are then all there.
+        group=broadcast_from_rank_zero(uuid.uuid4().hex),
         index=context.get_world_rank(),
         machine=socket.gethostname(),
         pid=os.getpid(),

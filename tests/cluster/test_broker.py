@@ -12,9 +12,15 @@ from dmls_ray.cluster.broker import Broker, Job, Lease, RankCard
 from dmls_ray.config import TrialConfig
 
 
-def card(index: int, machine: str = "a", trainer: str = "t") -> RankCard:
+def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0) -> RankCard:
     return RankCard(
-        trainer=trainer, index=index, machine=machine, pid=index, device="cpu", store=(machine, 1000 + index)
+        trainer=trainer,
+        group=str(group),
+        index=index,
+        machine=machine,
+        pid=index,
+        device="cpu",
+        store=(machine, 1000 + index),
     )
 
 
@@ -122,7 +128,7 @@ async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() 
     gone = {"rank": 0, "outcome": "error", "reason": "peer closed", "symptom": True}
     assert await broker.finish(names[0], lease.lease_id, gone), "a rank that only lost its peer may stay"
     log: list[Lease] = []
-    again = [await broker.join(card(index)) for index in range(2)]
+    again = [await broker.join(card(index, group=1)) for index in range(2)]
     ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in again]
     events = await follow(broker, "r")
     assert [event["attempt"] for event in events if event["kind"] == "start"] == [1, 2]
@@ -133,12 +139,26 @@ async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() 
 
 
 @scenario
+async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() -> None:
+    broker = Broker(2)
+    for index in range(2):
+        await soon(broker.next_lease(await broker.join(card(index))))
+    # Rank 1 comes back first; rank 0 of the old group still waits for work, and is about to be ended.
+    first = await soon(broker.next_lease(await broker.join(card(1, group=1))))
+    await broker.submit(job("r", 2))
+    assert not first.done()
+    second = await soon(broker.next_lease(await broker.join(card(0, group=1))))
+    assert (await first).rank == 1
+    assert (await second).rank == 0
+
+
+@scenario
 async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
     broker = Broker(1, max_retries=1)
     await broker.submit(job("r"))
-    for _ in range(2):
-        await (await soon(broker.next_lease(await broker.join(card(0)))))
-    await broker.join(card(0))
+    for number in range(2):
+        await (await soon(broker.next_lease(await broker.join(card(0, group=number)))))
+    await broker.join(card(0, group=2))
     events = await follow(broker, "r")
     assert (events[-1]["outcome"], events[-1]["reason"], events[-1]["attempts"]) == ("killed", "1 of 1 ranks died", 2)
 
@@ -170,7 +190,7 @@ async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_ru
     assert not await broker.finish(names[1], lease_id, {"rank": 1, "outcome": "error", "reason": "cause"})
     # Its process ends, Train starts the group anew, and the rank that waited never says a word.
     for index in range(2):
-        await broker.join(card(index))
+        await broker.join(card(index, group=1))
     done = (await follow(broker, "r"))[-1]
     assert (done["outcome"], done["reason"], done["attempts"]) == ("error", "cause", 1)
 
@@ -182,7 +202,7 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
     waiting = await soon(broker.next_lease(name))
     await broker.submit(job("r"))
     old = (await waiting).lease_id
-    waiting = await soon(broker.next_lease(await broker.join(card(0))))
+    waiting = await soon(broker.next_lease(await broker.join(card(0, group=1))))
     await broker.finish(name, old, {"rank": 0, "outcome": "ok"})
     await broker.emit(name, old, {"kind": "epoch", "epoch": 9})
     assert (await waiting).lease_id == "r/2"
