@@ -133,7 +133,7 @@ class Broker:
     # --- ranks ----------------------------------------------------------------------------------------------
 
     async def join(self, card: RankCard) -> str:
-        """A rank is there; returns its name. The first of a new group says that those of the trainer's old one are lost.
+        """A rank is there; returns its name. The first of a new group says that the trainer's old ranks are lost.
 
         All of them, and not only the one whose place it takes: a run leased to a rank that is about to be ended would
         leave the others waiting for it.
