@@ -212,7 +212,7 @@ class _Sweep:
             decoded(*wanted)
 
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
-        """Run these on the connected cluster; one that is ours ends right after, ranks and all."""
+        """Run these on the connected cluster."""
         from dmls_ray.cluster.broker import Job
         from dmls_ray.cluster.pool import WorkerGroup
         from dmls_ray.cluster.tune import run_jobs
@@ -235,8 +235,7 @@ class _Sweep:
         try:
             group.start()
             run_jobs(group, jobs, self._listen, isolation=self.options.isolation)
-            if not ours:
-                group.let_go()
+            group.let_go()
         finally:
             group.forget()
         if self.broken:

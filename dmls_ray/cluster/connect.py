@@ -31,6 +31,8 @@ _QUIET = {
     # Tune's newer console prints its configuration whatever its verbosity.
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
+    # How soon Train sees that a rank died, or that all have ended; by default 2 s.
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }

@@ -100,6 +100,7 @@ class WorkerGroup:
         # sweep.
         self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
         self._threads: list[threading.Thread] = []
+        self._ended = False
         self.broker: Any = None
 
     @property
@@ -149,14 +150,19 @@ class WorkerGroup:
             self._threads.append(thread)
 
     def let_go(self, timeout_s: float = 10.0) -> None:
-        """Let the ranks end by themselves, and wait until their trainers have; a cluster that is not ours goes on."""
+        """Let the ranks end by themselves, and wait until their trainers have.
+
+        A thread that still waits for Ray when it is shut down can take the whole process along.
+        """
+        self._ended = True
         ray.get(self.broker.close.remote())
         for thread in self._threads:
             thread.join(timeout_s)
         ray.kill(self.broker)
 
     def forget(self) -> None:
-        """Remove the folder that Ray wrote to."""
+        """Remove the folder that Ray wrote to; whatever its trainers still say is not heard."""
+        self._ended = True
         self._storage.cleanup()
 
     def _shares(self) -> list[Share]:
@@ -169,6 +175,6 @@ class WorkerGroup:
         except SystemExit:
             return  # ray.shutdown() ends a waiting thread so
         except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
-            if ray.is_initialized():
+            if not self._ended:
                 lines = str(error).strip().splitlines() or [type(error).__name__]
                 self.broker.abort.remote(f"Ray Train's worker group failed: {lines[0]}")
