@@ -32,19 +32,18 @@ def serve(settings: dict[str, Any]) -> None:
             (None: never).
     """
     _settle_in(settings)
-    # So that no run pays for an import; PyTorch's optimizers load the last one when the first of them is made.
+    import torch
     import torch.distributed as dist
 
     import dmls_ray.training.loop  # noqa: F401
 
+    # So that no run pays for an import: the first optimizer of a process loads much of PyTorch's compiler.
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)])
     context = ray.train.get_context()
     host = ray.util.get_node_ip_address()
     _use_interface_of(host)
     # One store for all runs that this rank will lead: no port to be found and lost again for each run.
     store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
-    # What is loaded by now stays; a collection at the start of each run looks only at what runs made.
-    gc.collect()
-    gc.freeze()
     broker = ray.get_actor(settings["broker"], namespace=NAMESPACE)
     card = RankCard(
         trainer=settings["trainer"],
@@ -56,6 +55,9 @@ def serve(settings: dict[str, Any]) -> None:
         device=_accelerator(),
         store=(host, store.port),
     )
+    # What is loaded by now stays; a collection at the start of each run looks only at what runs made.
+    gc.collect()
+    gc.freeze()
     name = ray.get(broker.join.remote(card))
     served = 0
     while settings["max_leases"] is None or served < settings["max_leases"]:
