@@ -29,7 +29,8 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
     """
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 
-    from dmls_ray.cluster.torch_group import GroupTrainer, NoProcessGroup
+    from dmls_ray.cluster.no_process_group import NoProcessGroup
+    from dmls_ray.cluster.torch_group import GroupTrainer
 
     return GroupTrainer(
         serve,

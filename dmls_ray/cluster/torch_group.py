@@ -1,28 +1,10 @@
-"""A TorchTrainer whose workers make a process group for each run rather than one for all."""
+"""A TorchTrainer that brings along only the helpers that a group of ranks needs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from ray.train.backend import Backend, BackendConfig
 from ray.train.torch import TorchTrainer
-
-
-class _NothingToSetUp(Backend):
-    """The ranks of a run make their process group themselves, with the run's own backend and world size."""
-
-
-@dataclass
-class NoProcessGroup(BackendConfig):
-    """Stands where TorchConfig would; so Train's controller need not import PyTorch: seconds off the start."""
-
-    backend: str = "gloo"
-    """TorchTrainer fills this in where it is empty; it is not used."""
-
-    @property
-    def backend_cls(self) -> type[Backend]:
-        return _NothingToSetUp
 
 
 class GroupTrainer(TorchTrainer):
