@@ -1,4 +1,4 @@
-"""What stands where Train would set up one process group for all ranks; loaded by Train's controller, so without PyTorch."""
+"""What stands where Train sets up one process group for all ranks; Train's controller loads it, so without PyTorch."""
 
 from __future__ import annotations
 
