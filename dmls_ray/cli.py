@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from dmls_ray.config import FieldSpec, field_specs
+from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
+from dmls_ray.fields import FieldSpec, field_specs
 from dmls_ray.plan import Plan, make_plan
 from dmls_ray.runner import Options, check_names, run_plan
 
@@ -203,7 +204,7 @@ def _parser(question: str, defaults: Mapping[str, Any]) -> _Parser:
         allow_abbrev=False,
     )
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
-    for spec in field_specs().values():
+    for spec in field_specs(TrialConfig).values():
         _add_field(fields, spec, defaults)
     how = parser.add_argument_group("how to run it")
     how.add_argument(

@@ -9,20 +9,15 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import hashlib
-import inspect
 import json
 import math
-import textwrap
-import types
-import typing
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dmls_ray.errors import ConfigError, ConflictError
+from dmls_ray.fields import checked, field_defaults
 
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
 LrScaling = Literal["none", "linear", "sqrt"]
@@ -127,7 +122,7 @@ class TrialConfig:
 
     def __post_init__(self) -> None:
         for spec in fields(self):
-            object.__setattr__(self, spec.name, _checked(spec, getattr(self, spec.name)))
+            object.__setattr__(self, spec.name, checked(TrialConfig, spec.name, getattr(self, spec.name)))
         self._check_bounds()
         self._settle_batch()
         self._check_together()
@@ -227,37 +222,6 @@ def content_hash(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True)
-class FieldSpec:
-    """What the command line and the tables need to know of a field."""
-
-    name: str
-    help: str
-    default: Any
-    choices: tuple[Any, ...]
-    type: str
-    """`int`, `float`, `str` or `bool`."""
-    parse: Callable[[str], Any] = field(repr=False)
-
-
-@functools.cache
-def field_specs() -> dict[str, FieldSpec]:
-    """Every field of `TrialConfig` with its help, default and choices, in the order of the class."""
-    docs = _field_docs()
-    specs = {}
-    for item in fields(TrialConfig):
-        kind, choices, optional = _shape(item.name)
-        specs[item.name] = FieldSpec(
-            name=item.name,
-            help=docs[item.name],
-            default=DEFAULTS[item.name],
-            choices=choices,
-            type=kind.__name__,
-            parse=functools.partial(_parse, item.name, kind, optional),
-        )
-    return specs
-
-
 def check_value(name: str, value: Any) -> Any:
     """The value as its field has it.
 
@@ -266,7 +230,7 @@ def check_value(name: str, value: Any) -> Any:
     """
     if name not in DEFAULTS:
         raise ConfigError(f"{name} is no field of TrialConfig; the fields are {', '.join(DEFAULTS)}.")
-    return _checked(next(spec for spec in fields(TrialConfig) if spec.name == name), value)
+    return checked(TrialConfig, name, value)
 
 
 def _require(holds: bool, name: str, value: Any, way_out: str) -> None:
@@ -274,82 +238,5 @@ def _require(holds: bool, name: str, value: Any, way_out: str) -> None:
         raise ConfigError(f"{name}={value} is out of range; {way_out}.")
 
 
-@functools.cache
-def _shape(name: str) -> tuple[type, tuple[Any, ...], bool]:
-    """A field's type, its choices (empty for a free value) and whether None is allowed."""
-    hint = typing.get_type_hints(TrialConfig)[name]
-    optional = isinstance(hint, types.UnionType)
-    if optional:
-        (hint,) = (arg for arg in typing.get_args(hint) if arg is not type(None))
-    if typing.get_origin(hint) is Literal:
-        choices = typing.get_args(hint)
-        return type(choices[0]), choices, optional
-    return hint, (), optional
-
-
-def _checked(spec: Field[Any], value: Any) -> Any:
-    kind, choices, optional = _shape(spec.name)
-    if value is None and optional:
-        return None
-    # An int is a good float, numpy scalars are good numbers, and a bool is neither.
-    if not isinstance(value, bool):
-        if kind is float and hasattr(value, "__float__") and not isinstance(value, str):
-            value = float(value)
-        elif kind is int and hasattr(value, "__index__"):
-            value = value.__index__()
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise ConfigError(f"{spec.name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{spec.name}={value} is not finite; give a number.")
-    if choices and value not in choices:
-        raise ConfigError(f"{spec.name}={value} is unknown; choose from {', '.join(map(str, choices))}.")
-    return value
-
-
-_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-_BOOLS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
-
-
-def _parse(name: str, kind: type, optional: bool, text: str) -> Any:
-    """One value of a field from the command line.
-
-    Raises:
-        ConfigError: the text is no value of this field.
-    """
-    if optional and text.lower() == "none":
-        return None
-    if kind is bool:
-        if text.lower() not in _BOOLS:
-            raise ConfigError(f"{name}={text} is unknown; choose from true, false.")
-        return _BOOLS[text.lower()]
-    try:
-        return check_value(name, kind(text))
-    except ValueError as error:
-        raise ConfigError(f"{name}={text} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.") from error
-
-
-def _field_docs() -> dict[str, str]:
-    """The docstring under each field."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(TrialConfig))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    docs = {}
-    for node, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            docs[node.target.id] = inspect.cleandoc(str(after.value.value))
-    return docs
-
-
-DEFAULTS: dict[str, Any] = {
-    spec.name: None if spec.default is MISSING else spec.default for spec in fields(TrialConfig)
-}
+DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
 """Each field's default, by name."""

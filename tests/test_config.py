@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from dmls_ray.config import BUILTIN_MODELS, DEFAULTS, TrialConfig, check_value, content_hash, field_specs
+from dmls_ray.config import BUILTIN_MODELS, DEFAULTS, TrialConfig, check_value, content_hash
 from dmls_ray.errors import ConfigError, ConflictError
 
 
@@ -126,33 +126,6 @@ def test_a_field_at_its_default_is_left_out_of_the_hash() -> None:
     given = {"batch_per_rank": 32}
     assert content_hash(given) == content_hash({**given, "epochs": DEFAULTS["epochs"]})
     assert content_hash(given) != content_hash({**given, "epochs": DEFAULTS["epochs"] + 1})
-
-
-def test_every_field_has_help_for_its_flag() -> None:
-    assert list(field_specs()) == [field.name for field in dataclasses.fields(TrialConfig)]
-    assert all(spec.help.endswith(".") for spec in field_specs().values())
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("batch_per_rank", "32", 32),
-        ("batch_per_rank", "none", None),
-        ("lr", "1e-3", 1e-3),
-        ("shuffle", "False", False),
-        ("shuffle", "true", True),
-        ("optimizer", "sgd", "sgd"),
-        ("data_dir", "None", None),
-    ],
-)
-def test_a_flag_is_parsed_by_its_field(name: str, text: str, value: object) -> None:
-    assert field_specs()[name].parse(text) == value
-
-
-@pytest.mark.parametrize(("name", "text"), [("epochs", "two"), ("shuffle", "maybe"), ("lr", "none"), ("device", "tpu")])
-def test_a_flag_that_cannot_be_parsed_is_refused(name: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^{name}={text}"):
-        field_specs()[name].parse(text)
 
 
 def test_check_value_names_the_fields_there_are() -> None:
