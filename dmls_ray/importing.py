@@ -32,7 +32,8 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
     module_name, _, function_name = reference.partition(":")
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+        # Last, so that a file of the user's named like an installed package does not take its place.
+        sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -42,7 +43,7 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
                 f"{flag}={reference}: no module named {error.name!r}; run from the folder that holds it, or install it."
             ) from error
         raise UserCodeError(_failed(reference, flag, error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserCodeError(_failed(reference, flag, error)) from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -58,7 +59,7 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
     return function
 
 
-def _failed(reference: str, flag: str, error: Exception) -> str:
+def _failed(reference: str, flag: str, error: BaseException) -> str:
     place = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"{flag}={reference}: your module was found but failed to import: {type(error).__name__}: {error} "

@@ -232,12 +232,13 @@ class _Sweep:
         ranks = max(job.config.world_size for job in jobs)
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
         group = WorkerGroup(resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours)
+        cut_short = True
         try:
             group.start()
             run_jobs(group, jobs, self._listen, isolation=self.options.isolation)
-            group.let_go()
+            cut_short = bool(self.broken)
         finally:
-            group.forget()
+            group.end(cut_short=cut_short)
         if self.broken:
             raise WorkerGroupError(
                 f"{self.broken}. The runs that had ended are kept; the same command runs the others."

@@ -20,7 +20,9 @@ def loaded_by(module: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["", ".config", ".fields", ".record", ".errors", ".rank", ".plan", ".store", ".importing"])
+@pytest.mark.parametrize(
+    "module", ["", ".config", ".fields", ".record", ".errors", ".rank", ".plan", ".store", ".importing"]
+)
 def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
     assert loaded_by(f"dmls_ray{module}") == set()
 

@@ -129,6 +129,7 @@ class Broker:
         self._ended: set[str] = set()
         self._closed = False
         self._broken = ""
+        self._controllers: list[Any] = []
 
     # --- ranks ----------------------------------------------------------------------------------------------
 
@@ -187,6 +188,14 @@ class Broker:
         for name, rank in list(self._ranks.items()):
             if rank.card.trainer == trainer:
                 self._lose(name)
+
+    async def controlled_by(self, controller: Any) -> None:
+        """A trainer's controller tells of itself."""
+        self._controllers.append(controller)
+
+    async def controllers(self) -> list[Any]:
+        """The actors that control trainers, ended ones included."""
+        return self._controllers
 
     # --- runs -----------------------------------------------------------------------------------------------
 

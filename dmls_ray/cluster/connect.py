@@ -75,10 +75,6 @@ class Resources:
         """`nccl` or `gloo`: what backend=auto is here."""
         return config.backend_for(self.gpus)
 
-    def capacity(self, device: str) -> int:
-        """Ranks that fit, one to a core or one to a GPU."""
-        return self.gpus if device == "cuda" else self.cores
-
     def oversubscribes(self, config: TrialConfig) -> bool:
         """Whether the trial's ranks have fewer cores than threads."""
         return config.world_size * config.threads_per_rank > self.cores

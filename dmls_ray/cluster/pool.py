@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +30,14 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
     """
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 
-    from dmls_ray.cluster.no_process_group import NoProcessGroup
     from dmls_ray.cluster.torch_group import GroupTrainer
+    from dmls_ray.cluster.train_controller import NoProcessGroup
 
     return GroupTrainer(
         serve,
         train_loop_config=settings,
         torch_config=NoProcessGroup(),
+        broker=settings["broker"],
         own_cluster=settings["own_cluster"],
         scaling_config=ScalingConfig(
             num_workers=ranks,
@@ -63,7 +65,9 @@ class Share:
 
 def shares(resources: Resources, ranks: int, device: str) -> list[Share]:
     """So many ranks over as few machines as it takes, the largest first; more than there are cores go evenly on top."""
-    sizes = {machine: machine.gpus if device == "cuda" else machine.cores for machine in resources.machines}
+    # A cluster's head may offer nothing (ray start --head --num-cpus=0).
+    offers = {machine: machine.gpus if device == "cuda" else machine.cores for machine in resources.machines}
+    sizes = {machine: size for machine, size in offers.items() if size and machine.cores}
     largest_first = sorted(sizes, key=lambda machine: (-sizes[machine], machine.node_id))
     taken = dict.fromkeys(largest_first, 0)
     left = ranks
@@ -76,9 +80,9 @@ def shares(resources: Resources, ranks: int, device: str) -> list[Share]:
 
 
 def _own_path() -> list[str]:
-    """Where the user's modules are searched for: the module path without what belongs to Python and its environment."""
+    """Where the user's modules are searched for first: the module path without what belongs to Python itself."""
     installed = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
-    folders = dict.fromkeys(os.path.abspath(folder) for folder in [*sys.path, ""])
+    folders = dict.fromkeys(os.path.abspath(folder) for folder in sys.path)
     return [folder for folder in folders if not os.path.realpath(folder).startswith(installed)]
 
 
@@ -106,7 +110,7 @@ class WorkerGroup:
 
     @property
     def storage(self) -> Path:
-        """Folder for what Ray writes; removed by `forget`."""
+        """Folder for what Ray writes; removed by `end`."""
         return Path(self._storage.name)
 
     @property
@@ -150,21 +154,39 @@ class WorkerGroup:
             thread.start()
             self._threads.append(thread)
 
-    def let_go(self, timeout_s: float = 10.0) -> None:
-        """Let the ranks end by themselves, and wait until their trainers have.
+    def end(self, *, cut_short: bool) -> None:
+        """End the ranks and their trainers, and wait for it; remove the folder that Ray wrote to.
 
-        A thread that still waits for Ray when it is shut down can take the whole process along.
+        A thread that still waits for Ray when it is shut down could take the whole process along, and leave Ray's
+        processes behind.
+
+        Args:
+            cut_short: some ranks may be busy, so their trainers are aborted, which also frees what they hold of a
+                cluster that goes on; else all are idle, and leave by themselves.
         """
         self._ended = True
-        ray.get(self.broker.close.remote())
-        for thread in self._threads:
-            thread.join(timeout_s)
-        ray.kill(self.broker)
+        try:
+            if self.broker is not None:
+                self._end_trainers(cut_short=cut_short, until=time.monotonic() + (2.0 if cut_short else 10.0))
+                ray.kill(self.broker)
+        except ray.exceptions.RayError as error:
+            print(f"Ray went away before the worker group was ended: {_first_line(error)}", file=sys.stderr)
+        finally:
+            self._storage.cleanup()
 
-    def forget(self) -> None:
-        """Remove the folder that Ray wrote to; whatever its trainers still say is not heard."""
-        self._ended = True
-        self._storage.cleanup()
+    def _end_trainers(self, *, cut_short: bool, until: float) -> None:
+        ray.get(self.broker.close.remote())
+        aborted: set[Any] = set()
+        while cut_short:
+            # A controller that was still starting tells of itself a little later.
+            for controller in set(ray.get(self.broker.controllers.remote())) - aborted:
+                controller.abort.remote()
+                aborted.add(controller)
+            if time.monotonic() > until or not any(thread.is_alive() for thread in self._threads):
+                break
+            time.sleep(0.05)
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _shares(self) -> list[Share]:
         return shares(self._resources, self._ranks, self._device)
@@ -177,5 +199,8 @@ class WorkerGroup:
             return  # ray.shutdown() ends a waiting thread so
         except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
             if not self._ended:
-                lines = str(error).strip().splitlines() or [type(error).__name__]
-                self.broker.abort.remote(f"Ray Train's worker group failed: {lines[0]}")
+                self.broker.abort.remote(f"Ray Train's worker group failed: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -32,6 +32,25 @@ def serve(settings: dict[str, Any]) -> None:
             (None: never).
     """
     _settle_in(settings)
+    broker = ray.get_actor(settings["broker"], namespace=NAMESPACE)
+    try:
+        name, store = _join(settings, broker)
+    except Exception as error:  # noqa: BLE001 - whatever it is, another start would end in the same way
+        lines = str(error).strip().splitlines() or [""]
+        reason = f"A rank on {socket.gethostname()} could not start: {type(error).__name__}: {lines[0]}"
+        ray.get(broker.abort.remote(reason))
+        return
+    served = 0
+    while settings["max_leases"] is None or served < settings["max_leases"]:
+        lease = ray.get(broker.next_lease.remote(name))
+        if lease is None:
+            return
+        _work(lease, name, broker, store)
+        served += 1
+
+
+def _join(settings: dict[str, Any], broker: Any) -> tuple[str, TCPStore]:
+    """Make ready and join the broker; returns the name this rank has there, and its key-value store."""
     _load_all()
     import torch.distributed as dist
 
@@ -40,7 +59,6 @@ def serve(settings: dict[str, Any]) -> None:
     _use_interface_of(host)
     # One store for all runs that this rank will lead: no port to be found and lost again for each run.
     store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
-    broker = ray.get_actor(settings["broker"], namespace=NAMESPACE)
     card = RankCard(
         trainer=settings["trainer"],
         # Also waits for all ranks of the group, which are then all there.
@@ -51,14 +69,7 @@ def serve(settings: dict[str, Any]) -> None:
         device=_accelerator(),
         store=(host, store.port),
     )
-    name = ray.get(broker.join.remote(card))
-    served = 0
-    while settings["max_leases"] is None or served < settings["max_leases"]:
-        lease = ray.get(broker.next_lease.remote(name))
-        if lease is None:
-            return
-        _work(lease, name, broker, store)
-        served += 1
+    return ray.get(broker.join.remote(card)), store
 
 
 def _load_all() -> None:
@@ -108,8 +119,11 @@ def _work(lease: Lease, name: str, broker: Any, store: TCPStore) -> None:
 
 def _finish(broker: Any, name: str, lease: Lease, result: dict[str, Any]) -> None:
     may_stay = broker.finish.remote(name, lease.lease_id, result)
-    if result["outcome"] != "ok" and lease.config.world_size > 1 and not ray.get(may_stay):
-        # Others wait for this rank in a collective; the end of its process is what tells them. Train starts a new one.
+    if result["outcome"] == "ok":
+        return
+    if not ray.get(may_stay) or result.get("device_lost"):
+        # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU serves
+        # this process no more. Train starts a new one.
         os._exit(1)
 
 
@@ -117,6 +131,7 @@ def _settle_in(settings: dict[str, Any]) -> None:
     """Relative paths and the user's modules mean here what they mean to the driver, where its folders exist."""
     if os.path.isdir(settings["cwd"]):
         os.chdir(settings["cwd"])
+    # `import_function` adds the working folder, behind what is installed, as it does in the driver.
     for folder in reversed(settings["path"]):
         if folder not in sys.path:
             sys.path.insert(0, folder)

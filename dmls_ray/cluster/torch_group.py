@@ -6,6 +6,8 @@ from typing import Any
 
 from ray.train.torch import TorchTrainer
 
+from dmls_ray.cluster.train_controller import TellController
+
 
 class GroupTrainer(TorchTrainer):
     """A TorchTrainer without the helpers that cost a process each and do nothing here.
@@ -13,10 +15,12 @@ class GroupTrainer(TorchTrainer):
     That is the one for Ray Data, and, on a cluster that ends with the sweep, the one that frees placement groups.
     """
 
-    def __init__(self, *args: Any, own_cluster: bool, **options: Any) -> None:
+    def __init__(self, *args: Any, broker: str, own_cluster: bool, **options: Any) -> None:
+        self._broker = broker
         self._unneeded = {"DatasetsCallback"} | ({"PlacementGroupCleanerCallback"} if own_cluster else set())
         super().__init__(*args, **options)
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks: list[Any] = super()._create_default_callbacks()
-        return [callback for callback in callbacks if type(callback).__name__ not in self._unneeded]
+        needed = [callback for callback in callbacks if type(callback).__name__ not in self._unneeded]
+        return [*needed, TellController(self._broker)]

@@ -30,7 +30,8 @@ _PEER_IS_GONE = ("gloo", "Connection closed by peer", "Connection reset by peer"
 def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
     """The result of a rank that raised: `outcome`, `reason` in one line, and `traceback`.
 
-    `symptom` tells whether it only reports that another rank is gone.
+    `symptom` tells whether it only reports that another rank is gone, `device_lost` whether the process can use its GPU
+    no more.
     """
     outcome = Outcome.ERROR
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _says(error, _OUT_OF_MEMORY):
@@ -42,6 +43,8 @@ def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
         "outcome": outcome.value,
         "reason": f"{type(error).__name__}: {lines[0]}".rstrip(": "),
         "traceback": "".join(traceback.format_exception(error)),
+        # After an assertion on the device, say, every further call in this process fails.
+        "device_lost": outcome is Outcome.ERROR and _says(error, ("CUDA error",)),
         "symptom": isinstance(error, dist.DistError) or _says(error, _PEER_IS_GONE),
         "rank": rank.rank,
         "machine": rank.machine,

@@ -1,0 +1,40 @@
+"""What Train's controller loads of ours; so without PyTorch, whose import would take seconds off every start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.train.backend import Backend, BackendConfig
+from ray.train.v2._internal.execution.callback import ControllerCallback
+
+from dmls_ray.cluster.connect import NAMESPACE
+
+
+class _NothingToSetUp(Backend):
+    """The ranks of a run make their process group themselves, with the run's own backend and world size."""
+
+
+@dataclass
+class NoProcessGroup(BackendConfig):
+    """Stands where TorchConfig would, whose module imports PyTorch."""
+
+    backend: str = "gloo"
+    """TorchTrainer fills this in where it is empty; it is not used."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _NothingToSetUp
+
+
+class TellController(ControllerCallback):
+    """Tells the broker which actor the controller is: only through it can a group be ended from outside."""
+
+    def __init__(self, broker: str) -> None:
+        self._broker = broker
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        """Called by Train in its controller."""
+        broker = ray.get_actor(self._broker, namespace=NAMESPACE)
+        ray.get(broker.controlled_by.remote(ray.get_runtime_context().current_actor))
