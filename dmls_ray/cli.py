@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,19 +49,22 @@ def main(
     parser = _parser(question, defaults)
     given = vars(_parse(parser, sys.argv[1:] if arguments is None else list(arguments)))
     try:
-        sys.exit(_run(name, axis, dict(defaults), given))
+        sys.exit(_run(name, axis, dict(defaults), dict(given)))
     except InputError as error:
         parser.error(str(error))
     except WorkerGroupError as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
-        print("Stopped. The runs that had ended are kept; the same command runs the others.", file=sys.stderr)
+        again = "the same command"
+        if given["fresh"]:
+            again += ", with --out on that folder in place of --fresh,"
+        print(f"Stopped. The runs that had ended are kept; {again} runs the others.", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
 def _run(name: str, axis: str | None, defaults: dict[str, Any], given: dict[str, Any]) -> int:
     dry_run = given.pop("dry_run")
-    options = Options(name=name, **{key: given.pop(key) for key in _OPTION_FLAGS})
+    options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTION_FLAGS})
     axes = _axes(defaults, given)
     plan = make_plan(axes, repeats=options.repeats, order_seed=options.order_seed)
     console = Console()
@@ -88,12 +92,10 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) -> int:
     from dmls_ray.analysis.answer import answer
     from dmls_ray.analysis.tables import make_table
-    from dmls_ray.store import write_whole
 
     table = make_table(results, plan.varied)
     asked = axis if axis in table.varied else next(iter(plan.varied), axis or "batch_per_rank")
     sentence = answer(table, asked)
-    write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
     _print_table(table, console)
     for note in table.notes:
         _say(console, note, style="dim")
@@ -147,10 +149,10 @@ def _rich_table(table: Any, hidden: Sequence[str], *, stacked: bool = False) -> 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.cluster.connect import cluster_at, local_resources
     from dmls_ray.estimate import describe_estimate
-    from dmls_ray.store import latest_records
+    from dmls_ray.store import RUNS, latest_records
 
     folder = options.folder
-    records = latest_records(folder) if (folder / "runs.jsonl").exists() else []
+    records = latest_records(folder) if (folder / RUNS).exists() else []
     if cluster_at(options.address) is None:
         plan = plan.skip_infeasible(local_resources().judge(plan, oversubscribe=options.oversubscribe))
     done = {record.run_id for record in records if record.outcome.is_final()}
@@ -158,9 +160,8 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     check_names(pending)
     _say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
     for run in plan.runs:
-        factors = "  ".join(f"{key}={run.values.get(key)}" for key in plan.varied if run.values.get(key) is not None)
         state = "done" if run.run_id in done else f"skipped: {run.skip}" if run.skip else "to run"
-        _say(console, f"{run.order + 1:4}  block {run.repeat}  seed {run.seed:<7} {factors}  {state}")
+        _say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
     _say(console, describe_estimate(plan, pending, records))
     return EXIT_OK
 
@@ -203,6 +204,8 @@ def _parser(question: str, defaults: Mapping[str, Any]) -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    # argparse takes -1 for a value and -1e-3 for a flag.
+    parser._negative_number_matcher = re.compile(r"^-\d+$|^-\d*\.?\d+([eE][-+]?\d+)?$")
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
     for spec in field_specs(TrialConfig).values():
         _add_field(fields, spec, defaults)
@@ -244,6 +247,7 @@ def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None
     group.add_argument(
         f"--{spec.name.replace('_', '-')}",
         nargs="+",
+        action="extend",
         type=_argument(spec),
         metavar=metavar,
         help=(spec.help.rstrip(".") + told).replace("%", "%%"),

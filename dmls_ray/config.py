@@ -26,8 +26,9 @@ Precision = Literal["fp32"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 LoaderName = Literal["resident", "dataloader"]
 
-BUILTIN_MODELS = ("convnet", "simplecnn", "mnist_convnet", "digits_convnet")
-"""Models that are known without loading PyTorch; `training.models` builds them."""
+BUILTIN_MODELS = {"convnet": 8, "simplecnn": 8, "mnist_convnet": 4, "digits_convnet": 4}
+"""Models that are known without loading PyTorch, with the fewest pixels a side that they take; `training.models` builds
+them."""
 
 # Optimizers whose update rule has a momentum term of its own; Adam's is beta1, which is no field here.
 MOMENTUM_OPTIMIZERS = ("sgd", "rmsprop")

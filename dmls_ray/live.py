@@ -69,9 +69,8 @@ class Progress:
         self.left_s = None if None in left else sum(value for value in left if value is not None)
 
     def name(self, run: Run) -> str:
-        """A run by its varied fields and its repeat."""
-        factors = " ".join(f"{name}={run.values.get(name)}" for name in self.varied if run.values.get(name) is not None)
-        return f"{factors} repeat={run.repeat}".strip()
+        """What to call a run."""
+        return run.label(self.varied)
 
 
 class PlainView:

@@ -49,6 +49,12 @@ class Run:
     def seed(self) -> int:
         return int(self.values["seed"]) + self.repeat * SEED_STRIDE
 
+    def label(self, varied: Collection[str]) -> str:
+        """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
+        values = {**self.values, "global_batch": self.config.global_batch} if self.config else self.values
+        told = [f"{name}={values[name]}" for name in DEFAULTS if name in varied and values.get(name) is not None]
+        return " ".join([*told, f"repeat={self.repeat}"])
+
     def seeded(self) -> TrialConfig:
         """The configuration with this run's own seed: what a rank trains with."""
         assert self.config is not None, self.skip

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from dmls_ray.analysis.files import are_written, write_files
 from dmls_ray.analysis.frames import Results
 from dmls_ray.config import BUILTIN_MODELS
 from dmls_ray.errors import ConfigError, WorkerGroupError
@@ -41,6 +42,8 @@ class Options:
 
     name: str = "sweep"
     """Names the results folder: results/<name>."""
+    axis: str | None = None
+    """Field that the sweep asks about; without it, the first that varies."""
     repeats: int = 3
     order_seed: int = 0
     out: str | None = None
@@ -61,8 +64,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.isolation not in ("group", "per_run"):
             raise ConfigError(f"isolation={self.isolation} is unknown; choose from group, per_run.")
-        if self.repeats < 1:
-            raise ConfigError(f"repeats={self.repeats} is out of range; give 1 or more.")
+        if not isinstance(self.repeats, int) or self.repeats < 1:
+            raise ConfigError(f"repeats={self.repeats} is out of range; give a whole number of 1 or more.")
 
     @property
     def folder(self) -> Path:
@@ -76,9 +79,8 @@ def sweep(axes: Mapping[str, Any], **options: Any) -> Results:
 
     Args:
         axes: field of `TrialConfig` -> one value, or a sequence of values. Give batch_per_rank or global_batch.
-        **options: the fields of `Options`: name, repeats, order_seed, out, fresh, isolation, address,
-            oversubscribe, dashboard,
-            verbose.
+        **options: the fields of `Options`: name, axis, repeats, order_seed, out, fresh, isolation, address,
+            oversubscribe, dashboard, verbose.
 
     Returns:
         The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
@@ -104,9 +106,10 @@ def run_plan(plan: Plan, options: Options, view: View) -> Results:
         InputError: as `sweep`.
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
-    done = {record.run_id for record in read_records(options.folder) if record.outcome.is_final()}
+    folder = options.folder
+    done = {record.run_id for record in read_records(folder) if record.outcome.is_final()}
     check_names(plan.pending(done))
-    with Store(options.folder) as store:
+    with Store(folder) as store:
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.folder}: that run is run again.")
         pending = plan.pending(store.done())
@@ -116,11 +119,14 @@ def run_plan(plan: Plan, options: Options, view: View) -> Results:
                 _warn_of_other_machine(store.records, view)
                 _Sweep(plan, options, store, view).run(pending)
         finally:
-            everything = Results(store.folder, store.records)
-            if len(store.records) > before or not everything.is_written():
-                everything.write()
+            if len(store.records) > before or not are_written(store.folder):
+                write_files(Results(store.folder, store.records))
         wanted = {run.run_id for run in plan.runs}
-        return Results(store.folder, [record for record in store.records if record.run_id in wanted])
+        results = Results(store.folder, [record for record in store.records if record.run_id in wanted])
+        others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
+        if others:
+            view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
+        return results
 
 
 def check_names(runs: Sequence[Run]) -> None:
@@ -160,6 +166,7 @@ class _Sweep:
 
     def run(self, pending: Sequence[Run]) -> None:
         """Run what is feasible, and record a reason for what is not."""
+        self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
         from dmls_ray.cluster.connect import cluster_at, local_resources
 
         joined = cluster_at(self.options.address)
@@ -174,6 +181,7 @@ class _Sweep:
                 feasible = self._set_aside(pending, resources)
                 if not feasible:
                     return
+                self._tell_if_busy(feasible, resources)
                 self._begin(feasible, here=socket.gethostname() in {machine.name for machine in resources.machines})
             self._run_on(resources, feasible, ours=joined is None)
 
@@ -181,8 +189,20 @@ class _Sweep:
         """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
         if here:
             self._prepare_data(runs)
-        self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
         self.view.begin(runs, self.store.records, self.plan.varied)
+
+    def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
+        """A worker group waits, without a word from Ray, until the cluster has room for all of its ranks."""
+        from dmls_ray.cluster.connect import free_resources
+
+        free, configs = free_resources(), [run.config for run in runs if run.config is not None]
+        for device, kind in (("cpu", "CPU"), ("cuda", "GPU")):
+            ranks = max((item.world_size for item in configs if resources.device_of(item) == device), default=0)
+            if free.get(kind, 0) < min(ranks, resources.cores if device == "cpu" else resources.gpus):
+                self.view.note(
+                    f"The cluster has {free.get(kind, 0):g} {kind}s free and the ranks need {ranks}: they start when "
+                    "others have made room. Ctrl-C stops waiting."
+                )
 
     def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
@@ -199,17 +219,30 @@ class _Sweep:
 
     def _prepare_data(self, runs: Sequence[Run]) -> None:
         """Decode each data set once, here, so that bad data are told in one line before Ray starts."""
-        from dmls_ray.training.data.cache import decoded, is_decoded
+        from dmls_ray.training.data.cache import check_readable, decoded, is_decoded
 
+        models: set[tuple[str, tuple[int, int, int], int]] = set()
         for run in runs:
             config = run.config
             assert config is not None
             if config.loader != "resident":
+                check_readable(config.dataset, config.data_dir)
                 continue
             wanted = (config.dataset, config.data_dir, config.image_size)
             if not is_decoded(*wanted):
                 self.view.note(f"Preparing {config.dataset}, once on this machine ...")
-            decoded(*wanted)
+            data = decoded(*wanted)
+            if config.model not in BUILTIN_MODELS:
+                models.add((config.model, data.shape, data.classes))
+            elif min(data.shape[1:]) < BUILTIN_MODELS[config.model]:
+                raise ConfigError(
+                    f"model={config.model} takes images of {BUILTIN_MODELS[config.model]} pixels a side or more, and "
+                    f"those of {config.dataset} have {min(data.shape[1:])}; set image_size, or use another model."
+                )
+        for model in models:
+            from dmls_ray.training.models import check_fits
+
+            check_fits(*model)
 
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
         """Run these on the connected cluster."""
@@ -358,6 +391,7 @@ def _session(plan: Plan, options: Options) -> dict[str, Any]:
     return {
         "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
         "name": options.name,
+        "axis": options.axis,
         "axes": {name: list(values) for name, values in plan.axes.items()},
         "repeats": plan.repeats,
         "order_seed": plan.order_seed,

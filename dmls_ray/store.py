@@ -100,18 +100,22 @@ class Store:
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
-    """Every record in the order it was written; a torn last line is left out.
+    """Every record in the order it was written; a torn last line is left out, a whole one without its newline is not.
 
     Raises:
         NewerSchemaError: a record was written by a newer version.
         StoreError: a line other than a torn last one is no record.
     """
     path = Path(folder) / RUNS
-    if not path.exists():
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed below; what opening it may raise is told apart
+    except (FileNotFoundError, NotADirectoryError):
         return
-    with open(path, "rb") as file:
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error}); name another folder with --out.") from error
+    with file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") and not _is_whole(line):
                 return
             try:
                 values = json.loads(line)
@@ -159,9 +163,12 @@ def fresh_folder(folder: str | os.PathLike[str]) -> Path:
     if not first.name:  # `.` has no name to add a number to
         first = first.resolve()
     candidate, number = first, 1
-    while (candidate / RUNS).exists() or (candidate / SWEEP).exists():
-        number += 1
-        candidate = first.with_name(f"{first.name}-{number}")
+    try:
+        while (candidate / RUNS).exists() or (candidate / SWEEP).exists():
+            number += 1
+            candidate = first.with_name(f"{first.name}-{number}")
+    except OSError as error:
+        raise StoreError(f"--out {folder} cannot be a folder ({error}); name another.") from error
     return candidate
 
 
@@ -181,16 +188,33 @@ def _refuse_newer(schema: int, path: Path) -> None:
 
 
 def _cut_torn_line(path: Path) -> int:
-    """Cut off what a crash left of the last line; returns how many bytes that was."""
+    """Cut off what a crash left of the last line; returns how many bytes that was.
+
+    A whole record whose newline is missing, after an editor say, gets its newline back.
+    """
     if not path.exists():
         return 0
     with open(path, "rb+") as file:
         text = file.read()
         whole = text.rfind(b"\n") + 1
-        if whole < len(text):
+        if whole == len(text):
+            return 0
+        if _is_whole(text[whole:]):
+            file.write(b"\n")
+            whole = len(text)
+        else:
             file.truncate(whole)
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
         return len(text) - whole
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether a line is all of a JSON object: a torn one never is, since its brace closes at the end."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import dmls_ray
 from dmls_ray import errors
+from tests.conftest import PROJECT
 
 HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy")
 
@@ -40,6 +43,39 @@ def test_training_and_launchers_never_load_ray(module: str) -> None:
 @pytest.mark.parametrize("module", ["cluster.broker", "cluster.connect", "cli", "runner", "training.data.sources"])
 def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must(module: str) -> None:
     assert not loaded_by(f"dmls_ray.{module}") & {"torch", "ray"}
+
+
+LEVELS = {
+    **dict.fromkeys(("errors", "fields", "config", "rank", "record", "importing", "machine"), 0),
+    **dict.fromkeys(("plan", "store"), 1),
+    **dict.fromkeys(("training", "analysis"), 2),
+    **dict.fromkeys(("launch", "cluster", "estimate"), 3),
+    **dict.fromkeys(("live", "runner", "cli", "__init__"), 4),
+}
+"""Every module or package of dmls_ray, and the floor it stands on."""
+
+APART = ({"training", "analysis"}, {"launch", "cluster"})
+"""Neighbours on one floor that do not know each other."""
+
+
+def imported_by(path: Path) -> set[str]:
+    """The modules or packages of dmls_ray that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("dmls_ray.")}
+
+
+def test_no_module_imports_from_a_floor_above_its_own() -> None:
+    root = PROJECT / "dmls_ray"
+    for path in root.rglob("*.py"):
+        own = path.relative_to(root).parts[0].removesuffix(".py")
+        for other in imported_by(path) - {own}:
+            assert LEVELS[other] <= LEVELS[own], f"{path.relative_to(root)} imports {other}"
+            assert not any({own, other} <= pair for pair in APART), f"{path.relative_to(root)} imports {other}"
 
 
 def test_the_public_names_are_pinned() -> None:

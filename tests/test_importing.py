@@ -38,6 +38,7 @@ def test_a_missing_submodule_is_told_as_that(folder: Path) -> None:
         ("import not_installed_here\n", "ModuleNotFoundError: No module named 'not_installed_here'"),
         ("x = 1 / 0\n", r"ZeroDivisionError: division by zero \(mine_broken.*.py, line 1\)"),
         ("def broken(:\n", "SyntaxError"),
+        ("raise SystemExit(0)\n", "SystemExit: 0"),
     ],
 )
 def test_a_module_that_fails_to_import_is_told_apart_with_its_cause(folder: Path, source: str, told: str) -> None:

@@ -139,3 +139,10 @@ def test_no_run_is_lost_and_none_is_there_twice(batches: list[int], ranks: list[
     assert {run.run_id for run in plan.runs} == expected
     assert len(plan.runs) == len(expected)
     assert [run.order for run in plan.runs] == list(range(len(plan.runs)))
+
+
+def test_runs_that_differ_in_global_batch_alone_have_different_labels() -> None:
+    plan = make_plan({"global_batch": [64, 128], "world_size": [1, 2]}, repeats=1)
+    labels = {run.label(plan.varied) for run in plan.runs}
+    assert "world_size=2 global_batch=128 repeat=0" in labels
+    assert len(labels) == 4

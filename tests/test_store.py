@@ -126,3 +126,26 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be made a folder"):
         Store(tmp_path / "file" / "below")
+
+
+def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append(run(0))
+        store.append(run(1))
+    path = tmp_path / "runs.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])  # as an editor may leave it
+    assert latest_records(tmp_path) == [run(0), run(1)]
+    with Store(tmp_path) as store:
+        assert store.cut_bytes == 0
+        store.append(run(2))
+    assert path.read_bytes().startswith(whole)
+    assert latest_records(tmp_path) == [run(0), run(1), run(2)]
+
+
+def test_a_folder_whose_name_is_no_name_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be a folder"):
+        fresh_folder(tmp_path / ("x" * 300))
+    (tmp_path / "runs.jsonl").mkdir()
+    with pytest.raises(StoreError, match="cannot be read"):
+        Store(tmp_path)

@@ -26,14 +26,21 @@ def answer(table: Table, axis: str) -> str:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis == "batch_per_rank" and table.held == "global_batch":
         axis = "global_batch"
-    values = list(dict.fromkeys(row.factors.get(axis) for row in rows))
-    if len(values) < 2:
+    if _measured(rows, axis) < 2:
+        # The one that does vary is the question then: world_size at one global_batch, say.
+        axis = next((name for name in table.varied if _measured(rows, name) > 1), axis)
+    if _measured(rows, axis) < 2:
         return f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
     groups = _groups(rows, axis, table.held)
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
     return sentence[:1].upper() + sentence[1:] + f" ({_repeats(rows)})."
+
+
+def _measured(rows: Sequence[Row], axis: str) -> int:
+    """How many values of an axis there are."""
+    return len({repr(row.factors.get(axis)) for row in rows})
 
 
 def _groups(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:

@@ -1,4 +1,4 @@
-"""Records as pandas tables, and the files made from them."""
+"""Records as pandas tables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import pandas as pd
 
 from dmls_ray.config import DEFAULTS
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
-from dmls_ray.store import RUNS, latest_records
+from dmls_ray.store import latest_records
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks")
-DERIVED = ("runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
 KEYS = ("run_id", "trial_id", "repeat")
 
 
@@ -48,8 +47,8 @@ class Results:
             values = record.to_dict()
             row: dict[str, Any] = {name: values[name] for name in KEYS}
             row |= factors_of(record)
-            # What auto became stands beside what was asked for.
-            row |= {f"resolved_{name}": values[name] for name in ("device", "backend")}
+            # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
+            row |= {f"resolved_{name}": values[name] for name in ("device", "backend", "warmup_steps")}
             row |= {name: value for name, value in values.items() if name not in (*NESTED, *row, "seed")}
             row["run_seed"] = values["seed"]
             row |= {
@@ -98,21 +97,6 @@ class Results:
         ]
         return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
 
-    def is_written(self) -> bool:
-        """Whether the derived files are there, and made since the last run was added."""
-        source = self.folder / RUNS
-        return not source.exists() or all(
-            (path := self.folder / name).exists() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED
-        )
-
-    def write(self) -> None:
-        """Make runs.csv, ranks.csv, epochs.csv and runs.parquet anew."""
-        if not self.records:
-            return
-        for name, frame in (("runs", self.runs), ("ranks", self.ranks), ("epochs", self.epochs)):
-            _aside(self.folder / f"{name}.csv", lambda path, frame=frame: frame.to_csv(path, index=False))
-        _aside(self.folder / "runs.parquet", lambda path: self.runs.to_parquet(path, index=False))
-
 
 def load(folder: str | os.PathLike[str]) -> Results:
     """The results in a folder.
@@ -129,9 +113,3 @@ def factors_of(record: RunRecord) -> dict[str, Any]:
     if factors["batch_per_rank"] is not None:
         factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
     return factors
-
-
-def _aside(path: Path, write: Any) -> None:
-    aside = path.with_name(f".{path.name}.new")
-    write(aside)
-    os.replace(aside, path)

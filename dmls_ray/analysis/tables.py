@@ -58,7 +58,7 @@ class Table:
     varied: tuple[str, ...]
     rows: list[Row]
     held: str
-    """The batch that stays the same from one world size to the next: `batch_per_rank` or `global_batch`."""
+    """The batch that stays where the ranks or the passes of a step change: `batch_per_rank` or `global_batch`."""
     notes: list[str]
 
     def frame(self) -> pd.DataFrame:
@@ -140,12 +140,14 @@ def _row(trial_id: str, records: list[RunRecord], names: Sequence[str]) -> Row:
 
 
 def _held_batch(records: Sequence[RunRecord], varied: Sequence[str]) -> str:
-    """Which batch stays from one world size to the next: global_batch (strong scaling) or batch_per_rank (weak)."""
-    sizes: dict[int, tuple[set[int], set[int]]] = {}
+    """Which batch stays from one world size, and from one accum_steps, to the next: global_batch (strong scaling) or
+    batch_per_rank (weak).
+    """
+    sizes: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for record in records:
         factors = factors_of(record)
         if factors["batch_per_rank"] is not None:
-            per_rank, together = sizes.setdefault(factors["world_size"], (set(), set()))
+            per_rank, together = sizes.setdefault((factors["world_size"], factors["accum_steps"]), (set(), set()))
             per_rank.add(factors["batch_per_rank"])
             together.add(factors["global_batch"])
     same_per_rank = len({frozenset(item) for item, _ in sizes.values()}) == 1
@@ -172,11 +174,15 @@ def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     if not results.records:
         return ["No runs."]
     machines = {_machine_text(record) for record in results.records}
-    versions = results.records[-1].versions
+    versions = {
+        ", ".join(f"{name} {record.versions[name]}" for name in ("python", "torch", "ray") if name in record.versions)
+        for record in results.records
+    }
+    days = sorted({record.started_at[:10] for record in results.records})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     notes = [
         f"Median of n repeats and its 95% bootstrap interval; measured on {'; '.join(sorted(machines))}, "
-        + ", ".join(f"{name} {versions[name]}" for name in ("python", "torch", "ray") if name in versions)
-        + f", {results.records[-1].started_at[:10]}."
+        f"{'; '.join(sorted(versions))}, {when}."
     ]
     sessions = {record.session for record in results.records if record.outcome is not Outcome.SKIPPED}
     if len(sessions) > 1:
@@ -185,6 +191,11 @@ def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
         )
     if len(machines) > 1:
         notes.append("Rows come from different machines: their times cannot be compared.")
+    if len(versions) > 1:
+        notes.append("Rows come from different versions: a difference may be theirs.")
+    isolations = {record.isolation for record in results.records if record.outcome is not Outcome.SKIPPED}
+    if len(isolations) > 1:
+        notes.append(f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs.")
     threads = {record.config["threads_per_rank"] for record in results.records}
     if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
         scaling = "strong" if held == "global_batch" else "weak"

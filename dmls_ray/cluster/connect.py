@@ -226,6 +226,14 @@ def cluster_resources() -> Resources:
     return Resources(tuple(sorted(machines, key=lambda machine: machine.node_id)))
 
 
+def free_resources() -> dict[str, float]:
+    """What of the connected cluster nobody holds now, by Ray's names: CPU, GPU."""
+    import ray
+
+    free: dict[str, float] = ray.available_resources()
+    return free
+
+
 def _make_token_private() -> None:
     """Ray writes its token readable by all; whoever has it runs code here."""
     token = Path.home() / ".ray" / "auth_token"

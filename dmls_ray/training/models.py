@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from dmls_ray.errors import ConfigError, UnknownNameError, UserCodeError
@@ -132,6 +133,10 @@ def find_model(name: str) -> Callable[[Shape, int], nn.Module]:
     )
 
 
+# In training these two return the logits of auxiliary classifiers as well.
+_WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
+
+
 def _torchvision_model(name: str) -> Callable[[Shape, int], nn.Module]:
     from torchvision import models
 
@@ -146,10 +151,30 @@ def _torchvision_model(name: str) -> Callable[[Shape, int], nn.Module]:
                 f"model={name} takes images of 3 channels, and these have {shape[0]}; "
                 "use a model that takes them, or a data set in colour."
             )
-        module: nn.Module = models.get_model(wanted, weights=None, num_classes=classes)
+        module: nn.Module = models.get_model(wanted, weights=None, num_classes=classes, **_WITHOUT_AUX.get(wanted, {}))
         return module
 
     return build
+
+
+def check_fits(name: str, shape: Shape, classes: int) -> None:
+    """Refuse a model of ours or of torchvision's that cannot take such images; one of the user's own is not run here.
+
+    Raises:
+        ConfigError: the model does not take images of this shape.
+    """
+    if is_reference(name) and not name.startswith("torchvision:"):
+        return
+    with torch.device("meta"):
+        model = find_model(name)(shape, classes)
+        try:
+            model(torch.empty(2, *shape))
+        except (RuntimeError, ValueError, AssertionError) as error:
+            reason = str(error).strip().splitlines()[0]
+            told = "x".join(map(str, shape))
+            raise ConfigError(
+                f"model={name} does not take images of {told} ({reason}); set image_size, or use another model."
+            ) from error
 
 
 def _build_own(name: str, function: Callable[..., object], shape: Shape, classes: int) -> nn.Module:

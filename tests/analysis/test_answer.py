@@ -98,3 +98,21 @@ def test_without_an_ok_run_nothing_is_said() -> None:
 def test_a_single_value_cannot_be_compared() -> None:
     table = make_table(results({"batch_per_rank": [16]}, lambda values, repeat: 100.0))
     assert answer(table, "batch_per_rank").startswith("Only one value of batch_per_rank was measured")
+
+
+def test_accumulation_at_one_global_batch_is_compared_at_that_batch() -> None:
+    table = make_table(
+        results({"global_batch": 64, "accum_steps": [1, 4]}, lambda values, repeat: 100.0 / values["accum_steps"])
+    )
+    assert table.held == "global_batch"
+    assert answer(table, "accum_steps").startswith(
+        "At global_batch 64, from accum_steps 1 to 4 training went from 100 to 25.0 images/s"
+    )
+
+
+def test_an_axis_with_one_value_gives_way_to_the_one_that_varies() -> None:
+    table = make_table(
+        results({"global_batch": 64, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"]),
+        ["world_size"],
+    )
+    assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in answer(table, "batch_per_rank")

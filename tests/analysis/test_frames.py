@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from dmls_ray.analysis.frames import Results, load
@@ -38,26 +37,20 @@ def test_every_row_can_be_joined_to_its_run(folder: Path) -> None:
         assert set(frame["run_id"]) == set(loaded.runs["run_id"])
 
 
-def test_derived_files_are_made_anew_from_the_records(folder: Path) -> None:
-    loaded = load(folder)
-    for _ in range(2):
-        loaded.write()
-        assert len(pd.read_csv(folder / "runs.csv")) == 12
-        assert len(pd.read_csv(folder / "ranks.csv")) == 18
-        assert len(pd.read_csv(folder / "epochs.csv")) == 24
-        assert len(pd.read_parquet(folder / "runs.parquet")) == 12
-    assert not list(folder.glob(".*.new"))
-
-
 def test_results_without_runs_have_empty_frames(tmp_path: Path) -> None:
     empty = Results(tmp_path, [])
     assert empty.ranks.empty
     assert empty.epochs.empty
     assert empty.rank_epochs.empty
-    empty.write()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_without_a_sweep_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no runs.jsonl"):
         load(tmp_path)
+
+
+def test_what_a_field_became_stands_beside_what_was_asked_for(folder: Path) -> None:
+    loaded = load(folder)
+    loaded.records[0].warmup_steps = 2
+    row = loaded.runs.iloc[0]
+    assert (row["warmup_steps"], row["resolved_warmup_steps"]) == (5, 2)

@@ -115,3 +115,15 @@ def test_no_runs_make_an_empty_table() -> None:
     empty = results(GRID, rate)
     empty.records = []
     assert make_table(empty).frame().empty
+
+
+def test_rows_of_several_versions_days_and_isolations_are_said_to_be() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    runs.records[0].versions = {"python": "3.11", "torch": "1", "ray": "2.60"}
+    runs.records[0].started_at = "2025-12-31T00:00:00"
+    for number, record in enumerate(runs.records):
+        record.isolation = "per_run" if number else "group"
+    notes = " ".join(make_table(runs).notes)
+    assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes
+    assert "different versions" in notes
+    assert "different isolations (group, per_run)" in notes

@@ -256,3 +256,30 @@ async def test_nothing_is_kept_of_a_run_that_was_told() -> None:
 @pytest.mark.parametrize("name", ["gone", ""])
 def test_a_rank_that_is_not_known_is_let_go(name: str) -> None:
     assert asyncio.run(Broker(1).next_lease(name)) is None
+
+
+@scenario
+async def test_a_run_that_is_run_again_comes_before_those_that_wait() -> None:
+    broker = Broker(1)
+    name, log = await broker.join(card(0)), list[Lease]()
+    waiting = await soon(broker.next_lease(name))
+    for run_id in ("first", "second"):
+        await broker.submit(job(run_id))
+    lease = await waiting
+    assert lease is not None
+    assert lease.lease_id == "first/1"
+    again = await broker.join(card(0, group=1))
+    task = await soon(serve(broker, again, log))
+    await follow(broker, "first")
+    await follow(broker, "second")
+    assert [lease.lease_id for lease in log] == ["first/2", "second/1"]
+    await broker.close()
+    await task
+
+
+@scenario
+async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None:
+    broker = Broker(1)
+    assert await broker.controllers() == []
+    await broker.controlled_by("one")
+    assert await broker.controllers() == ["one"]

@@ -21,3 +21,8 @@ BOTH = Resources((SMALL, LARGE))
 )
 def test_ranks_go_over_as_few_machines_as_it_takes(ranks: int, device: str, expected: dict[str, int]) -> None:
     assert {share.machine.name: share.ranks for share in shares(BOTH, ranks, device)} == expected
+
+
+def test_a_machine_that_offers_no_cores_holds_no_rank_however_many_there_are() -> None:
+    head = Machine("head", "3", 0, 0)
+    assert {share.machine.name: share.ranks for share in shares(Resources((head, SMALL)), 5, "cpu")} == {"small": 5}

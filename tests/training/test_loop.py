@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.inline import run_inline
@@ -15,6 +16,7 @@ from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.cache import decoded
 from dmls_ray.training.data.loaders import normalized
 from dmls_ray.training.data.sharding import test_shards
+from dmls_ray.training.loop import run_trial
 from tests.training.probes import train_and_tell_weights, watched
 
 UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
@@ -178,3 +180,31 @@ def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_own_memory() -> 
 
 
 test_shards.__test__ = False  # type: ignore[attr-defined]  # a function that tests use, and no test
+
+
+def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+    """`run_trial`, with how often gradients were reduced and what dropout's random numbers were."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    counted, real = [0], DistributedDataParallel.__init__
+
+    def counting(self: Any, *args: Any, **options: Any) -> None:
+        real(self, *args, **options)
+
+        def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations as texts
+            counted[0] += bucket.is_last()
+            return allreduce_hook(torch.distributed.group.WORLD, bucket)
+
+        self.register_comm_hook(None, hook)
+
+    DistributedDataParallel.__init__ = counting  # type: ignore[method-assign]
+    result = run_trial(trial, rank, emit)
+    return {**result, "reductions": counted[0], "random": torch.rand(3).tolist()}
+
+
+def test_gradients_are_reduced_once_a_step_and_each_rank_has_random_numbers_of_its_own() -> None:
+    trial = config(world_size=2, accum_steps=3, epochs=2)
+    ranks = run_spawned(trial, train=count_reductions)
+    assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
+    assert [item["reductions"] for item in ranks] == [ranks[0]["run"]["steps"]] * 2
+    assert ranks[0]["random"] != ranks[1]["random"]

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from dmls_ray.config import BUILTIN_MODELS
 from dmls_ray.errors import ConfigError, UnknownNameError, UserCodeError
-from dmls_ray.training.models import MODELS, find_model
+from dmls_ray.training.models import MODELS, check_fits, find_model
 
 
 def layers(model: nn.Module) -> list[str]:
@@ -99,3 +100,32 @@ def test_a_model_of_ones_own_may_take_all_by_keyword(own: str) -> None:
 def test_a_function_that_gives_no_model_is_told(own: str, function: str, told: str) -> None:
     with pytest.raises(UserCodeError, match=told):
         find_model(f"{own}:{function}")((1, 8, 8), 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "told"),
+    [
+        ("torchvision:alexnet", (3, 32, 32), "does not take images of 3x32x32"),
+        ("torchvision:vit_b_16", (3, 32, 32), "does not take images of 3x32x32"),
+        ("torchvision:resnet18", (1, 8, 8), "takes images of 3 channels"),
+        ("convnet", (3, 4, 4), "too small for 3 poolings"),
+    ],
+)
+def test_a_model_that_cannot_take_the_images_is_told_before_it_is_trained(
+    name: str, shape: tuple[int, int, int], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        check_fits(name, shape, 10)
+
+
+def test_models_with_auxiliary_classifiers_train_without_them() -> None:
+    check_fits("torchvision:googlenet", (3, 32, 32), 10)
+    model = find_model("torchvision:googlenet")((3, 32, 32), 10)
+    assert isinstance(model.train()(torch.zeros(2, 3, 32, 32)), torch.Tensor)
+
+
+def test_the_smallest_image_that_is_known_without_pytorch_is_the_smallest_that_builds() -> None:
+    for name, side in BUILTIN_MODELS.items():
+        check_fits(name, (1, side, side), 10)
+        with pytest.raises(ConfigError):
+            check_fits(name, (1, side - 1, side), 10)

@@ -57,6 +57,19 @@ def source_of(name: str, data_dir: str | None) -> Source:
     return find_source(name, data_dir)
 
 
+def check_readable(name: str, data_dir: str | None) -> None:
+    """Open a data set and read a sample of each half, for those who decode it later.
+
+    Raises:
+        DataError: the data are missing or unreadable.
+    """
+    for half in source_of(name, data_dir).halves:
+        try:
+            half[0]
+        except OSError as error:
+            raise DataError(f"dataset={name}: the first sample cannot be read: {error}.") from error
+
+
 @functools.cache
 def decoded(name: str, data_dir: str | None, image_size: int | None) -> Decoded:
     """The data set as arrays, mapped from the cache, which is filled first where it must be.

@@ -95,7 +95,9 @@ class WorkerLoader:
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = source_of(config.dataset, config.data_dir)
-        train, test = (_Tensors(half, config) for half in source.halves)
+        # All images are brought to the colours of the first, as the cache does.
+        channels = len(as_chw(source.halves[0][0][0], None))
+        train, test = (_Tensors(half, config, channels) for half in source.halves)
         self._config, self._device = config, device
         self.shape, self.classes = _shape(train[0][0]), source.classes
         self.train_samples, self.test_samples = len(train), len(test)
@@ -151,9 +153,8 @@ class _Order:
 class _Tensors(Dataset[tuple[Tensor, int]]):
     """Decodes, resizes and normalises a sample when it is asked for."""
 
-    def __init__(self, samples: Samples, config: TrialConfig) -> None:
-        self._samples, self._image_size = samples, config.image_size
-        self._channels = len(as_chw(samples[0][0], None))
+    def __init__(self, samples: Samples, config: TrialConfig, channels: int) -> None:
+        self._samples, self._image_size, self._channels = samples, config.image_size, channels
 
     def __len__(self) -> int:
         return len(self._samples)

@@ -38,9 +38,19 @@ class Source:
     Where the decoded images are in the cache already, the fingerprint is all that is needed.
     """
 
-    def __init__(self, classes: int, fingerprint: str, open_halves: Callable[[], tuple[Samples, Samples]]) -> None:
-        self.classes, self.fingerprint = classes, fingerprint
-        self._open_halves = open_halves
+    def __init__(
+        self,
+        classes: int | Callable[[], int],
+        fingerprint: str,
+        open_halves: Callable[[], tuple[Samples, Samples]],
+    ) -> None:
+        self.fingerprint = fingerprint
+        self._classes, self._open_halves = classes, open_halves
+
+    @functools.cached_property
+    def classes(self) -> int:
+        """Number of classes; for a data set of the user's own that does not tell, all labels are read."""
+        return self._classes() if callable(self._classes) else self._classes
 
     @functools.cached_property
     def halves(self) -> tuple[Samples, Samples]:
@@ -316,18 +326,25 @@ def _own(name: str, data_dir: str | None) -> Source:
             raise DataError(f"dataset={name}: the {split} split is empty.")
         halves.append(half)
     try:
-        classes, digest = _count_classes(halves), _spot_check(function, halves)
+        digest = _spot_check(function, halves)
     except Exception as error:
-        raise UserCodeError(f"dataset={name}: your data set failed: {type(error).__name__}: {error}.") from error
-    return Source(classes, f"own {name} {digest}", lambda: (halves[0], halves[1]))
+        raise _failed_data_set(name, error) from error
+    return Source(lambda: _count_classes(name, halves), f"own {name} {digest}", lambda: (halves[0], halves[1]))
 
 
-def _count_classes(halves: list[Samples]) -> int:
+def _count_classes(name: str, halves: list[Samples]) -> int:
     """What the data set says under `classes`, a number or a list; else the largest label and one."""
     told = getattr(halves[0], "classes", None)
-    if told is None:
+    if told is not None:
+        return told if isinstance(told, int) else len(told)
+    try:
         return 1 + max(int(half[index][1]) for half in halves for index in range(len(half)))
-    return told if isinstance(told, int) else len(told)
+    except Exception as error:
+        raise _failed_data_set(name, error) from error
+
+
+def _failed_data_set(name: str, error: Exception) -> UserCodeError:
+    return UserCodeError(f"dataset={name}: your data set failed: {type(error).__name__}: {error}.")
 
 
 def _spot_check(function: Callable[..., object], halves: list[Samples]) -> str:

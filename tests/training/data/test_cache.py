@@ -11,6 +11,7 @@ from PIL import Image
 from dmls_ray.errors import DataError
 from dmls_ray.training.data import cache
 from dmls_ray.training.data.cache import as_chw, decoded, is_decoded
+from dmls_ray.training.data.sources import Source
 from tests.training.data.test_sources import write_folder
 
 
@@ -103,3 +104,36 @@ def test_images_of_all_kinds_become_channels_height_width(image: object, shape: 
 def test_what_is_no_image_is_told(image: object) -> None:
     with pytest.raises(DataError, match="an image is .*; give PIL images"):
         as_chw(image, None)
+
+
+class Mixed:
+    """A data set of one's own whose images are not alike."""
+
+    def __init__(self, *images: object) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> tuple[object, int]:
+        return self._images[index], 0
+
+
+def own(monkeypatch: pytest.MonkeyPatch, train: Mixed, test: Mixed) -> None:
+    source = Source(1, f"own {id(train)}", lambda: (train, test))  # type: ignore[arg-type]
+    monkeypatch.setattr(cache, "source_of", lambda *_: source)
+
+
+def test_pictures_of_ones_own_are_brought_to_the_colours_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    grey, colour = Image.new("L", (8, 8), 7), Image.new("RGB", (8, 8), (9, 9, 9))
+    own(monkeypatch, Mixed(grey, colour), Mixed(colour))
+    data = decoded("mixed:colours", None, None)
+    assert data.train_images.shape == (2, 1, 8, 8)
+    assert data.test_images.max() == 9
+
+
+def test_arrays_of_different_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_, floats = torch.zeros(1, 8, 8, dtype=torch.uint8), torch.zeros(1, 8, 8)
+    own(monkeypatch, Mixed(bytes_, floats), Mixed(bytes_))
+    with pytest.raises(DataError, match="train image 1 is float32 of 1x8x8 and the first one is uint8"):
+        decoded("mixed:types", None, None)
