@@ -315,3 +315,49 @@ def test_a_sweep_from_python_returns_data_frames(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "2 2 2 {'ok'}"
+
+
+@pytest.mark.slow
+def test_a_rank_that_cannot_start_says_why_and_ends_the_sweep(sweep_command: Command, tmp_path: Path) -> None:
+    # Ray's workers search the working folder first, so this stands in for a machine with a broken installation.
+    (tmp_path / "PIL.py").write_text("raise ImportError('a broken installation')\n")
+    done = sweep_command("grid", *GRID, "--repeats", "1")
+    assert done.returncode == 1, done.stdout
+    assert "could not start: ImportError: a broken installation." in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_stopped_sweep_gives_a_notebooks_cluster_its_cores_back(tmp_path: Path) -> None:
+    code = f"""
+import time
+import ray
+from dmls_ray import runner, sweep
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+keep = runner._Sweep._keep
+
+def stop_after_one(self, record):
+    keep(self, record)
+    raise KeyboardInterrupt
+
+runner._Sweep._keep = stop_after_one
+axes = {{"dataset": {SMALL!r}, "batch_per_rank": 8, "epochs": 2, "world_size": [1, 2], "device": "cpu"}}
+try:
+    sweep(axes, repeats=1)
+except KeyboardInterrupt:
+    print("stopped")
+runner._Sweep._keep = keep
+until = time.monotonic() + 10
+while ray.available_resources().get("CPU") != 2 and time.monotonic() < until:
+    time.sleep(0.1)
+print(ray.available_resources().get("CPU"))
+print(sweep(axes, repeats=1))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert told[told.index("stopped") + 1] == "2.0"
+    assert told[-1] == "Results('results/sweep', 2 runs: 2 ok)"
