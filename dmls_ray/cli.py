@@ -176,6 +176,8 @@ _OPTION_FLAGS = (
     "isolation",
     "address",
     "oversubscribe",
+    "checkpoints",
+    "save_weights",
     "dashboard",
     "verbose",
 )
@@ -232,6 +234,10 @@ def _parser(question: str, defaults: Mapping[str, Any]) -> _Parser:
     )
     how.add_argument("--address", help="Ray cluster to join (default: RAY_ADDRESS, a running one here, or our own)")
     how.add_argument("--oversubscribe", action="store_true", help="allow more ranks than CPU cores")
+    how.add_argument(
+        "--checkpoints", action="store_true", help="save each run after each epoch, and take it up there if cut short"
+    )
+    how.add_argument("--save-weights", action="store_true", help="keep the final weights: runs/<run>/weights.pt")
     how.add_argument("--dashboard", action="store_true", help="show Ray's dashboard, on the loopback interface")
     how.add_argument("--dry-run", action="store_true", help="print the plan with an estimate and start nothing")
     how.add_argument("--verbose", action="store_true", help="show what Ray and the ranks print")
@@ -247,7 +253,6 @@ def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None
     group.add_argument(
         f"--{spec.name.replace('_', '-')}",
         nargs="+",
-        action="extend",
         type=_argument(spec),
         metavar=metavar,
         help=(spec.help.rstrip(".") + told).replace("%", "%%"),

@@ -22,13 +22,39 @@ from dmls_ray.fields import checked, field_defaults
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
 LrScaling = Literal["none", "linear", "sqrt"]
 BackendName = Literal["auto", "nccl", "gloo"]
-Precision = Literal["fp32"]
+Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
+BatchNorm = Literal["off", "on", "sync"]
+Augmentation = Literal["none", "flip", "crop", "flip-crop"]
+LrSchedule = Literal["constant", "cosine", "one-cycle"]
+StoppingMetric = Literal["off", "test_loss", "test_accuracy", "validation_loss", "validation_accuracy"]
+MemoryFormat = Literal["contiguous", "channels_last"]
+CompileMode = Literal["off", "default", "max-autotune"]
+Compression = Literal["none", "fp16", "bf16", "powersgd"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 LoaderName = Literal["resident", "dataloader"]
 
 BUILTIN_MODELS = {"convnet": 8, "simplecnn": 8, "mnist_convnet": 4, "digits_convnet": 4}
 """Models that are known without loading PyTorch, with the fewest pixels a side that they take; `training.models` builds
 them."""
+
+GPU_ONLY = {"backend": "nccl", "precision": "tf32", "batch_norm": "sync", "compression": "powersgd"}
+"""Values that a CPU does not have: SyncBatchNorm refuses CPU tensors, and PowerSGD can wait for ever over gloo."""
+
+INSTEAD_OF_GPU = {
+    "backend": "Use backend gloo",
+    "precision": "Use precision fp32 or amp-bf16",
+    "batch_norm": "Use batch_norm on",
+    "compression": "Use compression fp16 or bf16",
+}
+
+DDP_ONLY = (
+    "bucket_cap_mib",
+    "gradient_as_bucket_view",
+    "static_graph",
+    "compression",
+    "zero_redundancy",
+)
+"""Fields that say how ranks exchange gradients: one rank alone does not."""
 
 # Optimizers whose update rule has a momentum term of its own; Adam's is beta1, which is no field here.
 MOMENTUM_OPTIMIZERS = ("sgd", "rmsprop")
@@ -98,7 +124,67 @@ class TrialConfig:
     """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs."""
 
     precision: Precision = "fp32"
-    """Number format of the forward and backward pass."""
+    """Number format of the forward and backward pass: fp32; tf32 (GPUs); amp-fp16, amp-bf16 (autocast)."""
+
+    dropout: float | None = None
+    """Rate of the model's dropout layers; built-in models without any get one before their last linear layer."""
+
+    batch_norm: BatchNorm = "off"
+    """Batch normalisation: on puts one after each convolution of a built-in model; sync is over all ranks (GPUs)."""
+
+    label_smoothing: float = 0.0
+    """Share of the target that is spread over all classes."""
+
+    l1: float = 0.0
+    """Factor of the sum of absolute parameters that is added to the loss."""
+
+    augmentation: Augmentation = "none"
+    """Random changes of the training images: horizontal flips, crops of the image padded by an eighth of its side."""
+
+    clip_norm: float | None = None
+    """Largest norm of an optimizer step's gradient, over all parameters."""
+
+    lr_schedule: LrSchedule = "constant"
+    """How lr goes on after its warm-up, by optimizer step: constant, cosine to 0, or PyTorch's one-cycle."""
+
+    lr_warmup_steps: int = 0
+    """First optimizer steps over which lr rises linearly to its full value."""
+
+    early_stopping: StoppingMetric = "off"
+    """Metric that ends a run when it has not improved for patience epochs; the best epoch's weights are restored."""
+
+    patience: int = 2
+    """Epochs without improvement that early_stopping allows."""
+
+    validation_share: float = 0.0
+    """Share of the training samples that is held out and tested after every epoch."""
+
+    target_accuracy: float | None = None
+    """Test accuracy from 0 to 1 of which the record tells when it was first reached."""
+
+    noise_scale: bool = False
+    """Estimate the gradient noise scale from local and averaged gradients (needs two ranks or accumulation)."""
+
+    compile: CompileMode = "off"
+    """torch.compile of the model: off, or its mode."""
+
+    memory_format: MemoryFormat = "contiguous"
+    """Layout of images and convolution weights in memory."""
+
+    bucket_cap_mib: float | None = None
+    """Size of DDP's gradient buckets; without it, PyTorch's own."""
+
+    gradient_as_bucket_view: bool = False
+    """Let gradients be views of DDP's buckets, which saves a copy."""
+
+    static_graph: bool = False
+    """Promise DDP that the graph is the same in every pass."""
+
+    compression: Compression = "none"
+    """Compression of gradients on their way between ranks, by DDP's own hooks."""
+
+    zero_redundancy: bool = False
+    """Share the optimizer's state out over the ranks (ZeroRedundancyOptimizer)."""
 
     device: DeviceName = "auto"
     """Where ranks train; auto is cuda if the cluster has GPUs, else cpu."""
@@ -132,15 +218,21 @@ class TrialConfig:
         for name in ("model", "dataset"):
             _require(getattr(self, name).strip() != "", name, "", "give a name")
         at_least_one = ("world_size", "accum_steps", "epochs", "lr_base_batch", "threads_per_rank")
-        or_none = ("image_size", "batch_per_rank", "global_batch", "test_batch_per_rank")
+        or_none = ("image_size", "batch_per_rank", "global_batch", "test_batch_per_rank", "patience")
         for name in at_least_one + or_none:
             value = getattr(self, name)
             _require(value is None or value >= 1, name, value, "give 1 or more")
-        for name in ("loader_workers", "warmup_steps", "weight_decay", "seed"):
+        for name in ("loader_workers", "warmup_steps", "lr_warmup_steps", "weight_decay", "l1", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
+        for name in ("clip_norm", "bucket_cap_mib", "lr"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, name, value, "give more than 0")
+        for name in ("momentum", "dropout", "label_smoothing", "validation_share"):
+            value = getattr(self, name)
+            _require(value is None or 0 <= value < 1, name, value, "give 0 or more and less than 1")
+        target = self.target_accuracy
+        _require(target is None or 0 < target <= 1, "target_accuracy", target, "give more than 0 and at most 1")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
-        _require(self.lr > 0, "lr", self.lr, "give more than 0")
-        _require(0 <= self.momentum < 1, "momentum", self.momentum, "give 0 or more and less than 1")
 
     def _settle_batch(self) -> None:
         per_step = self.world_size * self.accum_steps
@@ -169,8 +261,40 @@ class TrialConfig:
                 f"momentum={self.momentum} has no meaning for optimizer={self.optimizer}; "
                 f"use one of {', '.join(MOMENTUM_OPTIMIZERS)}, or momentum 0."
             )
-        if self.backend == "nccl" and self.device == "cpu":
-            raise ConflictError("backend=nccl needs GPUs and device=cpu has none; use backend gloo or device cuda.")
+        if self.device == "cpu":
+            for name, value in GPU_ONLY.items():
+                if getattr(self, name) == value:
+                    raise ConflictError(f"{name}={value} needs GPUs and device=cpu has none. {INSTEAD_OF_GPU[name]}.")
+        if self.world_size == 1:
+            for name in DDP_ONLY:
+                value = getattr(self, name)
+                if value != DEFAULTS[name]:
+                    raise ConflictError(
+                        f"{name}={value} is an option of DDP, which world_size=1 trains without; use world_size 2 or "
+                        f"more, or {name} {DEFAULTS[name]}."
+                    )
+        if self.compression == "powersgd" and self.backend == "gloo":
+            raise ConflictError("compression=powersgd waits for ever over backend=gloo; use backend nccl.")
+        if self.lr_warmup_steps and self.lr_schedule == "one-cycle":
+            raise ConflictError(
+                f"lr_warmup_steps={self.lr_warmup_steps} has no meaning for lr_schedule=one-cycle, which has a warm-up "
+                "of its own; use lr_warmup_steps 0, or lr_schedule constant or cosine."
+            )
+        if self.early_stopping.startswith("validation_") and not self.validation_share:
+            raise ConflictError(
+                f"early_stopping={self.early_stopping} needs validation samples and validation_share=0 holds none out; "
+                "use validation_share 0.1, say, or early_stopping test_loss."
+            )
+        if self.noise_scale and self.world_size == self.accum_steps == 1:
+            raise ConflictError(
+                "noise_scale=True compares gradients of two batch sizes, and world_size=1 with accum_steps=1 has one; "
+                "use world_size 2 or accum_steps 2."
+            )
+        if self.noise_scale and self.compression == "powersgd":
+            raise ConflictError(
+                "noise_scale=True needs exact averaged gradients and compression=powersgd has approximate ones; use "
+                "compression none."
+            )
 
     @property
     def samples_per_pass(self) -> int:

@@ -12,7 +12,8 @@
     │   │   └── NewerSchemaError
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
     ├── WorkerGroupError      the ranks are gone for good in the middle of a sweep; the command line exits with 1
-    └── DivergedError         a loss is not finite: the run ends with the outcome `diverged`
+    ├── UnavailableError      this machine lacks what the run needs; it ends with the outcome `skipped`
+    └── DivergedError         a loss is not finite; the run ends with the outcome `diverged`
 
 A message says what is wrong, with the field and its value, and then the way out, in one line. Every class takes
 that one message, so that an error survives pickling on its way from a rank to the driver.
@@ -67,6 +68,10 @@ class ClusterError(InputError):
 
 class WorkerGroupError(DmlsRayError):
     """The ranks are gone for good in the middle of a sweep; the runs that had ended are kept."""
+
+
+class UnavailableError(DmlsRayError):
+    """This machine lacks what a run needs: a compiler, a library."""
 
 
 class DivergedError(DmlsRayError):

@@ -11,6 +11,18 @@ from dmls_ray.config import TrialConfig
 
 
 @dataclass(frozen=True, kw_only=True)
+class Keep:
+    """What a run leaves beside its record."""
+
+    folder: str
+    """The run's own folder; on several machines, on a disk that they share."""
+    checkpoints: bool = False
+    """Save after each epoch, and go on from there if the run is cut short."""
+    weights: bool = False
+    """Save the final weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankInfo:
     """One worker process of a run.
 
@@ -28,6 +40,8 @@ class RankInfo:
     """Backend of the default process group; None at world size 1."""
     machine: str = "localhost"
     """Name of the machine this rank is on."""
+    keep: Keep | None = None
+    """What to leave beside the record; None: nothing."""
     assigned_at: float = field(default_factory=time.perf_counter, compare=False)
     """When this rank was given the run, by its own time.perf_counter: making the process group is part of the run."""
 

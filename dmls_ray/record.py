@@ -41,6 +41,25 @@ class Outcome(StrEnum):
         return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED, Outcome.SKIPPED)
 
 
+METRICS = (
+    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "validation_loss", "validation_accuracy"
+)  # fmt: skip
+"""What an epoch is judged by."""
+
+OF_THE_RUN = (
+    "device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "validation_samples", "steps",
+    "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch", "noise_scale",
+    "best_epoch", "target_epoch", "target_steps", "target_s",
+)  # fmt: skip
+"""Fields of a run that are equal on all of its ranks."""
+
+OF_THE_RANKS = (
+    "setup_s", "checkpoint_s", "total_s", "step_ms_p50", "step_ms_p95", "start_mem_mib", "peak_mem_mib",
+    "peak_reserved_mib", "forward_ms", "backward_ms", "comm_ms", "overlap_ms", "exposed_comm_ms",
+)  # fmt: skip
+"""Fields of a run that are the largest of its ranks'."""
+
+
 @dataclass(kw_only=True)
 class EpochRecord:
     """One pass over the training samples, all ranks together."""
@@ -51,6 +70,9 @@ class EpochRecord:
     train_accuracy: float | None = None
     test_loss: float | None = None
     test_accuracy: float | None = None
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+    """Of the samples that validation_share holds out."""
     train_s: float = 0.0
     """Seconds of counted training steps, from the barrier to the last rank."""
     warmup_s: float = 0.0
@@ -84,6 +106,17 @@ class RankRecord:
     """CPU: peak resident set of the run; GPU: peak allocated."""
     peak_reserved_mib: float | None = None
     """GPU only: peak that the caching allocator held."""
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    """Computation of the backward pass."""
+    comm_ms: float | None = None
+    """Communication of gradients, from the first bucket to the last; a pass, as DDP's timers have it."""
+    overlap_ms: float | None = None
+    """How much of comm_ms computation hides."""
+    exposed_comm_ms: float | None = None
+    """comm_ms - overlap_ms."""
+    utilization: dict[str, list[float]] = field(default_factory=dict)
+    """How busy processor and GPU were: a list a quantity, point by point."""
     train_loss: float | None = None
     train_accuracy: float | None = None
     test_loss: float | None = None
@@ -136,9 +169,22 @@ class RunRecord:
     """The learning rate after lr_scaling."""
     train_samples: int | None = None
     test_samples: int | None = None
+    validation_samples: int | None = None
     steps: int | None = None
     """Optimizer steps, warm-up included."""
     warmup_steps: int | None = None
+    skipped_steps: int | None = None
+    """amp-fp16: steps left out since a gradient was not finite."""
+    fast_units: bool | None = None
+    """Whether the device computes faster in this precision than in fp32."""
+    compile_s: float | None = None
+    """Seconds of setup_s that torch.compile took."""
+    compile_cache: str = ""
+    """`cold`, `warm` or `mixed`: whether the compiled graphs lay in the cache on disk."""
+    resumed_epoch: int | None = None
+    """The epoch after which the run was taken up from a checkpoint."""
+    noise_scale: float | None = None
+    """Gradient noise scale in samples."""
 
     setup_s: float | None = None
     warmup_s: float | None = None
@@ -158,11 +204,32 @@ class RunRecord:
     peak_mem_mib: float | None = None
     """Of the rank that needed most."""
     peak_reserved_mib: float | None = None
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    comm_ms: float | None = None
+    overlap_ms: float | None = None
+    exposed_comm_ms: float | None = None
     train_loss: float | None = None
     train_accuracy: float | None = None
     test_loss: float | None = None
     test_accuracy: float | None = None
-    """Of the last epoch, as the losses and accuracies above."""
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+    """Of the last epoch, as the losses and accuracies above; with early stopping of the best, whose weights stay."""
+    best_epoch: int | None = None
+    """The epoch that early stopping went back to."""
+    overfit_epoch: int | None = None
+    """The first epoch after that of the least test loss, where test loss ended higher and train loss lower."""
+    loss_gap: float | None = None
+    """test_loss - train_loss in the last epoch."""
+    accuracy_gap: float | None = None
+    """train_accuracy - test_accuracy in the last epoch."""
+    target_epoch: int | None = None
+    """The first epoch whose test accuracy reached target_accuracy; None: not yet."""
+    target_steps: int | None = None
+    """Optimizer steps until then."""
+    target_s: float | None = None
+    """Seconds from assignment until then, set-up and tests included."""
 
     machine: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, Any] = field(default_factory=dict)
@@ -197,12 +264,10 @@ class RunRecord:
         if not results:
             return
         first = results[0]
-        for name in ("device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "steps",
-                     "warmup_steps"):  # fmt: skip
+        for name in OF_THE_RUN:
             setattr(self, name, first.get("run", {}).get(name, getattr(self, name)))
         self.take_epochs([EpochRecord(**_known(EpochRecord, item)) for item in first.get("run", {}).get("epochs", ())])
-        for name in ("setup_s", "checkpoint_s", "total_s", "step_ms_p50", "step_ms_p95", "start_mem_mib",
-                     "peak_mem_mib", "peak_reserved_mib"):  # fmt: skip
+        for name in OF_THE_RANKS:
             values = [value for rank in self.ranks if (value := getattr(rank, name)) is not None]
             setattr(self, name, max(values) if values else None)
 
@@ -219,8 +284,26 @@ class RunRecord:
         self.images_per_s = images / self.train_s if images and self.train_s else None
         if self.images_per_s and self.train_samples:
             self.epoch_s = self.train_samples / self.images_per_s
-        for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
-            setattr(self, name, getattr(epochs[-1], name))
+        kept = epochs[self.best_epoch - 1] if self.best_epoch else epochs[-1]
+        for name in METRICS:
+            setattr(self, name, getattr(kept, name))
+        self._take_overfitting()
+
+    def _take_overfitting(self) -> None:
+        last = self.epochs[-1]
+        if last.train_loss is not None and last.test_loss is not None:
+            self.loss_gap = last.test_loss - last.train_loss
+        if last.train_accuracy is not None and last.test_accuracy is not None:
+            self.accuracy_gap = last.train_accuracy - last.test_accuracy
+        tested = [item for item in self.epochs if item.test_loss is not None and item.train_loss is not None]
+        if not tested:
+            return
+        least = min(tested, key=lambda item: item.test_loss or 0.0)
+        end = tested[-1]
+        assert least.train_loss is not None
+        assert end.train_loss is not None
+        if end is not least and end.train_loss < least.train_loss:
+            self.overfit_epoch = least.epoch + 1
 
 
 def _known(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from dmls_ray.errors import ConfigError, WorkerGroupError
 from dmls_ray.live import PlainView, View
 from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average, same_machine
 from dmls_ray.plan import Plan, Run, make_plan
+from dmls_ray.rank import Keep
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
 from dmls_ray.store import Store, fresh_folder, read_records
 
@@ -56,6 +57,10 @@ class Options:
     """Ray cluster to join; without it RAY_ADDRESS, else a running local one, else one of our own."""
     oversubscribe: bool = False
     """Allow more ranks than CPU cores."""
+    checkpoints: bool = False
+    """Save each run after each epoch, and take it up there if it is cut short."""
+    save_weights: bool = False
+    """Keep the final weights of each run: runs/<run_id>/weights.pt in the results folder."""
     dashboard: bool = False
     """Show Ray's dashboard, on the loopback interface."""
     verbose: bool = False
@@ -80,7 +85,7 @@ def sweep(axes: Mapping[str, Any], **options: Any) -> Results:
     Args:
         axes: field of `TrialConfig` -> one value, or a sequence of values. Give batch_per_rank or global_batch.
         **options: the fields of `Options`: name, axis, repeats, order_seed, out, fresh, isolation, address,
-            oversubscribe, dashboard, verbose.
+            oversubscribe, checkpoints, save_weights, dashboard, verbose.
 
     Returns:
         The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
@@ -260,6 +265,7 @@ class _Sweep:
                     config=config,
                     device=resources.device_of(config),
                     backend=resources.backend_of(config),
+                    keep=self._keep_of(run),
                 )
             )
         ranks = max(job.config.world_size for job in jobs)
@@ -276,6 +282,13 @@ class _Sweep:
             raise WorkerGroupError(
                 f"{self.broken}. The runs that had ended are kept; the same command runs the others."
             )
+
+    def _keep_of(self, run: Run) -> Keep | None:
+        """What the run is to leave in a folder of its own."""
+        if not (self.options.checkpoints or self.options.save_weights):
+            return None
+        folder = self.store.folder.resolve() / "runs" / run.run_id
+        return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)
 
     def _listen(self, run_id: str, event: Mapping[str, Any]) -> None:
         run = self.by_id[run_id]

@@ -12,7 +12,7 @@ from dmls_ray.store import Store
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, Command, command_line
 
-SWEEPS = ("accumulation", "batch_size", "grid", "optimizer", "world_size")
+SWEEPS = ("accumulation", "backend", "batch_size", "grid", "optimizer", "precision", "world_size")
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,9 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_command: Comman
     done = sweep_command(script, "--dry-run", "--oversubscribe", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert f"into results/{script}" in done.stdout
-    assert "skipped" not in done.stdout
+    skipped = [line for line in done.stdout.splitlines() if "skipped" in line]
+    assert all("needs GPUs" in line for line in skipped)
+    assert "to run" in done.stdout
 
 
 def test_no_sweep_script_is_left_untested() -> None:

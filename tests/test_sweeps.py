@@ -302,6 +302,9 @@ def test_a_running_cluster_is_joined_and_left_as_it_was(sweep_command: Command, 
             head.terminate()
             for process in psutil.wait_procs(family.members, timeout=10)[1]:
                 process.kill()
+            head.wait()
+            if head.stdout is not None:
+                head.stdout.close()
 
 
 def test_a_sweep_from_python_returns_data_frames(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config import TrialConfig
+from dmls_ray.rank import Keep
 from dmls_ray.record import Outcome
 
 PEERS_HAVE_S = 2.0
@@ -53,6 +54,8 @@ class Job:
     """`cpu` or `cuda`: what device=auto became."""
     backend: str
     """What backend=auto became."""
+    keep: Keep | None = None
+    """What the run leaves beside its record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,7 @@ class Lease:
     backend: str | None
     machine: str
     store: tuple[str, int]
+    keep: Keep | None
 
 
 @dataclass
@@ -293,6 +297,7 @@ class Broker:
                     backend=job.backend if len(names) > 1 else None,
                     machine=rank.card.machine,
                     store=leader.store,
+                    keep=job.keep,
                 )
             )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import joblib
 
-from dmls_ray.config import TrialConfig
+from dmls_ray.config import GPU_ONLY, INSTEAD_OF_GPU, TrialConfig
 from dmls_ray.errors import ClusterError
 from dmls_ray.machine import describe_machine
 from dmls_ray.plan import Plan
@@ -88,8 +88,9 @@ class Resources:
                 f"world_size={ranks} needs {ranks} GPUs; {place} has {self.gpus}. Lower --world-size, add machines "
                 "(ray start --address=...), or pass --device cpu."
             )
-        if device == "cpu" and self.backend_of(config) == "nccl":
-            return f"backend=nccl needs GPUs; {place} has {self.gpus}. Use --backend gloo."
+        for name, value in GPU_ONLY.items():
+            if device == "cpu" and getattr(config, name) == value:
+                return f"{name}={value} needs GPUs; {place} has {self.gpus}. {INSTEAD_OF_GPU[name]}."
         if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
             threads = f" x threads_per_rank={config.threads_per_rank}" if config.threads_per_rank > 1 else ""
             return (

@@ -101,6 +101,7 @@ def _work(lease: Lease, name: str, broker: Any, store: TCPStore) -> None:
         device=lease.device,
         backend=lease.backend,
         machine=lease.machine,
+        keep=lease.keep,
     )
     try:
         shared = None

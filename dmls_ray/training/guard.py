@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from dmls_ray.config import TrialConfig
-from dmls_ray.errors import DivergedError
+from dmls_ray.errors import DivergedError, UnavailableError
 from dmls_ray.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.record import Outcome
 
@@ -38,6 +38,8 @@ def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
         outcome = Outcome.OOM
     elif isinstance(error, DivergedError):
         outcome = Outcome.DIVERGED
+    elif isinstance(error, UnavailableError):
+        outcome = Outcome.SKIPPED
     lines = str(error).strip().splitlines() or [""]
     return {
         "outcome": outcome.value,

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
+from torch import Tensor
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.rank import Emit, RankInfo
-from dmls_ray.record import EpochRecord, Outcome
-from dmls_ray.training.data.loaders import Batch, Loader, make_loader
-from dmls_ray.training.data.sharding import Pass, steps_of
+from dmls_ray.record import METRICS, EpochRecord, Outcome
+from dmls_ray.training.checkpoint import Checkpoints, save_weights
+from dmls_ray.training.compiling import warm_up
+from dmls_ray.training.data.loaders import MEMORY_FORMATS, Held, Loader, make_loader
+from dmls_ray.training.data.sharding import steps_of
+from dmls_ray.training.ddp import Replica
 from dmls_ray.training.measure import MemoryMeter, PhaseClock, StepTimer, device_name
-from dmls_ray.training.models import find_model
-from dmls_ray.training.optim import make_optimizer
+from dmls_ray.training.models import build_model
+from dmls_ray.training.noise import NoiseMeter
+from dmls_ray.training.precision import autocast, has_fast_units
 from dmls_ray.training.process import Collective, prepare_process, seed_rank
+from dmls_ray.training.stopping import EarlyStopping
+from dmls_ray.training.update import Update
+from dmls_ray.training.utilization import UtilizationSampler
 
 
 def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -45,120 +48,228 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
         ConfigError, UnknownNameError, UserCodeError, DataError: the model or the data cannot be built.
         torch.OutOfMemoryError: the device's memory did not suffice.
     """
-    clock = PhaseClock(device := torch.device(rank.device), rank.assigned_at)
-    with clock.phase("setup_s"):
-        prepare_process(config, rank)
-        memory = MemoryMeter(device)
-        everyone = Collective(rank, device)
-        loader = make_loader(config, rank, device)
-        model = find_model(config.model)(loader.shape, loader.classes).to(device)
-        trained = DistributedDataParallel(model) if rank.world_size > 1 else model
-        optimizer = make_optimizer(config, model.parameters())
-        seed_rank(config, rank)
-    steps = config.epochs * steps_of(loader.train_samples, config)
-    # At most half: a short run still has steps to count.
-    warmup_steps = min(config.warmup_steps, steps // 2)
-    timer = StepTimer(device, warmup_steps)
-    epochs: list[EpochRecord] = []
-    own_epochs: list[dict[str, Any]] = []
-    outcome = Outcome.OK
+    trial = Trial(config, rank)
     try:
-        for number in range(1, config.epochs + 1):
-            epoch = EpochRecord(epoch=number)
-            own: dict[str, Any] = {"epoch": number}
-            everyone.barrier()
-            sums = Sums(device)
-            timer.begin_epoch()
-            train_epoch(trained, optimizer, loader.train(number - 1), sums, timer)
-            warmup_s, train_s, images = timer.end_epoch()
-            clock.add("warmup_s", warmup_s)
-            clock.add("train_s", train_s)
-            epoch.warmup_s, epoch.train_s = everyone.max([warmup_s, train_s])
-            _, epoch.train_loss, epoch.train_accuracy = sums.means(own, "train", everyone)
-            epoch.images = int(everyone.sum([images])[0])
-            epoch.images_per_s = epoch.images / epoch.train_s if epoch.images and epoch.train_s else None
-            if math.isfinite(epoch.train_loss):
-                before = clock.seconds["eval_s"]
-                with clock.phase("eval_s"):
-                    everyone.share_buffers(model)
-                    sums = test_epoch(model, loader, device)
-                own |= {"train_s": train_s, "warmup_s": warmup_s, "eval_s": clock.seconds["eval_s"] - before}
-                epoch.eval_s = everyone.max([own["eval_s"]])[0]
-                tested, epoch.test_loss, epoch.test_accuracy = sums.means(own, "test", everyone)
-                assert tested == loader.test_samples, (tested, loader.test_samples)
-            if not (math.isfinite(epoch.train_loss) and math.isfinite(epoch.test_loss or 0.0)):
+        with UtilizationSampler(trial.device) as utilization:
+            outcome = trial.run(emit)
+    finally:
+        trial.loader.close()
+    return {**trial.result(outcome), "utilization": utilization.series}
+
+
+class Trial:
+    """One rank's part in one run, set up and ready to train."""
+
+    def __init__(self, config: TrialConfig, rank: RankInfo) -> None:
+        self.config, self.rank = config, rank
+        self.device = torch.device(rank.device)
+        self.clock = PhaseClock(self.device, rank.assigned_at)
+        with self.clock.phase("setup_s"):
+            prepare_process(config, rank)
+            self.memory = MemoryMeter(self.device)
+            self.everyone = Collective(rank, self.device)
+            self.loader: Loader = make_loader(config, rank, self.device)
+            self.model = build_model(config, self.loader.shape, self.loader.classes).to(self.device)
+            self.model.to(memory_format=MEMORY_FORMATS[config.memory_format])
+            self.noise = NoiseMeter(config, self.device) if config.noise_scale else None
+            self.replica = Replica(self.model, config, self.device, self.noise)
+            self.steps = config.epochs * steps_of(self.loader.train_samples, config)
+            self.update = Update(config, list(self.model.parameters()), self.steps, self.device, self.noise)
+            self.compiled = warm_up(self.replica, self.loader, config, rank.rank, self.device)
+            seed_rank(config, rank)
+        # At most half: a short run still has steps to count.
+        self.warmup_steps = min(config.warmup_steps, self.steps // 2)
+        self.timer = StepTimer(self.device, self.warmup_steps)
+        self.stopping = EarlyStopping(config, self.everyone)
+        self.checkpoints = Checkpoints(config, rank, self.everyone)
+        self.epochs: list[EpochRecord] = []
+        self.own_epochs: list[dict[str, Any]] = []
+        self.reached: dict[str, Any] = {}
+        """When the target accuracy was first reached."""
+        self.resumed_epoch: int | None = None
+
+    def run(self, emit: Emit) -> Outcome:
+        """Train and test every epoch that is still to come."""
+        outcome = Outcome.OK
+        stop = self._resume()
+        while not stop and len(self.epochs) < self.config.epochs:
+            epoch = self._epoch(len(self.epochs) + 1)
+            if self.rank.rank == 0:
+                emit({"kind": "epoch", **vars(epoch)})
+            if not (math.isfinite(epoch.train_loss or 0.0) and math.isfinite(epoch.test_loss or 0.0)):
                 # All ranks have the same sums, so all stop here together.
                 outcome = Outcome.DIVERGED
-            epochs.append(epoch)
-            own_epochs.append(own)
-            if rank.rank == 0:
-                emit({"kind": "epoch", **vars(epoch)})
-            if outcome is Outcome.DIVERGED:
                 break
-    finally:
-        loader.close()
-    reason = f"the loss is not finite in epoch {len(epochs)}" if outcome is Outcome.DIVERGED else ""
-    return {
-        "outcome": outcome.value,
-        "reason": reason,
-        "rank": rank.rank,
-        "machine": rank.machine,
-        "device": rank.device,
-        "pid": os.getpid(),
-        **clock.seconds,
-        "total_s": clock.total_s,
-        **timer.percentiles(),
-        **memory.read(),
-        **{name: own_epochs[-1].get(name) for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy")},
-        "epochs": own_epochs,
-        "run": {
-            "device": device_name(device),
-            "backend": rank.backend or "",
-            "parameters": sum(item.numel() for item in model.parameters() if item.requires_grad),
-            "scaled_lr": config.scaled_lr,
-            "train_samples": loader.train_samples,
-            "test_samples": loader.test_samples,
-            "steps": steps_of(loader.train_samples, config) * len(epochs),
-            "warmup_steps": warmup_steps,
-            "epochs": [vars(epoch) for epoch in epochs],
-        },
-    }
+            stop = self.stopping.observe(epoch, self.model)
+            if self.checkpoints:
+                with self.clock.phase("checkpoint_s"):
+                    self._save(stop)
+        self.stopping.restore(self.model)
+        with self.clock.phase("checkpoint_s"):
+            save_weights(self.model, self.rank)
+            self.checkpoints.remove()
+        return outcome
 
+    def _epoch(self, number: int) -> EpochRecord:
+        """Train over all training samples once, and test."""
+        epoch = EpochRecord(epoch=number)
+        own: dict[str, Any] = {"epoch": number}
+        self.everyone.barrier()
+        sums = Sums(self.device)
+        self.timer.begin_epoch()
+        self._train(number - 1, sums)
+        warmup_s, train_s, images = self.timer.end_epoch()
+        self.clock.add("warmup_s", warmup_s)
+        self.clock.add("train_s", train_s)
+        epoch.train_s, epoch.warmup_s = self.everyone.max([train_s, warmup_s])
+        _, epoch.train_loss, epoch.train_accuracy = sums.means(own, "train", self.everyone)
+        epoch.images = int(self.everyone.sum([images])[0])
+        epoch.images_per_s = epoch.images / epoch.train_s if epoch.images and epoch.train_s else None
+        before = self.clock.seconds["eval_s"]
+        if math.isfinite(epoch.train_loss):
+            with self.clock.phase("eval_s"):
+                self.everyone.share_buffers(self.model)
+                tested = {"test": self._test("test")}
+                if self.loader.validation_samples:
+                    tested["validation"] = self._test("validation")
+            for split, sums in tested.items():
+                count, loss, accuracy = sums.means(own, split, self.everyone)
+                assert count == getattr(self.loader, f"{split}_samples"), (split, count)
+                setattr(epoch, f"{split}_loss", loss)
+                setattr(epoch, f"{split}_accuracy", accuracy)
+        own |= {"train_s": train_s, "warmup_s": warmup_s, "eval_s": self.clock.seconds["eval_s"] - before}
+        epoch.eval_s = self.everyone.max([own["eval_s"]])[0]
+        self.epochs.append(epoch)
+        self.own_epochs.append(own)
+        self._note_target(epoch)
+        return epoch
 
-def train_epoch(
-    model: nn.Module,
-    optimizer: Optimizer,
-    batches: Iterator[tuple[Pass, Batch]],
-    sums: Sums,
-    timer: StepTimer,
-) -> None:
-    """One pass over the training samples; nothing in it waits for the device."""
-    model.train()
-    for item, (images, labels) in batches:
-        with _without_reduction(model, item):
-            logits = model(images)
-            loss = F.cross_entropy(logits, labels, reduction="sum")
-            (loss * item.scale).backward()
-        if item.count:
-            sums.add(loss, logits, labels)
-        timer.add_images(item.count)
-        if item.ends_step:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            timer.step()
+    def _train(self, number: int, sums: Sums) -> None:
+        """One pass over the training samples; nothing in it waits for the device."""
+        config, update, forward = self.config, self.update, self.replica.forward
+        parameters = update.parameters
+        self.model.train()
+        for item, (images, labels) in self.loader.train(number):
+            if self.noise is not None:
+                self.noise.begin_pass(item, update.loss_scale())
+            if item.ends_step:
+                loss, logits = self._pass(forward, images, labels, item.scale)
+            else:
+                with self.replica.without_reduction():
+                    loss, logits = self._pass(forward, images, labels, item.scale)
+            if self.noise is not None:
+                self.noise.end_pass(parameters, item)
+            if item.count:
+                if config.label_smoothing:
+                    # Reported without the smoothing, to stand beside the test loss.
+                    loss = F.cross_entropy(logits.detach().float(), labels, reduction="sum")
+                sums.add(loss, logits, labels)
+            self.timer.add_images(item.count)
+            if item.ends_step:
+                update.step()
+                self.timer.step()
 
+    def _pass(self, forward: Any, images: Tensor, labels: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """Forward and backward; returns the summed loss and the logits."""
+        with autocast(self.config, self.device):
+            logits = forward(images)
+            loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self.config.label_smoothing)
+        self.update.backward(loss * scale)
+        return loss, logits
 
-@torch.inference_mode()
-def test_epoch(model: nn.Module, loader: Loader, device: torch.device) -> Sums:
-    """This rank's share of the test samples, on the bare model: shards may be uneven, so no collective may run
-    inside.
-    """
-    model.eval()
-    sums = Sums(device)
-    for images, labels in loader.test():
-        logits = model(images)
-        sums.add(F.cross_entropy(logits, labels, reduction="sum"), logits, labels)
-    return sums
+    @torch.inference_mode()
+    def _test(self, split: Held) -> Sums:
+        """This rank's share of the samples, on the bare model: shards are uneven, so no collective may run inside."""
+        self.model.eval()
+        sums = Sums(self.device)
+        for images, labels in self.loader.test(split):
+            with autocast(self.config, self.device):
+                logits = self.replica.test_forward(images)
+            sums.add(F.cross_entropy(logits.float(), labels, reduction="sum"), logits, labels)
+        return sums
+
+    def _note_target(self, epoch: EpochRecord) -> None:
+        target, accuracy = self.config.target_accuracy, epoch.test_accuracy
+        if target is not None and accuracy is not None and accuracy >= target and not self.reached:
+            (seconds,) = self.everyone.max([self.clock.total_s])
+            self.reached = {
+                "target_epoch": epoch.epoch,
+                "target_steps": epoch.epoch * steps_of(self.loader.train_samples, self.config),
+                "target_s": seconds,
+            }
+
+    def _save(self, stop: bool) -> None:
+        shared = {
+            "model": self.model.state_dict(),
+            "update": self.update.state(),
+            "stopping": self.stopping.state(),
+            "epochs": [vars(epoch) for epoch in self.epochs],
+            "reached": self.reached,
+            "stop": stop,
+        }
+        own = {
+            "epochs": self.own_epochs,
+            "seconds": self.clock.seconds,
+            "total_s": self.clock.total_s,
+            "step_ms": self.timer.step_ms,
+        }
+        self.checkpoints.save(len(self.epochs), shared, own)
+
+    def _resume(self) -> bool:
+        """Go on after the newest checkpoint, if there is one; returns whether the run was to stop there."""
+        found = self.checkpoints.load(self.device)
+        if found is None:
+            return False
+        self.resumed_epoch, shared, own = found
+        self.model.load_state_dict(shared["model"])
+        self.update.restore(shared["update"])
+        self.stopping.resume(shared["stopping"])
+        self.epochs = [EpochRecord(**epoch) for epoch in shared["epochs"]]
+        self.reached = shared["reached"]
+        self.own_epochs = own["epochs"]
+        self.clock.resume(own["seconds"], own["total_s"])
+        self.timer.step_ms = own["step_ms"]
+        return bool(shared["stop"])
+
+    def result(self, outcome: Outcome) -> dict[str, Any]:
+        """What `run_trial` returns."""
+        rank, loader = self.rank, self.loader
+        reason = f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else ""
+        kept = self.own_epochs[self.stopping.best_epoch - 1] if self.stopping.best_epoch else self.own_epochs[-1]
+        return {
+            "outcome": outcome.value,
+            "reason": reason,
+            "rank": rank.rank,
+            "machine": rank.machine,
+            "device": rank.device,
+            "pid": os.getpid(),
+            **self.clock.seconds,
+            "total_s": self.clock.total_s,
+            **self.timer.percentiles(),
+            **self.memory.read(),
+            **self.replica.communication(),
+            **{name: kept.get(name) for name in METRICS},
+            "epochs": self.own_epochs,
+            "run": {
+                "device": device_name(self.device),
+                "backend": rank.backend or "",
+                "parameters": sum(item.numel() for item in self.model.parameters() if item.requires_grad),
+                "scaled_lr": self.config.scaled_lr,
+                "train_samples": loader.train_samples,
+                "validation_samples": loader.validation_samples,
+                "test_samples": loader.test_samples,
+                "steps": steps_of(loader.train_samples, self.config) * len(self.epochs),
+                "warmup_steps": self.warmup_steps,
+                "skipped_steps": self.update.skipped_steps,
+                "fast_units": has_fast_units(self.config.precision, self.device),
+                "resumed_epoch": self.resumed_epoch,
+                "noise_scale": None if self.noise is None else self.noise.read(self.everyone.sum),
+                "best_epoch": self.stopping.best_epoch,
+                **self.compiled,
+                **self.reached,
+                "epochs": [vars(epoch) for epoch in self.epochs],
+            },
+        }
 
 
 class Sums:
@@ -184,10 +295,3 @@ class Sums:
             own |= {f"{split}_loss": values[0] / values[2], f"{split}_accuracy": values[1] / values[2]}
         loss, hits, count = everyone.sum(values)
         return int(count), loss / count, hits / count
-
-
-def _without_reduction(model: nn.Module, item: Pass) -> AbstractContextManager[None]:
-    """DDP adds gradients up locally until the pass that ends the step, and reduces them there, once."""
-    if isinstance(model, DistributedDataParallel) and not item.ends_step:
-        return model.no_sync()
-    return nullcontext()

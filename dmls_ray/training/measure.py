@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,12 @@ class PhaseClock:
 
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] += seconds
+
+    def resume(self, seconds: Mapping[str, float], total_s: float) -> None:
+        """Count what an earlier part of the run took."""
+        for name, value in seconds.items():
+            self.seconds[name] += value
+        self._began -= total_s
 
     @property
     def total_s(self) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError, UnknownNameError, UserCodeError
 from dmls_ray.importing import import_function, is_reference
 
@@ -155,6 +156,54 @@ def _torchvision_model(name: str) -> Callable[[Shape, int], nn.Module]:
         return module
 
     return build
+
+
+def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
+    """The configured model with the configured batch normalisation and dropout.
+
+    Raises:
+        ConfigError: the model has no place for them.
+        as `find_model` and its builder.
+    """
+    model = find_model(config.model)(shape, classes)
+    if config.batch_norm != "off":
+        if config.model in MODELS:
+            _put_batch_norm(model)
+        elif config.batch_norm == "on":
+            raise ConfigError(
+                f"batch_norm=on puts layers into built-in models, and model={config.model} is none; use batch_norm off "
+                "for the layers it has, or sync to have them normalise over all ranks."
+            )
+    if config.batch_norm == "sync":
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    if config.dropout is not None:
+        _set_dropout(model, config.model, config.dropout)
+    return model
+
+
+def _put_batch_norm(model: nn.Module) -> None:
+    """A batch normalisation after each convolution, before its ReLU (Ioffe & Szegedy, arXiv 1502.03167)."""
+    features = model.features
+    assert isinstance(features, nn.Sequential)
+    layers: list[nn.Module] = []
+    for layer in features:
+        layers.append(layer)
+        if isinstance(layer, nn.Conv2d):
+            layers.append(nn.BatchNorm2d(layer.out_channels))
+    model.features = nn.Sequential(*layers)
+
+
+def _set_dropout(model: nn.Module, name: str, rate: float) -> None:
+    rates = [layer for layer in model.modules() if isinstance(layer, nn.Dropout | nn.Dropout2d | nn.AlphaDropout)]
+    for layer in rates:
+        layer.p = rate
+    if rates:
+        return
+    if name not in MODELS:
+        raise ConfigError(f"dropout={rate}: model={name} has no dropout layer; use a built-in model, or one with.")
+    classifier = model.classifier
+    assert isinstance(classifier, nn.Sequential)
+    model.classifier = nn.Sequential(*classifier[:-1], nn.Dropout(rate), classifier[-1])
 
 
 def check_fits(name: str, shape: Shape, classes: int) -> None:

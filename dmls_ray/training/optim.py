@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from dmls_ray.config import TrialConfig
+
+_KINDS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "rmsprop": RMSprop}
 
 
 def make_optimizer(config: TrialConfig, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
@@ -15,11 +19,11 @@ def make_optimizer(config: TrialConfig, parameters: Iterable[torch.nn.Parameter]
 
     PyTorch has fused kernels of adam, adamw and sgd for CUDA and for CPUs, and none of rmsprop.
     """
-    lr, decay = config.scaled_lr, config.weight_decay
-    if config.optimizer == "adam":
-        return Adam(parameters, lr=lr, weight_decay=decay, fused=True)
-    if config.optimizer == "adamw":
-        return AdamW(parameters, lr=lr, weight_decay=decay, fused=True)
-    if config.optimizer == "sgd":
-        return SGD(parameters, lr=lr, momentum=config.momentum, weight_decay=decay, fused=True)
-    return RMSprop(parameters, lr=lr, momentum=config.momentum, weight_decay=decay, foreach=True)
+    options: dict[str, Any] = {"lr": config.scaled_lr, "weight_decay": config.weight_decay}
+    options |= {"foreach": True} if config.optimizer == "rmsprop" else {"fused": True}
+    if config.optimizer in ("sgd", "rmsprop"):
+        options["momentum"] = config.momentum
+    kind = _KINDS[config.optimizer]
+    if config.zero_redundancy:
+        return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **options)
+    return kind(parameters, **options)

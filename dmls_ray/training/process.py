@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,6 +19,7 @@ import torch.distributed as dist
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.rank import RankInfo
+from dmls_ray.training.precision import allow_tf32
 
 
 def prepare_process(config: TrialConfig, rank: RankInfo) -> None:
@@ -35,9 +37,10 @@ def prepare_process(config: TrialConfig, rank: RankInfo) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
-        # fp32 means fp32: PyTorch lets cuDNN use TF32 unless told otherwise.
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+    allow_tf32(config)
+    if "torch._dynamo" in sys.modules:
+        # What an earlier run compiled, and how often it had to, is not this run's.
+        torch._dynamo.reset()
     _seed(config.seed)
 
 
@@ -102,6 +105,13 @@ class Collective:
     def max(self, values: Sequence[float]) -> list[float]:
         """Each value's maximum over all ranks, in float64."""
         return self._reduce(values, dist.ReduceOp.MAX)
+
+    def from_first(self, values: Sequence[float]) -> list[float]:
+        """Rank 0's values, on all ranks."""
+        if self._alone:
+            return list(values)
+        # A broadcast would do; a sum with zeros is exact as well, and is what every backend has.
+        return self.sum(values if dist.get_rank() == 0 else [0.0] * len(values))
 
     def share_buffers(self, model: torch.nn.Module) -> None:
         """Give all ranks rank 0's buffers: DDP does so before each forward pass only, so after the last step running

@@ -4,8 +4,8 @@ ordinary path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.rank import RankInfo
+from dmls_ray.training.data.augmentation import Augmentation
 from dmls_ray.training.data.cache import as_chw, decoded, source_of
-from dmls_ray.training.data.sharding import Pass, epoch_order, passes_of, test_shards
+from dmls_ray.training.data.sharding import Pass, epoch_order, hold_out, passes_of, test_shards
 from dmls_ray.training.data.sources import Samples
 
 Batch = tuple[Tensor, Tensor]
@@ -27,16 +28,21 @@ class Loader(Protocol):
     shape: tuple[int, int, int]
     classes: int
     train_samples: int
+    validation_samples: int
     test_samples: int
 
     def train(self, epoch: int) -> Iterator[tuple[Pass, Batch]]:
         """This rank's passes of an epoch (from 0), each with its samples."""
 
-    def test(self) -> Iterator[Batch]:
-        """This rank's share of the test samples."""
+    def test(self, split: Held = "test") -> Iterator[Batch]:
+        """This rank's share of the test samples, or of those held out for validation."""
 
     def close(self) -> None:
         """End worker processes, if there are any."""
+
+
+Held = Literal["test", "validation"]
+"""What is tested and never trained on."""
 
 
 def make_loader(config: TrialConfig, rank: RankInfo, device: torch.device) -> Loader:
@@ -57,6 +63,23 @@ def normalized(images: Tensor) -> Tensor:
     return images if images.dtype.is_floating_point else images.to(torch.float32).div_(127.5).sub_(1)
 
 
+def laid_out(images: Tensor, config: TrialConfig) -> Tensor:
+    """The images in the configured memory format."""
+    return images.contiguous(memory_format=MEMORY_FORMATS[config.memory_format])
+
+
+def augmentation(
+    loader: Loader, config: TrialConfig, epoch: int, device: torch.device
+) -> Callable[[Tensor, Pass], Tensor]:
+    """What happens to the images of an epoch's passes."""
+    if config.augmentation == "none":
+        return lambda images, item: images
+    return Augmentation(config, loader.train_samples, min(loader.shape[1:]), epoch, device)
+
+
+MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
 class ResidentLoader:
     """All samples as uint8 on the device; a batch is picked by index and normalised there.
 
@@ -67,22 +90,36 @@ class ResidentLoader:
         data = decoded(config.dataset, config.data_dir, config.image_size)
         self._config, self._rank, self._device = config, rank.rank, device
         self.shape, self.classes = data.shape, data.classes
-        self.train_samples, self.test_samples = len(data.train_labels), len(data.test_labels)
         self._train = [torch.from_numpy(item).to(device) for item in (data.train_images, data.train_labels)]
         self._test = [torch.from_numpy(item).to(device) for item in (data.test_images, data.test_labels)]
+        self._held_out = hold_out(len(data.train_labels), config)
+        self.validation_samples = len(self._held_out[1]) if self._held_out else 0
+        self.train_samples = len(data.train_labels) - self.validation_samples
+        self.test_samples = len(data.test_labels)
         self._passes = passes_of(self.train_samples, config, rank.rank)
 
     def train(self, epoch: int) -> Iterator[tuple[Pass, Batch]]:
         images, labels = self._train
-        order = epoch_order(self.train_samples, self._config, epoch).to(self._device)
+        order = epoch_order(self.train_samples, self._config, epoch)
+        if self._held_out:
+            order = self._held_out[0][order]
+        order = order.to(self._device)
+        changed = augmentation(self, self._config, epoch, self._device)
         for item in self._passes:
             index = order[item.start : item.stop]
-            yield item, (normalized(images[index]), labels[index])
+            yield item, (laid_out(changed(normalized(images[index]), item), self._config), labels[index])
 
-    def test(self) -> Iterator[Batch]:
-        images, labels = self._test
-        for part in test_shards(self.test_samples, self._config, self._rank):
-            yield normalized(images[part]), labels[part]
+    def test(self, split: Held = "test") -> Iterator[Batch]:
+        if split == "validation":
+            images, labels = self._train
+            assert self._held_out is not None
+            places = self._held_out[1].to(self._device)
+        else:
+            images, labels = self._test
+            places = None
+        for part in test_shards(getattr(self, f"{split}_samples"), self._config, self._rank):
+            index = part if places is None else places[part]
+            yield laid_out(normalized(images[index]), self._config), labels[index]
 
     def close(self) -> None:
         """Nothing to end."""
@@ -100,12 +137,20 @@ class WorkerLoader:
         train, test = (_Tensors(half, config, channels) for half in source.halves)
         self._config, self._device = config, device
         self.shape, self.classes = _shape(train[0][0]), source.classes
-        self.train_samples, self.test_samples = len(train), len(test)
+        self._held_out = hold_out(len(train), config)
+        self.validation_samples = len(self._held_out[1]) if self._held_out else 0
+        self.train_samples, self.test_samples = len(train) - self.validation_samples, len(test)
         self._passes = passes_of(self.train_samples, config, rank.rank)
         self._order = _Order()
-        shards = [list(range(part.start, part.stop)) for part in test_shards(len(test), config, rank.rank)]
         self._train = self._make(train, self._order)
-        self._test = self._make(test, shards) if shards else None
+        self._held = {
+            "test": self._shards(test, torch.arange(len(test)), rank.rank),
+            "validation": self._shards(train, self._held_out[1], rank.rank) if self._held_out else None,
+        }
+
+    def _shards(self, samples: Dataset[Any], places: Tensor, rank: int) -> DataLoader[Any] | None:
+        shards = [places[part].tolist() for part in test_shards(len(places), self._config, rank)]
+        return self._make(samples, shards) if shards else None
 
     def _make(self, samples: Dataset[Any], batches: Iterable[list[int]]) -> DataLoader[Any]:
         workers = self._config.loader_workers
@@ -120,15 +165,22 @@ class WorkerLoader:
 
     def train(self, epoch: int) -> Iterator[tuple[Pass, Batch]]:
         order = epoch_order(self.train_samples, self._config, epoch)
+        if self._held_out:
+            order = self._held_out[0][order]
         self._order.batches = [order[item.start : item.stop].tolist() for item in self._passes]
-        return zip(self._passes, map(self._on_device, self._train), strict=True)
+        changed = augmentation(self, self._config, epoch, self._device)
+        for item, batch in zip(self._passes, self._train, strict=True):
+            images, labels = self._on_device(batch)
+            yield item, (laid_out(changed(images, item), self._config), labels)
 
-    def test(self) -> Iterator[Batch]:
-        return map(self._on_device, self._test or ())
+    def test(self, split: Held = "test") -> Iterator[Batch]:
+        for batch in self._held[split] or ():
+            images, labels = self._on_device(batch)
+            yield laid_out(images, self._config), labels
 
     def close(self) -> None:
         # The worker processes end with the loaders that own them.
-        del self._train, self._test
+        del self._train, self._held
 
     def _on_device(self, batch: Batch) -> Batch:
         images, labels = batch

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from dmls_ray.config import TrialConfig
+from dmls_ray.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,27 @@ def epoch_order(samples: int, config: TrialConfig, epoch: int) -> Tensor:
     return torch.randperm(samples, generator=generator)
 
 
+def hold_out(samples: int, config: TrialConfig) -> tuple[Tensor, Tensor] | None:
+    """The samples to train on and those to validate on, int64 places in the training half; None where none is held out.
+
+    Raises:
+        ConfigError: the share leaves no sample for one of them.
+    """
+    if not config.validation_share:
+        return None
+    count = round(samples * config.validation_share)
+    if not 0 < count < samples:
+        raise ConfigError(
+            f"validation_share={config.validation_share} of {samples} samples holds out {count}; give a share that "
+            "leaves some on both sides."
+        )
+    generator = torch.Generator().manual_seed(config.seed * 1_000_003 + 2**33)
+    order = torch.randperm(samples, generator=generator)
+    return order[count:].sort().values, order[:count].sort().values
+
+
 def test_shards(samples: int, config: TrialConfig, rank: int) -> Iterator[slice]:
-    """A rank's slices of the test samples: every sample on exactly one rank; a rank may have none."""
+    """A rank's slices of the test or validation samples: every one on exactly one rank; a rank may have none."""
     each, extra = divmod(samples, config.world_size)
     start = rank * each + min(rank, extra)
     stop = start + each + (rank < extra)

@@ -1,0 +1,135 @@
+"""Checkpoints of a run: saved after each epoch, whole or not at all, and taken up where a run was cut short.
+
+    <folder>/checkpoints/<epoch>.rank-<rank>.pt    rank 0's holds what is equal on all ranks, each one what is its own
+    <folder>/weights.pt                            the final weights, as torch.load(weights_only=True) reads them
+
+Files are written aside and renamed, so that one that is there is whole unless the disk lost part of it; such a one is
+refused, and the one before it is used. Runs over several machines need the folder on a disk that they share.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.rank import RankInfo
+from dmls_ray.training.process import Collective
+
+_KEPT = 2
+
+
+class Checkpoints:
+    """A run's checkpoints; without a folder, nothing is saved and nothing is found."""
+
+    def __init__(self, config: TrialConfig, rank: RankInfo, everyone: Collective) -> None:
+        self._wanted = rank.keep is not None and rank.keep.checkpoints
+        self._folder = Path(rank.keep.folder) / "checkpoints" if rank.keep else Path()
+        self._config, self._rank, self._everyone = config.canonical(), rank.rank, everyone
+
+    def __bool__(self) -> bool:
+        return self._wanted
+
+    def save(self, epoch: int, shared: dict[str, Any], own: dict[str, Any]) -> None:
+        """Save what the run needs to go on after this epoch.
+
+        Args:
+            epoch: from 1.
+            shared: what is equal on all ranks; rank 0's is saved.
+            own: what is this rank's own; its random number generators are added.
+        """
+        state = {"config": self._config, "epoch": epoch, "own": own, "random": _random_state()}
+        if self._rank == 0:
+            state["shared"] = shared
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_aside(self._file(epoch, self._rank), state)
+        for path in self._folder.glob(f"*.rank-{self._rank}.pt"):
+            if int(path.name.partition(".")[0]) <= epoch - _KEPT:
+                path.unlink(missing_ok=True)
+
+    def load(self, device: torch.device) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
+        """The newest epoch that every rank can read, with its `shared` and `own`; None where there is none.
+
+        Sets this rank's random number generators as they were.
+        """
+        if not self._wanted:
+            return None
+        mine = sorted((int(path.name.partition(".")[0]) for path in self._folder.glob("*.rank-0.pt")), reverse=True)
+        for epoch in self._everyone.from_first([*mine, *[0] * _KEPT][:_KEPT]):
+            loaded = self._read(int(epoch), device) if epoch else None
+            if self._everyone.sum([float(loaded is None)]) == [0.0]:
+                assert loaded is not None
+                shared, own = loaded
+                _set_random_state(own["random"])
+                return int(epoch), shared["shared"], own["own"]
+        return None
+
+    def remove(self) -> None:
+        """Forget the checkpoints of a run that has ended."""
+        if self._wanted:
+            self._everyone.barrier()
+            if self._rank == 0:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _read(self, epoch: int, device: torch.device) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        try:
+            shared = torch.load(self._file(epoch, 0), map_location=device, weights_only=True)
+            own = shared
+            if self._rank:
+                own = torch.load(self._file(epoch, self._rank), map_location=device, weights_only=True)
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            warnings.warn(f"The checkpoint of epoch {epoch} cannot be read ({error}); the one before it is used.",
+                          stacklevel=2)  # fmt: skip
+            return None
+        return (shared, own) if shared["config"] == own["config"] == self._config else None
+
+    def _file(self, epoch: int, rank: int) -> Path:
+        return self._folder / f"{epoch}.rank-{rank}.pt"
+
+
+def save_weights(model: nn.Module, rank: RankInfo) -> None:
+    """Save the final weights where they are asked for; all ranks have the same."""
+    if rank.keep is not None and rank.keep.weights and rank.rank == 0:
+        Path(rank.keep.folder).mkdir(parents=True, exist_ok=True)
+        write_aside(Path(rank.keep.folder) / "weights.pt", model.state_dict())
+
+
+def write_aside(path: Path, state: Any) -> None:
+    """Save so that the file is whole or not there."""
+    aside = path.with_name(f".{path.name}.new")
+    with open(aside, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def _random_state() -> dict[str, Any]:
+    """The state of all generators in types that torch.load(weights_only=True) takes."""
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    version, numbers, gauss_next = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None,
+        "numpy": [str(kind), np.asarray(keys).tolist(), int(position), int(has_gauss), float(gauss)],
+        "python": [version, list(numbers), gauss_next],
+    }
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"].cpu())
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"].cpu())
+    kind, keys, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), position, has_gauss, gauss))
+    version, numbers, gauss_next = state["python"]
+    random.setstate((version, tuple(numbers), gauss_next))

@@ -1,0 +1,48 @@
+"""Random changes of training images, for a whole batch at once on the device it is on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.training.data.sharding import Pass
+
+_PADDED_SHARE = 8
+"""Crops are of the image padded by an eighth of its side: 4 pixels for 32, as He et al., arXiv 1512.03385."""
+
+
+class Augmentation:
+    """Flips and padded crops.
+
+    What happens to a sample follows from seed, epoch and its place in the epoch's order: it is the same at any world
+    size.
+    """
+
+    def __init__(self, config: TrialConfig, samples: int, side: int, epoch: int, device: torch.device) -> None:
+        generator = torch.Generator().manual_seed(config.seed * 1_000_003 + epoch + 2**32)
+        flips, crops = (name in config.augmentation for name in ("flip", "crop"))
+        self._flip = (torch.rand(samples, generator=generator) < 0.5).to(device) if flips else None
+        self._pad = max(side // _PADDED_SHARE, 1)
+        offsets = torch.randint(2 * self._pad + 1, (samples, 2), generator=generator)
+        self._offsets = offsets.to(device) if crops else None
+
+    def __call__(self, images: Tensor, item: Pass) -> Tensor:
+        """The images of a pass (batch x channels x height x width, normalised), changed."""
+        part = slice(item.start, item.stop)
+        if self._flip is not None:
+            images = torch.where(self._flip[part, None, None, None], images.flip(3), images)
+        if self._offsets is not None:
+            images = _cropped(images, self._offsets[part], self._pad)
+        return images
+
+
+def _cropped(images: Tensor, offsets: Tensor, pad: int) -> Tensor:
+    """A window of the image's own size out of the image with a black border of `pad` pixels."""
+    count, _, height, width = images.shape
+    padded = torch.nn.functional.pad(images, (pad, pad, pad, pad), value=-1.0)
+    rows = offsets[:, 0, None] + torch.arange(height, device=images.device)
+    columns = offsets[:, 1, None] + torch.arange(width, device=images.device)
+    sample = torch.arange(count, device=images.device)[:, None, None]
+    # Indexing of the last dimensions together puts channels last; they are brought back.
+    return padded.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

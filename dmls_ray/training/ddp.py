@@ -1,0 +1,87 @@
+"""The model under DDP with the configuration's options, and what DDP's own timers say of its communication."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.training.noise import NoiseMeter
+
+_SAMPLED_EVERY = {"cpu": 10, "cuda": 100}
+"""Every so many passes DDP reads its timers; on a GPU that waits for the device, so it is rare."""
+
+_HOOKS = {
+    "none": default_hooks.allreduce_hook,
+    "fp16": default_hooks.fp16_compress_hook,
+    "bf16": default_hooks.bf16_compress_hook,
+    "powersgd": powerSGD_hook,
+}
+
+
+class Replica:
+    """A rank's model on its way through training: under DDP where there are several ranks, bare where there is one."""
+
+    def __init__(self, model: nn.Module, config: TrialConfig, device: torch.device, noise: NoiseMeter | None) -> None:
+        self.bare = model
+        self._ddp = None if config.world_size == 1 else _wrapped(model, config, device, noise)
+        forward = self._ddp or model
+        if config.compile != "off":
+            mode = None if config.compile == "default" else config.compile
+            self.forward: Any = torch.compile(forward, mode=mode)
+            self.test_forward: Any = torch.compile(model, mode=mode) if self._ddp else self.forward
+        else:
+            self.forward, self.test_forward = forward, model
+
+    def without_reduction(self) -> AbstractContextManager[None]:
+        """DDP adds gradients up locally in such passes, and reduces them in the one that ends the step."""
+        return nullcontext() if self._ddp is None else self._ddp.no_sync()
+
+    def communication(self) -> dict[str, float]:
+        """Milliseconds of a pass, as DDP's timers sampled them: `forward_ms`, `backward_ms` (compute), `comm_ms`,
+        `overlap_ms` and `exposed_comm_ms` (communication that no computation hides); empty at world size 1.
+
+        The first passes, sampled all, are in the mean. See Li et al., VLDB 2020, arXiv 2006.15704.
+        """
+        if self._ddp is None:
+            return {}
+        told = self._ddp._get_ddp_logging_data()
+        ms = {
+            name: told.get(f"avg_{theirs}", 0) / 1e6
+            for name, theirs in (
+                ("forward_ms", "forward_compute_time"),
+                ("backward_ms", "backward_compute_time"),
+                ("comm_ms", "backward_comm_time"),
+                ("overlap_ms", "backward_compute_comm_overlap_time"),
+            )
+        }
+        if not ms["comm_ms"]:
+            return {}
+        return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)}
+
+
+def _wrapped(
+    model: nn.Module, config: TrialConfig, device: torch.device, noise: NoiseMeter | None
+) -> DistributedDataParallel:
+    options: dict[str, Any] = {} if config.bucket_cap_mib is None else {"bucket_cap_mb": config.bucket_cap_mib}
+    ddp = DistributedDataParallel(
+        model,
+        gradient_as_bucket_view=config.gradient_as_bucket_view,
+        static_graph=config.static_graph,
+        **options,
+    )
+    ddp._set_ddp_runtime_logging_sample_rate(_SAMPLED_EVERY[device.type])
+    if config.compression != "none" or noise is not None:
+        hook: Any = _HOOKS[config.compression]
+        state: Any = dist.group.WORLD
+        if config.compression == "powersgd":
+            state = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=10)
+        ddp.register_comm_hook(state, hook if noise is None else noise.hook(hook))
+    return ddp

@@ -1,0 +1,44 @@
+"""Number formats of the forward and backward pass, and whether the hardware has fast units for them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from dmls_ray.config import TrialConfig
+
+_AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
+
+
+def autocast(config: TrialConfig, device: torch.device) -> AbstractContextManager[object]:
+    """The context of a forward pass: PyTorch picks the operations that are safe in the half format."""
+    dtype = _AUTOCAST.get(config.precision)
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+def make_scaler(config: TrialConfig, device: torch.device) -> torch.amp.GradScaler | None:
+    """The scaler that keeps small fp16 gradients from vanishing; the other formats need none."""
+    return torch.amp.GradScaler(device.type) if config.precision == "amp-fp16" else None
+
+
+def allow_tf32(config: TrialConfig) -> None:
+    """Say for this run whether matrix units may round to TF32; PyTorch lets cuDNN do so unless told otherwise."""
+    torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = config.precision == "tf32"
+
+
+def has_fast_units(precision: str, device: torch.device) -> bool:
+    """Whether the device has units for this format: tensor cores on a GPU; AVX512-BF16, AVX512-FP16 or AMX on a CPU.
+
+    A format without fast units runs all the same, and slower than fp32.
+    """
+    if precision == "fp32":
+        return True
+    if device.type == "cuda":
+        # Tensor cores: fp16 since Volta (7.0), bf16 and TF32 since Ampere (8.0).
+        return torch.cuda.get_device_capability(device) >= ((7, 0) if precision == "amp-fp16" else (8, 0))
+    has = torch.cpu.get_capabilities()
+    if precision == "amp-bf16":
+        return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
+    return bool(has.get("avx512_fp16") or has.get("amx_fp16"))

@@ -1,0 +1,75 @@
+"""How busy the processor and the GPU were over a run, looked at twice a second by a thread beside the training."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+import psutil
+import torch
+
+from dmls_ray.training.measure import MIB
+
+PERIOD_S = 0.5
+MOST_POINTS = 240
+"""A longer run is looked at less often: the series stays small."""
+
+
+class UtilizationSampler:
+    """Samples while it is entered.
+
+    `series` has a list a quantity, point by point: `at_s` since the start, `cpu_percent` of this process (100 is one
+    core), `memory_mib` its resident set; on a GPU `gpu_percent` (share of time in which a kernel ran) and
+    `gpu_memory_mib` (all that is in use on the device), by NVML.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._process = psutil.Process()
+        self._gpu = _nvml_handle(device) if device.type == "cuda" else None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="utilization")
+        self.series: dict[str, list[float]] = {"at_s": [], "cpu_percent": [], "memory_mib": []}
+        if self._gpu is not None:
+            self.series |= {"gpu_percent": [], "gpu_memory_mib": []}
+
+    def __enter__(self) -> UtilizationSampler:
+        self._began = time.monotonic()
+        self._process.cpu_percent()  # the first call only starts the count
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        period = PERIOD_S
+        while not self._ended.wait(period):
+            self._look()
+            if len(self.series["at_s"]) >= MOST_POINTS:
+                self.series = {name: values[1::2] for name, values in self.series.items()}
+                period *= 2
+
+    def _look(self) -> None:
+        point: dict[str, Any] = {
+            "at_s": time.monotonic() - self._began,
+            "cpu_percent": self._process.cpu_percent(),
+            "memory_mib": self._process.memory_info().rss / MIB,
+        }
+        if self._gpu is not None:
+            import pynvml
+
+            point["gpu_percent"] = pynvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu
+            point["gpu_memory_mib"] = pynvml.nvmlDeviceGetMemoryInfo(self._gpu).used / MIB
+        for name, value in point.items():
+            self.series[name].append(round(float(value), 2))
+
+
+def _nvml_handle(device: torch.device) -> Any:
+    """NVML numbers devices by itself; the UUID is the same for both."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")

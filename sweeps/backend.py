@@ -1,0 +1,15 @@
+"""What does the communication library do to the time, memory and accuracy of training on several ranks?
+
+A backend that is not available here is a skipped row with the reason. At world_size 1 there is no communication, so
+it is left out; add it with --world-size 1 2 for the speed-up.
+"""
+
+from dmls_ray.cli import main
+
+if __name__ == "__main__":
+    main(
+        name="backend",
+        question=__doc__,
+        axis="backend",
+        defaults={"backend": ["gloo", "nccl"], "batch_per_rank": [32, 128], "world_size": [2]},
+    )
