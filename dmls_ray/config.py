@@ -273,6 +273,11 @@ class TrialConfig:
                         f"{name}={value} is an option of DDP, which world_size=1 trains without; use world_size 2 or "
                         f"more, or {name} {DEFAULTS[name]}."
                     )
+        if self.static_graph and self.accum_steps > 1:
+            raise ConflictError(
+                f"static_graph=True does not go with accum_steps={self.accum_steps}: DDP cannot begin a static graph "
+                "with a pass that does not reduce; use accum_steps 1, or static_graph false."
+            )
         if self.compression == "powersgd" and self.backend == "gloo":
             raise ConflictError("compression=powersgd waits for ever over backend=gloo; use backend nccl.")
         if self.lr_warmup_steps and self.lr_schedule == "one-cycle":

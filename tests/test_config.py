@@ -66,6 +66,22 @@ def test_a_global_batch_that_does_not_divide_is_refused_with_the_nearest_that_do
         ("threads_per_rank", 0),
         ("accum_steps", 0),
         ("data_dir", 3),
+        ("dropout", 1.0),
+        ("label_smoothing", -0.1),
+        ("l1", -1.0),
+        ("augmentation", "rotate"),
+        ("clip_norm", 0.0),
+        ("lr_schedule", "step"),
+        ("lr_warmup_steps", -1),
+        ("early_stopping", "train_loss"),
+        ("patience", 0),
+        ("validation_share", 1.0),
+        ("target_accuracy", 1.5),
+        ("target_accuracy", 0.0),
+        ("compile", "fast"),
+        ("memory_format", "nhwc"),
+        ("bucket_cap_mib", 0.0),
+        ("compression", "int8"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_field(name: str, value: object) -> None:
@@ -87,6 +103,30 @@ def test_momentum_is_refused_where_it_has_no_meaning() -> None:
 def test_nccl_is_refused_on_the_cpu() -> None:
     with pytest.raises(ConflictError, match="backend=nccl needs GPUs"):
         TrialConfig(batch_per_rank=8, backend="nccl", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"precision": "tf32", "device": "cpu"}, "precision=tf32 needs GPUs.*Use precision fp32 or amp-bf16"),
+        ({"batch_norm": "sync", "device": "cpu"}, "batch_norm=sync needs GPUs.*Use batch_norm on"),
+        ({"compression": "powersgd", "device": "cpu", "world_size": 2}, "compression=powersgd needs GPUs"),
+        ({"compression": "powersgd", "backend": "gloo", "world_size": 2}, "waits for ever over backend=gloo"),
+        ({"compression": "fp16"}, "compression=fp16 is an option of DDP, which world_size=1 trains without"),
+        ({"bucket_cap_mib": 1.0}, "bucket_cap_mib=1.0 is an option of DDP"),
+        ({"gradient_as_bucket_view": True}, "gradient_as_bucket_view=True is an option of DDP"),
+        ({"static_graph": True}, "static_graph=True is an option of DDP"),
+        ({"static_graph": True, "world_size": 2, "accum_steps": 2}, "does not go with accum_steps=2"),
+        ({"zero_redundancy": True}, "zero_redundancy=True is an option of DDP"),
+        ({"lr_schedule": "one-cycle", "lr_warmup_steps": 3}, "has a warm-up of its own"),
+        ({"early_stopping": "validation_loss"}, "validation_share=0 holds none out"),
+        ({"noise_scale": True}, "compares gradients of two batch sizes"),
+        ({"noise_scale": True, "compression": "powersgd", "world_size": 2}, "needs exact averaged gradients"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused_with_the_way_out(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ConflictError, match=told):
+        TrialConfig(**{"batch_per_rank": 8, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("scaling", "lr"), [("none", 0.1), ("linear", 0.4), ("sqrt", 0.2)])

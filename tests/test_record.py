@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dmls_ray.record import Outcome, RunRecord
+from dmls_ray.record import EpochRecord, Outcome, RunRecord
 
 
 def record(**changes: object) -> RunRecord:
@@ -69,3 +69,40 @@ def test_keys_of_a_newer_minor_version_are_left_out() -> None:
 def test_what_failed_or_was_skipped_is_asked_for_again_and_an_answer_is_not(outcome: Outcome) -> None:
     assert outcome.is_final() is (outcome.value in {"ok", "oom", "diverged"})
     assert outcome.is_answer() is (outcome.value in {"ok", "oom", "diverged", "skipped"})
+
+
+def run_of(epochs: list[tuple[float, float]], **changes: object) -> RunRecord:
+    record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
+    for name, value in changes.items():
+        setattr(record, name, value)
+    record.take_epochs(
+        [
+            EpochRecord(epoch=number, train_loss=train, test_loss=test, train_accuracy=0.9, test_accuracy=0.1 * number)
+            for number, (train, test) in enumerate(epochs, start=1)
+        ]
+    )
+    return record
+
+
+@pytest.mark.parametrize(
+    ("epochs", "began"),
+    [
+        ([(3, 3), (2, 2), (1, 2.5), (0.5, 3)], 3),
+        ([(3, 3), (2, 2), (1, 1)], None),
+        ([(3, 1), (2, 2)], 2),
+        ([(2, 2), (2.5, 3)], None),
+        ([(1, 1)], None),
+    ],
+)
+def test_overfitting_began_after_the_least_test_loss_if_only_the_train_loss_went_on_falling(
+    epochs: list[tuple[float, float]], began: int | None
+) -> None:
+    record = run_of(epochs)
+    assert record.overfit_epoch == began
+    assert record.loss_gap == epochs[-1][1] - epochs[-1][0]
+    assert record.accuracy_gap == pytest.approx(0.9 - 0.1 * len(epochs))
+
+
+def test_a_run_that_was_stopped_early_has_the_figures_of_its_best_epoch() -> None:
+    record = run_of([(3, 3), (2, 1), (1, 2)], best_epoch=2)
+    assert (record.train_loss, record.test_loss, record.test_accuracy) == (2, 1, 0.2)

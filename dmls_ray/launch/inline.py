@@ -7,13 +7,17 @@ from typing import Any
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError
 from dmls_ray.launch.place import rank_info
-from dmls_ray.rank import Emit, TrainFunction
+from dmls_ray.rank import Emit, Keep, TrainFunction
 from dmls_ray.training.guard import run_guarded
 from dmls_ray.training.loop import run_trial
 
 
 def run_inline(
-    config: TrialConfig, *, train: TrainFunction = run_trial, emit: Emit = lambda event: None
+    config: TrialConfig,
+    *,
+    train: TrainFunction = run_trial,
+    emit: Emit = lambda event: None,
+    keep: Keep | None = None,
 ) -> dict[str, Any]:
     """Run a trial of world size 1 here; returns its one rank's result, with its `outcome`.
 
@@ -22,4 +26,4 @@ def run_inline(
     """
     if config.world_size != 1:
         raise ConfigError(f"world_size={config.world_size} needs a process a rank; inline runs world_size 1.")
-    return run_guarded(train, config, rank_info(config, 0), emit)
+    return run_guarded(train, config, rank_info(config, 0, keep), emit)

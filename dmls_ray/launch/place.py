@@ -8,10 +8,10 @@ import torch
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ClusterError
-from dmls_ray.rank import RankInfo
+from dmls_ray.rank import Keep, RankInfo
 
 
-def rank_info(config: TrialConfig, rank: int) -> RankInfo:
+def rank_info(config: TrialConfig, rank: int, keep: Keep | None = None) -> RankInfo:
     """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
 
     Raises:
@@ -30,4 +30,5 @@ def rank_info(config: TrialConfig, rank: int) -> RankInfo:
         device=f"cuda:{rank}" if device == "cuda" else "cpu",
         backend=config.backend_for(gpus) if config.world_size > 1 else None,
         machine=socket.gethostname(),
+        keep=keep,
     )

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.place import rank_info
-from dmls_ray.rank import RankInfo, TrainFunction
+from dmls_ray.rank import Keep, RankInfo, TrainFunction
 from dmls_ray.record import Outcome
 from dmls_ray.training.guard import failure, run_guarded
 from dmls_ray.training.loop import run_trial
@@ -19,16 +19,19 @@ from dmls_ray.training.process import process_group
 _HOST = "127.0.0.1"
 
 
-def run_spawned(config: TrialConfig, *, train: TrainFunction = run_trial) -> list[dict[str, Any]]:
+def run_spawned(
+    config: TrialConfig, *, train: TrainFunction = run_trial, keep: Keep | None = None
+) -> list[dict[str, Any]]:
     """Run a trial in fresh processes, one a rank; returns the results, each with its `outcome`, in the order of ranks.
 
     Args:
         config: the trial.
         train: the training function; it must be importable by its name.
+        keep: what the run leaves beside its result.
     """
     context = multiprocessing.get_context("spawn")
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
-    ranks = [rank_info(config, number) for number in range(config.world_size)]
+    ranks = [rank_info(config, number, keep) for number in range(config.world_size)]
     started = []
     for rank in ranks:
         here, there = context.Pipe(duplex=False)

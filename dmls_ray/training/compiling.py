@@ -40,9 +40,10 @@ def warm_up(replica: Replica, loader: Loader, config: TrialConfig, rank: int, de
     for training in (True, False):
         replica.bare.train(training)
         for count in _sizes(loader, config, rank, training):
-            images = laid_out(torch.zeros(count, *loader.shape, device=device), config)
-            labels = torch.zeros(count, dtype=torch.int64, device=device)
             with autocast(config, device), torch.inference_mode(not training):
+                # Made in here: a graph for tensors of inference mode is another one.
+                images = laid_out(torch.zeros(count, *loader.shape, device=device), config)
+                labels = torch.zeros(count, dtype=torch.int64, device=device)
                 logits = (replica.forward if training else replica.test_forward)(images)
                 loss = F.cross_entropy(logits, labels, reduction="sum")
             if training:

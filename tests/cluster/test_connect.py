@@ -33,7 +33,7 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         (LAPTOP, {"world_size": 3}, "world_size=3 needs 3 cores; this machine has 2. Lower it, .*pass --oversubscribe"),
         (LAPTOP, {"world_size": 2, "threads_per_rank": 2}, "world_size=2 x threads_per_rank=2 needs 4 cores"),
         (LAPTOP, {"device": "cuda"}, "world_size=1 needs 1 GPUs; this machine has 0.*pass --device cpu"),
-        (LAPTOP, {"backend": "nccl"}, "backend=nccl needs GPUs; this machine has 0. Use --backend gloo"),
+        (LAPTOP, {"backend": "nccl"}, "backend=nccl needs GPUs; this machine has 0. Use backend gloo"),
         (SERVER, {"world_size": 4}, ""),
         (SERVER, {"world_size": 5}, "world_size=5 needs 5 GPUs; this cluster has 4. Lower --world-size, add machines"),
         (SERVER, {"world_size": 16, "device": "cpu"}, ""),

@@ -96,3 +96,31 @@ def dying_once() -> nn.Module:
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+
+
+class DyingInMidEpoch(nn.Module):
+    """A net with dropout and batch norm whose last rank dies in the training pass that $DIE_IN_PASS names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(256, 4),
+        )
+        self.passes = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.passes += self.training
+        last = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 1
+        if last and self.passes == int(os.environ.get("DIE_IN_PASS", "0")):
+            os.kill(os.getpid(), signal.SIGKILL)
+        out: Tensor = self.net(images)
+        return out
+
+
+def dying_in_mid_epoch() -> nn.Module:
+    return DyingInMidEpoch()

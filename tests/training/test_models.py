@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.config import BUILTIN_MODELS
+from dmls_ray.config import BUILTIN_MODELS, TrialConfig
 from dmls_ray.errors import ConfigError, UnknownNameError, UserCodeError
-from dmls_ray.training.models import MODELS, check_fits, find_model
+from dmls_ray.training.models import MODELS, build_model, check_fits, find_model
 
 
 def layers(model: nn.Module) -> list[str]:
@@ -129,3 +129,50 @@ def test_the_smallest_image_that_is_known_without_pytorch_is_the_smallest_that_b
         check_fits(name, (1, side, side), 10)
         with pytest.raises(ConfigError):
             check_fits(name, (1, side - 1, side), 10)
+
+
+def trial(**changes: object) -> TrialConfig:
+    return TrialConfig(**{"batch_per_rank": 8, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_batch_norm_follows_each_convolution_of_a_built_in_model(name: str) -> None:
+    model = build_model(trial(model=name, batch_norm="on"), (3, 32, 32), 10)
+    layers = list(model.features)  # type: ignore[arg-type]
+    convolutions = [number for number, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
+    assert convolutions
+    for number in convolutions:
+        after = layers[number + 1]
+        assert isinstance(after, nn.BatchNorm2d)
+        assert after.num_features == layers[number].out_channels
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_dropout_sets_the_layers_there_are_or_puts_one_before_the_last() -> None:
+    own = build_model(trial(model="simplecnn", dropout=0.2), (3, 32, 32), 10)
+    assert [layer.p for layer in own.modules() if isinstance(layer, nn.Dropout)] == [0.2]
+    assert [layer.p for layer in build_model(trial(model="simplecnn"), (3, 32, 32), 10).modules()
+            if isinstance(layer, nn.Dropout)] == [0.5]  # fmt: skip
+    put = build_model(trial(model="convnet", dropout=0.3), (3, 32, 32), 10).classifier
+    assert isinstance(put, nn.Sequential)
+    assert isinstance(put[-2], nn.Dropout)
+    assert isinstance(put[-1], nn.Linear)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"batch_norm": "on"}, "batch_norm=on puts layers into built-in models"),
+        ({"dropout": 0.5}, "dropout=0.5: model=torchvision:resnet18 has no dropout layer"),
+    ],
+)
+def test_a_model_without_a_place_for_a_regulariser_is_told(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        build_model(trial(model="torchvision:resnet18", **changes), (3, 32, 32), 10)
+
+
+def test_sync_batch_norm_takes_the_place_of_the_layers_there_are() -> None:
+    model = build_model(trial(model="torchvision:resnet18", batch_norm="sync"), (3, 32, 32), 10)
+    kinds = {type(layer) for layer in model.modules()}
+    assert nn.SyncBatchNorm in kinds
+    assert nn.BatchNorm2d not in kinds

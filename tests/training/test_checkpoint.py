@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.inline import run_inline
+from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.rank import Keep
+from dmls_ray.training.models import build_model
+from tests.training.test_loop import UNEVEN
+
+METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+
+
+def config(**changes: Any) -> TrialConfig:
+    # 13 passes an epoch at world size 1, 7 at world size 2.
+    return TrialConfig(
+        **{
+            "model": "tests.training.probes:dying_in_mid_epoch",
+            "batch_per_rank": 8,
+            "dataset": UNEVEN,
+            "epochs": 4,
+            "augmentation": "flip-crop",
+            "precision": "amp-fp16",
+            "lr_schedule": "cosine",
+            "device": "cpu",
+            **changes,
+        }
+    )
+
+
+def losses(result: dict[str, Any]) -> list[tuple[float, ...]]:
+    return [tuple(epoch[name] for name in METRICS) for epoch in result["run"]["epochs"]]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = torch.load(folder / "weights.pt", weights_only=True)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("changes", "die_in_pass"),
+    [({"world_size": 2, "zero_redundancy": True}, 18), ({"loader": "dataloader", "loader_workers": 0}, 30)],
+)
+def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
+    changes: dict[str, Any], die_in_pass: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = config(**changes)
+    whole = run_spawned(trial, keep=Keep(folder=str(tmp_path / "whole"), weights=True))
+    assert whole[0]["outcome"] == "ok", whole[0].get("traceback")
+    keep = Keep(folder=str(tmp_path / "cut"), checkpoints=True, weights=True)
+    monkeypatch.setenv("DIE_IN_PASS", str(die_in_pass))
+    assert "killed" in [item["outcome"] for item in run_spawned(trial, keep=keep)]
+    assert not (tmp_path / "cut" / "weights.pt").exists()
+    monkeypatch.delenv("DIE_IN_PASS")
+    resumed = run_spawned(trial, keep=keep)
+    assert resumed[0]["outcome"] == "ok", resumed[0].get("traceback")
+    assert resumed[0]["run"]["resumed_epoch"] == 2
+    assert losses(resumed[0]) == losses(whole[0])
+    for one, other in zip(weights(tmp_path / "cut").values(), weights(tmp_path / "whole").values(), strict=True):
+        assert torch.equal(one, other)
+    assert not (tmp_path / "cut" / "checkpoints").exists(), "a run that has ended needs none"
+    assert resumed[0]["total_s"] >= sum(resumed[0][name] for name in ("setup_s", "warmup_s", "train_s", "eval_s"))
+
+
+def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = config()
+    whole = run_inline(trial)
+    keep = Keep(folder=str(tmp_path), checkpoints=True)
+    monkeypatch.setenv("DIE_IN_PASS", "45")  # in the fourth epoch
+    run_spawned(trial, keep=keep)
+    monkeypatch.delenv("DIE_IN_PASS")
+    files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert files == ["2.rank-0.pt", "3.rank-0.pt"], "the last two are kept"
+    newest = tmp_path / "checkpoints" / "3.rank-0.pt"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
+        resumed = run_inline(trial, keep=keep)
+    assert resumed["run"]["resumed_epoch"] == 2
+    assert losses(resumed) == losses(whole)
+
+
+def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = Keep(folder=str(tmp_path), checkpoints=True)
+    monkeypatch.setenv("DIE_IN_PASS", "20")
+    run_spawned(config(), keep=keep)
+    monkeypatch.delenv("DIE_IN_PASS")
+    assert (tmp_path / "checkpoints" / "1.rank-0.pt").exists()
+    other = config(lr=0.5)
+    assert losses(run_inline(other, keep=keep)) == losses(run_inline(other))
+
+
+def test_saved_weights_are_opened_by_plain_pytorch_and_fit_the_model(tmp_path: Path) -> None:
+    trial = config(model="digits_convnet", dataset="digits", precision="fp32", epochs=1)
+    run_inline(trial, keep=Keep(folder=str(tmp_path), weights=True))
+    model = build_model(trial, (1, 8, 8), 10)
+    assert model.load_state_dict(weights(tmp_path)).missing_keys == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.pt"]

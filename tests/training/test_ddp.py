@@ -1,0 +1,147 @@
+"""What only shows on several ranks: one pair of processes runs all trials of this file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.rank import RankInfo
+from tests.training.probes import train_and_tell_weights
+from tests.training.test_loop import UNEVEN, run_each, weights
+
+
+def config(**changes: Any) -> TrialConfig:
+    base = {"model": "tests.training.probes:watched", "batch_per_rank": 8, "dataset": UNEVEN, "epochs": 3}
+    return TrialConfig(**{**base, "device": "cpu", "world_size": 2, "optimizer": "sgd", "lr": 0.1, **changes})
+
+
+EXACT: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "small buckets": {"bucket_cap_mib": 0.001},
+    "views": {"gradient_as_bucket_view": True},
+    "static graph": {"static_graph": True},
+    "zero": {"zero_redundancy": True},
+    "noise": {"noise_scale": True},
+}
+"""Options that must not change what is computed."""
+
+OTHER: dict[str, dict[str, Any]] = {
+    "fp16": {"compression": "fp16"},
+    "bf16": {"compression": "bf16"},
+    "noise and fp16": {"compression": "fp16", "noise_scale": True},
+    "zero and adam": {"zero_redundancy": True, "optimizer": "adam", "lr": 0.01},
+    "adam": {"optimizer": "adam", "lr": 0.01},
+    "amp": {"precision": "amp-bf16"},
+    "fp16 amp": {"precision": "amp-fp16"},
+    "stopping": {"early_stopping": "test_accuracy", "patience": 1, "epochs": 30},
+    "validation": {"validation_share": 0.2, "early_stopping": "validation_accuracy", "epochs": 10},
+    "norm": {"model": "digits_convnet", "batch_norm": "on", "dropout": 0.5},
+    "noise and accumulation": {"accum_steps": 2, "noise_scale": True},
+    "zero and accumulation": {"accum_steps": 2, "zero_redundancy": True},
+    "accumulation": {"accum_steps": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, list[dict[str, Any]]]:
+    names = EXACT | OTHER
+    return dict(zip(names, run_each(*(config(**changes) for changes in names.values())), strict=True))
+
+
+def losses(ranks: list[dict[str, Any]]) -> list[float]:
+    return [epoch["train_loss"] for epoch in ranks[0]["run"]["epochs"]]
+
+
+@pytest.mark.parametrize("name", [name for name in EXACT if name != "plain"])
+def test_an_option_that_only_moves_gradients_differently_changes_no_result(name: str, trained: Any) -> None:
+    torch.testing.assert_close(weights(trained[name]), weights(trained["plain"]), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("zero and adam", "adam"),
+        ("zero and accumulation", "accumulation"),
+        ("noise and accumulation", "accumulation"),
+    ],
+)
+def test_options_go_together_without_changing_a_result(name: str, base: str, trained: Any) -> None:
+    torch.testing.assert_close(weights(trained[name]), weights(trained[base]), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "noise and fp16", "amp", "fp16 amp"])
+def test_rounded_gradients_converge_as_exact_ones_do(name: str, trained: Any) -> None:
+    plain = losses(trained["plain"])
+    assert losses(trained[name]) != plain, "something must have been rounded"
+    assert losses(trained[name]) == pytest.approx(plain, rel=0.15)
+    weights(trained[name])
+
+
+@pytest.mark.parametrize("name", ["stopping", "validation"])
+def test_all_ranks_stop_after_the_same_epoch_with_the_same_weights(name: str, trained: Any) -> None:
+    first, second = trained[name]
+    assert first["run"]["best_epoch"] == second["run"]["best_epoch"]
+    assert len(first["run"]["epochs"]) == len(second["run"]["epochs"]) < config(**OTHER[name]).epochs
+    weights(trained[name])
+
+
+def test_communication_is_measured_on_every_rank_and_what_computation_hides_is_taken_off(trained: Any) -> None:
+    for rank in trained["plain"]:
+        assert rank["comm_ms"] > 0
+        assert 0 <= rank["overlap_ms"] <= rank["comm_ms"]
+        assert rank["exposed_comm_ms"] == pytest.approx(rank["comm_ms"] - rank["overlap_ms"])
+        assert rank["forward_ms"] > 0
+        assert rank["backward_ms"] > 0
+
+
+def test_one_rank_has_no_communication() -> None:
+    result = train_and_tell_weights(config(world_size=1), RankInfo(), lambda event: None)
+    assert "comm_ms" not in result
+
+
+def test_batch_norm_and_dropout_keep_ranks_alike(trained: Any) -> None:
+    first, second = trained["norm"]
+    assert first["run"]["epochs"][-1]["test_accuracy"] == second["run"]["epochs"][-1]["test_accuracy"]
+
+
+def test_every_rank_counts_the_same_noise(trained: Any) -> None:
+    for name in ("noise", "noise and fp16", "noise and accumulation"):
+        told = [rank["run"]["noise_scale"] for rank in trained[name]]
+        assert told[0] == told[1]
+    assert trained["plain"][0]["run"]["noise_scale"] is None
+
+
+def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+    """The noise scale by the meter, and by its definition from each sample's own gradient, at fixed weights."""
+    from dmls_ray.training.data.loaders import normalized
+    from dmls_ray.training.loop import Trial
+
+    made = Trial(trial, rank)
+    model = made.model
+    images, labels = made.loader._train  # type: ignore[attr-defined]
+    gradients = []
+    for image, label in zip(images, labels, strict=True):
+        model.zero_grad()
+        torch.nn.functional.cross_entropy(model(normalized(image[None])), label[None]).backward()
+        gradients.append(torch.cat([item.grad.flatten() for item in model.parameters()]).double())
+    each = torch.stack(gradients)
+    made.model.zero_grad()
+    made.run(lambda event: None)
+    assert made.noise is not None
+    return {
+        "metered": made.noise.read(made.everyone.sum),
+        "defined": float(each.var(0).sum() / each.mean(0).square().sum()),
+    }
+
+
+def test_the_noise_scale_is_the_variance_of_gradients_over_their_squared_mean() -> None:
+    many = "synthetic:shape=1x8x8,classes=4,train=512,test=8,seed=3"
+    trial = config(dataset=many, batch_per_rank=4, epochs=20, lr=1e-9, noise_scale=True)
+    for changed in (trial, trial.replace(accum_steps=2)):
+        ranks = run_spawned(changed, train=compare_noise)
+        assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
+        assert ranks[0]["metered"] == pytest.approx(ranks[0]["defined"], rel=0.25)

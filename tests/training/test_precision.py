@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.inline import run_inline
+from dmls_ray.training.precision import has_fast_units, make_scaler
+
+CPU = torch.device("cpu")
+
+
+def config(**changes: Any) -> TrialConfig:
+    data = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
+    return TrialConfig(**{"batch_per_rank": 8, "dataset": data, "epochs": 3, "device": "cpu", **changes})
+
+
+@pytest.mark.parametrize("precision", ["amp-bf16", "amp-fp16"])
+def test_a_half_format_trains_in_that_format_and_learns_as_fp32_does(precision: str) -> None:
+    full, half = run_inline(config()), run_inline(config(precision=precision))
+    losses = [[epoch["train_loss"] for epoch in item["run"]["epochs"]] for item in (full, half)]
+    assert losses[0] != losses[1], "the format must change the last digits"
+    assert losses[1] == pytest.approx(losses[0], rel=0.1)
+    assert half["run"]["skipped_steps"] == 0
+
+
+def test_only_fp16_needs_a_scaler() -> None:
+    assert make_scaler(config(precision="amp-fp16"), CPU) is not None
+    assert make_scaler(config(precision="amp-bf16"), CPU) is None
+    assert make_scaler(config(), CPU) is None
+
+
+@pytest.mark.parametrize(
+    ("has", "fast"),
+    [
+        ({}, (True, False, False)),
+        ({"avx512_bf16": True}, (True, True, False)),
+        ({"amx_fp16": True}, (True, False, True)),
+    ],
+)
+def test_a_processor_has_units_for_what_it_says_it_has(
+    has: dict[str, bool], fast: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    assert tuple(has_fast_units(name, CPU) for name in ("fp32", "amp-bf16", "amp-fp16")) == fast
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["tf32", "amp-fp16", "amp-bf16"])
+def test_every_format_trains_on_a_gpu(precision: str) -> None:
+    full, other = (run_inline(config(device="cuda", precision=name)) for name in ("fp32", precision))
+    losses = [[epoch["train_loss"] for epoch in item["run"]["epochs"]] for item in (full, other)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.1)
