@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch.distributed as dist
@@ -33,22 +34,31 @@ def run_spawned(
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
     ranks = [rank_info(config, number, keep) for number in range(config.world_size)]
     started = []
-    for rank in ranks:
-        here, there = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(config, rank, train, store.port, there), daemon=True)
-        process.start()
-        # Our copy must go, or the end of the rank's would not be seen.
-        there.close()
-        started.append((rank, process, here))
-    results = []
-    for rank, process, here in started:
-        try:
-            results.append(here.recv())
-        except EOFError:
+    try:
+        for rank in ranks:
+            here, there = context.Pipe(duplex=False)
+            # Not daemons, which may have no children: a data loader has some.
+            process = context.Process(target=_work, args=(config, rank, train, store.port, there))
+            process.start()
+            # Our copy must go, or the end of the rank's would not be seen.
+            there.close()
+            started.append((rank, process, here))
+        return [_result(*one) for one in started]
+    finally:
+        for _, process, _ in started:
+            if process.is_alive():  # only where this one was interrupted
+                process.terminate()
             process.join()
-            results.append(_died(rank, process.exitcode))
+
+
+def _result(rank: RankInfo, process: BaseProcess, here: Connection) -> dict[str, Any]:
+    try:
+        result: dict[str, Any] = here.recv()
+    except EOFError:
         process.join()
-    return results
+        return _died(rank, process.exitcode)
+    process.join()
+    return result
 
 
 def _work(config: TrialConfig, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:

@@ -349,7 +349,7 @@ def _failed_data_set(name: str, error: Exception) -> UserCodeError:
 
 def _spot_check(function: Callable[..., object], halves: list[Samples]) -> str:
     """A digest of the function's module and of 16 samples a split: what they say cannot be seen from a name."""
-    source = inspect.getsourcefile(function)
+    source = inspect.getsourcefile(inspect.unwrap(function))  # it may be decorated, with functools.cache say
     digest = hashlib.sha256(Path(source).read_bytes() if source and Path(source).exists() else b"")
     for half in halves:
         digest.update(str(len(half)).encode())
