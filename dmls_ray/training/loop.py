@@ -174,7 +174,7 @@ class Trial:
         with autocast(self.config, self.device):
             logits = forward(images)
             loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=self.config.label_smoothing)
-        self.update.backward(loss * scale)
+        self.update.backward(loss, scale)
         return loss, logits
 
     @torch.inference_mode()
@@ -275,23 +275,38 @@ class Trial:
 class Sums:
     """Loss, hits and count of samples, summed on the device and read once an epoch."""
 
+    _TOGETHER = 32
+    """Batches that are summed at once: one by one, the calls would cost more than their work."""
+
     def __init__(self, device: torch.device) -> None:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._hits = torch.zeros((), dtype=torch.int64, device=device)
         self._count = 0
+        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
         """Add a batch: its summed loss, and which of its largest logits stand at the label."""
-        self._loss += loss.detach()
-        self._hits += (logits.detach().argmax(1) == labels).sum()
+        self._waiting.append((loss.detach(), logits.detach(), labels))
         self._count += len(labels)
+        if len(self._waiting) == self._TOGETHER:
+            self._sum_up()
 
     def means(self, own: dict[str, Any], split: str, everyone: Collective) -> tuple[int, float, float]:
         """Samples, mean loss and accuracy over all ranks; this rank's own go into `own` under `<split>_loss` and
         `_accuracy`.
         """
+        self._sum_up()
         values = [float(self._loss), float(self._hits), float(self._count)]
         if self._count:
             own |= {f"{split}_loss": values[0] / values[2], f"{split}_accuracy": values[1] / values[2]}
         loss, hits, count = everyone.sum(values)
         return int(count), loss / count, hits / count
+
+    def _sum_up(self) -> None:
+        if not self._waiting:
+            return
+        losses, logits, labels = zip(*self._waiting, strict=True)
+        # Not in place: what was made in inference mode may not be changed outside of it.
+        self._loss = self._loss + torch.stack(losses).double().sum()
+        self._hits = self._hits + (torch.cat(logits).argmax(1) == torch.cat(labels)).sum()
+        self._waiting.clear()

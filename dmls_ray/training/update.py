@@ -50,14 +50,21 @@ class Update:
         self.scaler = make_scaler(config, device)
         self._applied = torch.zeros((), dtype=torch.int64, device=device)
         self._steps = 0
+        self._seeds: dict[float, Tensor] = {}
 
     def loss_scale(self) -> Tensor | float:
         """What losses are multiplied by before their backward pass."""
         return 1.0 if self.scaler is None else self.scaler.scale(torch.ones((), device=self._applied.device))
 
-    def backward(self, loss: Tensor) -> None:
-        """Add a pass's gradients up."""
-        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+    def backward(self, loss: Tensor, weight: float = 1.0) -> None:
+        """Add the gradients of a pass's loss up, so much of them."""
+        # The weight goes in as the gradient of the loss, which saves a multiplication there and back.
+        seed = self._seeds.get(weight)
+        if seed is None:
+            seed = self._seeds[weight] = torch.tensor(weight, device=loss.device)
+        if self.scaler is not None:
+            seed = self.scaler.scale(seed)
+        loss.backward(gradient=seed.to(loss.dtype))
 
     def step(self) -> None:
         """Apply the window's gradients; nothing here waits for the device."""

@@ -80,6 +80,10 @@ def augmentation(
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
+_GROUP_BYTES = 2**20
+"""Normalised images that are made at once."""
+
+
 class ResidentLoader:
     """All samples as uint8 on the device; a batch is picked by index and normalised there.
 
@@ -105,9 +109,24 @@ class ResidentLoader:
             order = self._held_out[0][order]
         order = order.to(self._device)
         changed = augmentation(self, self._config, epoch, self._device)
-        for item in self._passes:
-            index = order[item.start : item.stop]
-            yield item, (laid_out(changed(normalized(images[index]), item), self._config), labels[index])
+        for group in self._groups():
+            # Picked and normalised for several passes at once: for small images the calls cost more than their work.
+            places = torch.cat([order[item.start : item.stop] for item in group])
+            picked, their = normalized(images[places]), labels[places]
+            at = 0
+            for item in group:
+                size = item.stop - item.start
+                batch = picked[at : at + size]
+                yield item, (laid_out(changed(batch, item), self._config), their[at : at + size])
+                at += size
+
+    def _groups(self) -> Iterator[list[Pass]]:
+        """The passes, as many together as fit the processor's cache (or one)."""
+        channels, height, width = self.shape
+        assert self._config.batch_per_rank is not None
+        together = max(_GROUP_BYTES // (4 * channels * height * width * self._config.batch_per_rank), 1)
+        for start in range(0, len(self._passes), together):
+            yield self._passes[start : start + together]
 
     def test(self, split: Held = "test") -> Iterator[Batch]:
         if split == "validation":
