@@ -18,7 +18,7 @@ from rich.console import Console
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
-from dmls_ray.plan import Plan, make_plan
+from dmls_ray.plan import Plan, Variant, make_plan
 from dmls_ray.runner import Options, check_names, run_plan
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -30,6 +30,7 @@ def main(
     question: str,
     axis: str | None,
     defaults: Mapping[str, Any],
+    variants: Sequence[Variant] = ({},),
     arguments: Sequence[str] | None = None,
 ) -> NoReturn:
     """Run a sweep from the command line, and exit.
@@ -42,6 +43,7 @@ def main(
         question: what the sweep asks; shown by --help.
         axis: the field the sweep asks about; None for the first that varies.
         defaults: values of fields where no flag is given.
+        variants: what is changed one thing at a time; a flag for any of these fields asks for a grid in their place.
         arguments: the command line, without the program; sys.argv's by default.
     """
     # A job that is stopped (SIGTERM) keeps what it has, as one that is interrupted does.
@@ -49,7 +51,7 @@ def main(
     parser = _parser(question, defaults)
     given = vars(_parse(parser, sys.argv[1:] if arguments is None else list(arguments)))
     try:
-        sys.exit(_run(name, axis, dict(defaults), dict(given)))
+        sys.exit(_run(name, axis, dict(defaults), variants, dict(given)))
     except InputError as error:
         parser.error(str(error))
     except WorkerGroupError as error:
@@ -62,11 +64,15 @@ def main(
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _run(name: str, axis: str | None, defaults: dict[str, Any], given: dict[str, Any]) -> int:
+def _run(
+    name: str, axis: str | None, defaults: dict[str, Any], variants: Sequence[Variant], given: dict[str, Any]
+) -> int:
     dry_run = given.pop("dry_run")
     options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTION_FLAGS})
     axes = _axes(defaults, given)
-    plan = make_plan(axes, repeats=options.repeats, order_seed=options.order_seed)
+    if any(given.get(field) is not None for variant in variants for field in variant):
+        variants = ({},)
+    plan = make_plan(axes, variants=variants, repeats=options.repeats, order_seed=options.order_seed)
     console = Console()
     if dry_run:
         return _show_plan(plan, options, console)
@@ -90,12 +96,12 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) -> int:
-    from dmls_ray.analysis.answer import answer
+    from dmls_ray.analysis.answer import answer, answer_variants
     from dmls_ray.analysis.tables import make_table
 
     table = make_table(results, plan.varied)
     asked = axis if axis in table.varied else next(iter(plan.varied), axis or "batch_per_rank")
-    sentence = answer(table, asked)
+    sentence = answer_variants(table, plan.changed) if plan.changed else answer(table, asked)
     _print_table(table, console)
     for note in table.notes:
         _say(console, note, style="dim")
@@ -121,7 +127,7 @@ def _print_table(table: Any, console: Console) -> None:
     drawn = _rich_table(table, hidden)
     if not console.is_terminal:
         console.width = max(console.width, width(drawn))
-    for head in ("train acc.", "s/run", "efficiency", "peak MiB", "s/epoch"):
+    for head in ("train acc.", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "s/epoch"):
         if width(drawn) <= console.width:
             break
         hidden.append(head)

@@ -36,6 +36,8 @@ class Run:
     order: int
     skip: str = ""
     """Why this run is not feasible; empty where it is."""
+    left_alone: frozenset[str] = frozenset()
+    """Fields that other variants change and this one does not."""
 
     @property
     def trial_id(self) -> str:
@@ -52,7 +54,8 @@ class Run:
     def label(self, varied: Collection[str]) -> str:
         """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
         values = {**self.values, "global_batch": self.config.global_batch} if self.config else self.values
-        told = [f"{name}={values[name]}" for name in DEFAULTS if name in varied and values.get(name) is not None]
+        names = [name for name in DEFAULTS if name in varied and name not in self.left_alone]
+        told = [f"{name}={values[name]}" for name in names if values.get(name) is not None]
         return " ".join([*told, f"repeat={self.repeat}"])
 
     def seeded(self) -> TrialConfig:
@@ -66,10 +69,12 @@ class Plan:
     """All runs of a sweep, in the order in which they are to be run."""
 
     axes: Mapping[str, tuple[Any, ...]]
-    """Every field that was given, with its values."""
+    """Every field that was given, by itself or in a variant, with its values."""
     repeats: int
     order_seed: int
     runs: tuple[Run, ...]
+    changed: tuple[str, ...] = ()
+    """The fields that variants change."""
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -88,11 +93,19 @@ class Plan:
         return tuple(run for run in self.runs if run.run_id not in done)
 
 
-def make_plan(axes: Mapping[str, Any], *, repeats: int = 3, order_seed: int = 0) -> Plan:
-    """The plan of a full grid.
+Variant = Mapping[str, Any]
+"""Fields of `TrialConfig` that are changed together."""
+
+
+def make_plan(
+    axes: Mapping[str, Any], *, variants: Sequence[Variant] = ({},), repeats: int = 3, order_seed: int = 0
+) -> Plan:
+    """The plan of a full grid, or of several variants of each of its points.
 
     Args:
         axes: field of `TrialConfig` -> one value, or a sequence of values. Equal points collapse into one.
+        variants: what is changed at each point of the grid, one after the other: one thing at a time where a full grid
+            would be too large. An empty one leaves the point as it is.
         repeats: runs of each trial, each with its own seed.
         order_seed: seed of the order within the blocks.
 
@@ -102,21 +115,24 @@ def make_plan(axes: Mapping[str, Any], *, repeats: int = 3, order_seed: int = 0)
     if repeats < 1:
         raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
     settled = _settled(axes)
-    trials: dict[str, tuple[dict[str, Any], TrialConfig | None, str]] = {}
+    changed = [{name: check_value(name, value) for name, value in variant.items()} for variant in variants]
+    in_variants = frozenset().union(*changed)
+    trials: dict[str, tuple[dict[str, Any], TrialConfig | None, str, frozenset[str]]] = {}
     conflicts: list[ConflictError] = []
-    for point in itertools.product(*settled.values()):
-        values = dict(zip(settled, point, strict=True))
+    for *point, variant in itertools.product(*settled.values(), changed):
+        values = {**dict(zip(settled, point, strict=True)), **variant}
+        left_alone = in_variants - variant.keys()
         try:
             made = TrialConfig(**values)
-            trials.setdefault(made.hash, (made.canonical(), made, ""))
+            trials.setdefault(made.hash, (made.canonical(), made, "", left_alone))
         except ConflictError as conflict:
             conflicts.append(conflict)
             # Without its batch settled such a point has no canonical form; its values as given name it.
             full = {**DEFAULTS, **values}
-            trials.setdefault(content_hash(full), (full, None, str(conflict)))
-    if conflicts and all(config is None for _, config, _ in trials.values()):
+            trials.setdefault(content_hash(full), (full, None, str(conflict), left_alone))
+    if conflicts and all(config is None for _, config, _, _ in trials.values()):
         raise conflicts[0]
-    for values, _, _ in trials.values():
+    for values, _, _, _ in trials.values():
         if values["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
             raise ConfigError(
                 f"seed={values['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; give a smaller one."
@@ -126,9 +142,26 @@ def make_plan(axes: Mapping[str, Any], *, repeats: int = 3, order_seed: int = 0)
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
         block = random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials))
         for trial_id in block:
-            values, config, skip = trials[trial_id]
-            runs.append(Run(values=values, config=config, repeat=repeat, order=len(runs), skip=skip))
-    return Plan(axes=settled, repeats=repeats, order_seed=order_seed, runs=tuple(runs))
+            values, config, skip, left_alone = trials[trial_id]
+            order = len(runs)
+            run = Run(values=values, config=config, repeat=repeat, order=order, skip=skip, left_alone=left_alone)
+            runs.append(run)
+    told = {
+        name: tuple(
+            dict.fromkeys(
+                [*settled.get(name, (DEFAULTS[name],)), *(variant[name] for variant in changed if name in variant)]
+            )
+        )
+        for name in DEFAULTS
+        if name in settled or name in in_variants
+    }
+    return Plan(
+        axes=told,
+        repeats=repeats,
+        order_seed=order_seed,
+        runs=tuple(runs),
+        changed=tuple(name for name in DEFAULTS if name in in_variants),
+    )
 
 
 def _settled(axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:

@@ -406,6 +406,7 @@ def _session(plan: Plan, options: Options) -> dict[str, Any]:
         "name": options.name,
         "axis": options.axis,
         "axes": {name: list(values) for name, values in plan.axes.items()},
+        "changed": list(plan.changed),
         "repeats": plan.repeats,
         "order_seed": plan.order_seed,
         "isolation": options.isolation,

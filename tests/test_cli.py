@@ -12,7 +12,7 @@ from dmls_ray.store import Store
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, Command, command_line
 
-SWEEPS = ("accumulation", "backend", "batch_size", "grid", "optimizer", "precision", "world_size")
+SWEEPS = ("accumulation", "backend", "batch_size", "grid", "optimizer", "precision", "regularization", "world_size")
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +151,11 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_command: Comman
 
 def test_no_sweep_script_is_left_untested() -> None:
     assert sorted(path.stem for path in (PROJECT / "sweeps").glob("*.py")) == list(SWEEPS)
+
+
+def test_a_flag_for_what_variants_change_asks_for_a_grid_in_their_place(capsys: pytest.CaptureFixture[str]) -> None:
+    variants = [{}, {"dropout": 0.3}, {"l1": 0.1}]
+    assert run("--dry-run", "--repeats", "1", variants=variants) == 0
+    assert capsys.readouterr().out.startswith("6 runs")
+    assert run("--dry-run", "--repeats", "1", "--dropout", "0.1", "0.2", variants=variants) == 0
+    assert capsys.readouterr().out.startswith("4 runs")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dmls_ray.config import DEFAULTS, TrialConfig
 from dmls_ray.errors import ConfigError, ConflictError
+from dmls_ray.fields import field_specs
 from dmls_ray.plan import make_plan
 
 AXES = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
@@ -58,25 +59,14 @@ def test_equal_points_collapse() -> None:
 
 @pytest.mark.parametrize("name", [name for name in DEFAULTS if name != "global_batch"])
 def test_every_field_can_be_an_axis(name: str) -> None:
-    others: dict[str, list[object]] = {
-        "model": ["convnet", "simplecnn"],
-        "dataset": ["digits", "mnist"],
-        "data_dir": ["a", "b"],
-        "optimizer": ["adam", "sgd"],
-        "lr_scaling": ["none", "linear"],
-        "backend": ["auto", "gloo"],
-        "precision": ["fp32"],
-        "device": ["auto", "cpu"],
-        "shuffle": [True, False],
-        "loader": ["resident", "dataloader"],
-        "lr": [0.1, 0.2],
-        "momentum": [0.0, 0.5],
-        "weight_decay": [0.0, 0.1],
-    }
-    values = others.get(name, [1, 2])
-    plan = make_plan({"batch_per_rank": 8, "optimizer": "sgd", name: values}, repeats=1)
+    spec = field_specs(TrialConfig)[name]
+    by_type: dict[str, list[object]] = {"bool": [True, False], "float": [0.1, 0.2], "int": [1, 2], "str": ["a", "b"]}
+    values = list(spec.choices) or by_type[spec.type]
+    base = {"batch_per_rank": 8, "optimizer": "sgd", "world_size": 2, "validation_share": 0.1}
+    plan = make_plan({**base, name: values}, repeats=1)
     assert {run.values[name] for run in plan.runs} == set(values)
-    assert plan.varied == ((name,) if len(values) > 1 else ())
+    assert not any(run.skip for run in plan.runs)
+    assert plan.varied == (name,)
 
 
 def test_a_point_whose_fields_do_not_go_together_is_skipped_with_the_reason() -> None:
@@ -146,3 +136,20 @@ def test_runs_that_differ_in_global_batch_alone_have_different_labels() -> None:
     labels = {run.label(plan.varied) for run in plan.runs}
     assert "world_size=2 global_batch=128 repeat=0" in labels
     assert len(labels) == 4
+
+
+def test_variants_change_one_thing_at_a_time_at_each_point_of_the_grid() -> None:
+    variants = [{}, {"dropout": 0.3}, {"l1": 0.1, "weight_decay": 0.1}]
+    plan = make_plan({"batch_per_rank": [16, 32]}, variants=variants, repeats=1)
+    told = {(run.values["batch_per_rank"], run.values["dropout"], run.values["l1"]) for run in plan.runs}
+    assert told == {(batch, *change) for batch in (16, 32) for change in ((None, 0.0), (0.3, 0.0), (None, 0.1))}
+    assert plan.varied == ("batch_per_rank", "weight_decay", "dropout", "l1")
+    assert plan.changed == ("weight_decay", "dropout", "l1")
+    labels = {run.label(plan.varied) for run in plan.runs}
+    assert "batch_per_rank=16 repeat=0" in labels
+    assert "batch_per_rank=32 dropout=0.3 repeat=0" in labels
+
+
+def test_a_wrong_variant_is_refused() -> None:
+    with pytest.raises(ConfigError, match="dropout=2.0 is out of range"):
+        make_plan({"batch_per_rank": 8}, variants=[{"dropout": 2}])

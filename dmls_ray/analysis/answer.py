@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dmls_ray.analysis.formats import accuracy, bare, mib, rate, ratio, shown
-from dmls_ray.analysis.stats import Comparison, Estimate, compare
+from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
 from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.config import DEFAULTS
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
@@ -36,6 +37,57 @@ def answer(table: Table, axis: str) -> str:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
     return sentence[:1].upper() + sentence[1:] + f" ({_repeats(rows)})."
+
+
+def answer_variants(table: Table, changed: Collection[str]) -> str:
+    """What each change, made alone, does to test accuracy and to its gap to training, against the trial without any.
+
+    Args:
+        table: the sweep's table.
+        changed: the fields that variants change.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in table.rows:
+        if row.by_block("test_accuracy"):
+            same = {name: value for name, value in row.factors.items() if name not in changed}
+            groups.setdefault(repr(same), []).append(row)
+    told = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed))]
+    if not told:
+        return "There is no trial to compare with, so nothing can be said of what was changed."
+    return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])})."
+
+
+def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
+    base = next((row for row in rows if not _changes(row, changed)), None)
+    if base is None or len(rows) < 2:
+        return ""
+    told: dict[str, list[str]] = {"higher with": [], "lower with": [], "not told apart from it with": []}
+    for row in sorted(rows, key=lambda row: -row.measures["test_accuracy"].median):
+        more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"))
+        if row is base or more is None:
+            continue
+        verdict = "not told apart from it with"
+        if more.low is not None and more.high is not None:
+            verdict = "higher with" if more.low > 0 else "lower with" if more.high < 0 else verdict
+        told[verdict].append(f"{_changes(row, changed)} ({shown(more, '{:+.3f}'.format)})")
+    parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in told.items() if names)
+    gaps = [row for row in rows if "accuracy_gap" in row.measures]
+    least = min(gaps, key=lambda row: row.measures["accuracy_gap"].median, default=base)
+    gap = ""
+    if "accuracy_gap" in base.measures and least is not base:
+        gap = (
+            f"; the gap to training accuracy, {bare(base.measures['accuracy_gap'], accuracy)}, is smallest with "
+            f"{_changes(least, changed)}: {bare(least.measures['accuracy_gap'], accuracy)}"
+        )
+    where = {name: value for name, value in base.factors.items() if name not in changed}
+    at = f"At {', '.join(f'{name} {value}' for name, value in where.items())}, against" if where else "Against"
+    return f"{at} a test accuracy of {shown(base.measures['test_accuracy'], accuracy)} without, it is {parts}{gap}"
+
+
+def _changes(row: Row, changed: Collection[str]) -> str:
+    """What a row changes: `dropout=0.3`."""
+    made = {name: value for name, value in row.factors.items() if name in changed and value != DEFAULTS[name]}
+    return " ".join(f"{name}={value}" for name, value in made.items())
 
 
 def _measured(rows: Sequence[Row], axis: str) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.answer import answer
+from dmls_ray.analysis.answer import answer, answer_variants
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.tables import make_table
 from dmls_ray.store import RUNS, read_sweep, write_whole
@@ -31,9 +31,12 @@ def write_files(results: Results) -> None:
     for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
         _aside(results.folder / f"{name}.csv", partial(frame.to_csv, index=False))
     _aside(results.folder / "runs.parquet", partial(results.runs.to_parquet, index=False))
-    varied, axis = _asked(read_sweep(results.folder).get("sessions", []))
+    sessions = read_sweep(results.folder).get("sessions", [])
+    varied, axis = _asked(sessions)
     table = make_table(results, varied)
-    write_whole(results.folder / "table.md", f"{table.markdown()}\n{answer(table, axis)}\n")
+    changed = sessions[-1].get("changed") if sessions else None
+    sentence = answer_variants(table, changed) if changed else answer(table, axis)
+    write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
 
 
 def _asked(sessions: list[dict[str, Any]]) -> tuple[tuple[str, ...], str]:

@@ -49,6 +49,12 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.median(data)), float(low), float(high), len(data))
 
 
+def difference(values: Mapping[int, float], base: Mapping[int, float]) -> Estimate | None:
+    """How much more one trial has than another, paired by block; None where they have no block in common."""
+    blocks = sorted(values.keys() & base.keys())
+    return estimate([values[block] - base[block] for block in blocks]) if blocks else None
+
+
 def compare(rates: Mapping[int, float], base: Mapping[int, float]) -> Comparison | None:
     """The ratio of two trials' rates, paired by block; None where they have no block in common.
 

@@ -14,7 +14,20 @@ from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
 from dmls_ray.config import DEFAULTS
 from dmls_ray.record import Outcome, RunRecord
 
-MEASURES = ("images_per_s", "epoch_s", "total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
+MEASURES = (
+    "images_per_s",
+    "epoch_s",
+    "total_s",
+    "exposed_comm_ms",
+    "peak_mem_mib",
+    "train_accuracy",
+    "test_accuracy",
+    "accuracy_gap",
+    "overfit_epoch",
+)
+
+REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
+"""Fields whose tables tell the gap between training and test."""
 
 
 @dataclass
@@ -48,7 +61,12 @@ class Row:
 
     def rates(self) -> dict[int, float]:
         """images_per_s by block, of the runs that ended ok."""
-        return {item.repeat: item.images_per_s for item in _ok(self.records) if item.images_per_s is not None}
+        return self.by_block("images_per_s")
+
+    def by_block(self, measure: str) -> dict[int, float]:
+        """A measure by block, of the runs that ended ok."""
+        values = {item.repeat: getattr(item, measure) for item in _ok(self.records)}
+        return {repeat: value for repeat, value in values.items() if value is not None}
 
 
 @dataclass
@@ -87,9 +105,14 @@ class Table:
             columns["efficiency"] = lambda row: (
                 f"{row.speed_up.ratio.median / row.world_size:.2f}" if row.speed_up else ""
             )
+        if any("exposed_comm_ms" in row.measures for row in self.rows):
+            columns["exposed comm. ms"] = lambda row: bare(row.measures.get("exposed_comm_ms"), seconds)
         columns["peak MiB"] = lambda row: bare(row.measures.get("peak_mem_mib"), mib)
         columns["train acc."] = lambda row: bare(row.measures.get("train_accuracy"), accuracy)
         columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), accuracy)
+        if REGULARISERS & set(self.varied):
+            columns["acc. gap"] = lambda row: bare(row.measures.get("accuracy_gap"), accuracy)
+            columns["overfit from epoch"] = lambda row: bare(row.measures.get("overfit_epoch"), "{:.0f}".format)
         columns["n"] = lambda row: str(len(_ok(row.records)))
         columns["outcome"] = lambda row: row.outcome
         if any(record.oversubscribed for row in self.rows for record in row.records):
@@ -204,6 +227,11 @@ def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
             f"against world_size 1 without DDP at the same {held} ({scaling} scaling), "
             "efficiency is speed-up / world_size."
         )
+    slow = {record.config["precision"] for record in results.records if record.fast_units is False}
+    if slow:
+        notes.append(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")
+    if any(record.resumed_epoch for record in results.records):
+        notes.append("Some runs were taken up from a checkpoint: their times leave out what was lost.")
     for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
         notes.append(reason if reason.endswith(".") else f"{reason}.")
     return notes

@@ -13,11 +13,16 @@ MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}
 
 
 def results(
-    axes: dict[str, Any], rate: Any, *, repeats: int = 3, accuracy: Any = lambda values, repeat: 0.9
+    axes: dict[str, Any],
+    rate: Any,
+    *,
+    repeats: int = 3,
+    accuracy: Any = lambda values, repeat: 0.9,
+    variants: Any = ({},),
 ) -> Results:
     """One record a run of the grid; `rate` and `accuracy` are called with the configuration's values and the repeat."""
     records = []
-    for run in make_plan(axes, repeats=repeats).runs:
+    for run in make_plan(axes, variants=variants, repeats=repeats).runs:
         record = RunRecord(
             run_id=run.run_id,
             trial_id=run.trial_id,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_ray.analysis.answer import answer
+from dmls_ray.analysis.answer import answer, answer_variants
 from dmls_ray.analysis.tables import make_table
 from tests.analysis.samples import results
 
@@ -116,3 +116,22 @@ def test_an_axis_with_one_value_gives_way_to_the_one_that_varies() -> None:
         ["world_size"],
     )
     assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in answer(table, "batch_per_rank")
+
+
+def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None:
+    gains = {"dropout": [0.02, 0.03, 0.04], "l1": [-0.1, -0.2, -0.1], "label_smoothing": [0.1, -0.1, 0.0]}
+
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        changed = [name for name in gains if values[name]]
+        return 0.8 + sum(gains[name][repeat] for name in changed)
+
+    changes = [{}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1}]
+    runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes)
+    table = make_table(runs)
+    assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
+    assert answer_variants(table, ["dropout", "l1", "label_smoothing"]) == (
+        "Against a test accuracy of 0.800 [0.800, 0.800] without, it is higher with dropout=0.3 "
+        "(+0.030 [+0.020, +0.040]), lower with l1=0.1 (-0.100 [-0.200, -0.100]), not told apart from it with "
+        "label_smoothing=0.1 (+0.000 [-0.100, +0.100]); the gap to training accuracy, 0.150, is smallest with "
+        "dropout=0.3: 0.120 (n=3)."
+    )

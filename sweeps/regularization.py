@@ -1,0 +1,25 @@
+"""What does each regulariser do to accuracy, and to the gap between training and test?
+
+One thing is changed at a time: dropout, batch normalisation, label smoothing, weight decay, L1, flips and crops, early
+stopping. A flag for any of them (--dropout 0 0.3 0.5) asks for that grid in their place.
+"""
+
+from dmls_ray.cli import main
+
+if __name__ == "__main__":
+    main(
+        name="regularization",
+        question=__doc__,
+        axis=None,
+        defaults={"batch_per_rank": [32], "world_size": [1], "epochs": [15]},
+        variants=[
+            {},
+            {"dropout": 0.3},
+            {"batch_norm": "on"},
+            {"label_smoothing": 0.1},
+            {"weight_decay": 1e-3},
+            {"l1": 1e-4},
+            {"augmentation": "crop"},
+            {"early_stopping": "test_loss"},
+        ],
+    )
