@@ -56,6 +56,8 @@ class Run:
         values = {**self.values, "global_batch": self.config.global_batch} if self.config else self.values
         names = [name for name in DEFAULTS if name in varied and name not in self.left_alone]
         told = [f"{name}={values[name]}" for name in names if values.get(name) is not None]
+        if self.left_alone and not told:
+            told = ["as it is"]
         return " ".join([*told, f"repeat={self.repeat}"])
 
     def seeded(self) -> TrialConfig:
