@@ -29,6 +29,7 @@ LrSchedule = Literal["constant", "cosine", "one-cycle"]
 StoppingMetric = Literal["off", "test_loss", "test_accuracy", "validation_loss", "validation_accuracy"]
 MemoryFormat = Literal["contiguous", "channels_last"]
 CompileMode = Literal["off", "default", "max-autotune"]
+Quantization = Literal["off", "dynamic", "static", "qat"]
 Compression = Literal["none", "fp16", "bf16", "powersgd"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 LoaderName = Literal["resident", "dataloader"]
@@ -186,6 +187,12 @@ class TrialConfig:
     zero_redundancy: bool = False
     """Share the optimizer's state out over the ranks (ZeroRedundancyOptimizer)."""
 
+    quantization: Quantization = "off"
+    """int8 by torchao, on CPUs: qat trains with it simulated; static and dynamic convert what was trained in fp32."""
+
+    inference_batch: int | None = None
+    """Samples of a forward pass whose latency is measured after training; without it, none is."""
+
     device: DeviceName = "auto"
     """Where ranks train; auto is cuda if the cluster has GPUs, else cpu."""
 
@@ -218,7 +225,7 @@ class TrialConfig:
         for name in ("model", "dataset"):
             _require(getattr(self, name).strip() != "", name, "", "give a name")
         at_least_one = ("world_size", "accum_steps", "epochs", "lr_base_batch", "threads_per_rank")
-        or_none = ("image_size", "batch_per_rank", "global_batch", "test_batch_per_rank", "patience")
+        or_none = ("image_size", "batch_per_rank", "global_batch", "test_batch_per_rank", "patience", "inference_batch")
         for name in at_least_one + or_none:
             value = getattr(self, name)
             _require(value is None or value >= 1, name, value, "give 1 or more")
@@ -272,6 +279,14 @@ class TrialConfig:
                     raise ConflictError(
                         f"{name}={value} is an option of DDP, which world_size=1 trains without; use world_size 2 or "
                         f"more, or {name} {DEFAULTS[name]}."
+                    )
+        if self.quantization != "off":
+            for name, needed in (("device", ("auto", "cpu")), ("precision", ("fp32",)), ("compile", ("off",)),
+                                 ("batch_norm", ("off", "on")), ("noise_scale", (False,))):  # fmt: skip
+                value = getattr(self, name)
+                if value not in needed:
+                    raise ConflictError(
+                        f"quantization={self.quantization} does not go with {name}={value}; use {name} {needed[-1]}."
                     )
         if self.static_graph and self.accum_steps > 1:
             raise ConflictError(

@@ -285,7 +285,8 @@ class _Sweep:
 
     def _keep_of(self, run: Run) -> Keep | None:
         """What the run is to leave in a folder of its own."""
-        if not (self.options.checkpoints or self.options.save_weights):
+        profiled = run.config is not None and run.config.inference_batch is not None
+        if not (self.options.checkpoints or self.options.save_weights or profiled):
             return None
         folder = self.store.folder.resolve() / "runs" / run.run_id
         return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)

@@ -12,7 +12,17 @@ from dmls_ray.store import Store
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, Command, command_line
 
-SWEEPS = ("accumulation", "backend", "batch_size", "grid", "optimizer", "precision", "regularization", "world_size")
+SWEEPS = (
+    "accumulation",
+    "backend",
+    "batch_size",
+    "grid",
+    "optimizer",
+    "precision",
+    "quantization",
+    "regularization",
+    "world_size",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,25 @@ MEASURES = (
     "test_accuracy",
     "accuracy_gap",
     "overfit_epoch",
+    "fp32_test_accuracy",
+    "int8_test_accuracy",
+    "fp32_checkpoint_bytes",
+    "int8_checkpoint_bytes",
+    "fp32_eager_ms_p50",
+    "fp32_compiled_ms_p50",
+    "int8_compiled_ms_p50",
 )
+
+INFERENCE: dict[str, tuple[str, Callable[[float], str]]] = {
+    "fp32_test_accuracy": ("fp32 test acc.", accuracy),
+    "int8_test_accuracy": ("int8 test acc.", accuracy),
+    "fp32_checkpoint_bytes": ("fp32 bytes", mib),
+    "int8_checkpoint_bytes": ("int8 bytes", mib),
+    "fp32_eager_ms_p50": ("fp32 eager ms", seconds),
+    "fp32_compiled_ms_p50": ("fp32 compiled ms", seconds),
+    "int8_compiled_ms_p50": ("int8 compiled ms", seconds),
+}
+"""Measure -> head and form of its column, where inference was measured."""
 
 REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
 """Fields whose tables tell the gap between training and test."""
@@ -113,6 +131,9 @@ class Table:
         if REGULARISERS & set(self.varied):
             columns["acc. gap"] = lambda row: bare(row.measures.get("accuracy_gap"), accuracy)
             columns["overfit from epoch"] = lambda row: bare(row.measures.get("overfit_epoch"), "{:.0f}".format)
+        for measure, (head, write) in INFERENCE.items():
+            if any(measure in row.measures for row in self.rows):
+                columns[head] = lambda row, measure=measure, write=write: bare(row.measures.get(measure), write)  # type: ignore[misc]
         columns["n"] = lambda row: str(len(_ok(row.records)))
         columns["outcome"] = lambda row: row.outcome
         if any(record.oversubscribed for row in self.rows for record in row.records):

@@ -91,6 +91,8 @@ class Resources:
         for name, value in GPU_ONLY.items():
             if device == "cpu" and getattr(config, name) == value:
                 return f"{name}={value} needs GPUs; {place} has {self.gpus}. {INSTEAD_OF_GPU[name]}."
+        if device == "cuda" and config.quantization != "off":
+            return f"quantization={config.quantization} is for CPUs, and ranks train on GPUs here. Pass --device cpu."
         if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
             threads = f" x threads_per_rank={config.threads_per_rank}" if config.threads_per_rank > 1 else ""
             return (

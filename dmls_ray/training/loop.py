@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.record import METRICS, EpochRecord, Outcome
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.compiling import warm_up
-from dmls_ray.training.data.loaders import MEMORY_FORMATS, Held, Loader, make_loader
+from dmls_ray.training.data.loaders import MEMORY_FORMATS, Held, Loader, make_loader, normalized
 from dmls_ray.training.data.sharding import steps_of
 from dmls_ray.training.ddp import Replica
 from dmls_ray.training.measure import MemoryMeter, PhaseClock, StepTimer, device_name
@@ -27,6 +28,7 @@ from dmls_ray.training.models import build_model
 from dmls_ray.training.noise import NoiseMeter
 from dmls_ray.training.precision import autocast, has_fast_units
 from dmls_ray.training.process import Collective, prepare_process, seed_rank
+from dmls_ray.training.quantization import Int8, check_available, measure_inference
 from dmls_ray.training.stopping import EarlyStopping
 from dmls_ray.training.update import Update
 from dmls_ray.training.utilization import UtilizationSampler
@@ -65,12 +67,15 @@ class Trial:
         self.device = torch.device(rank.device)
         self.clock = PhaseClock(self.device, rank.assigned_at)
         with self.clock.phase("setup_s"):
+            check_available(config)
             prepare_process(config, rank)
             self.memory = MemoryMeter(self.device)
             self.everyone = Collective(rank, self.device)
             self.loader: Loader = make_loader(config, rank, self.device)
             self.model = build_model(config, self.loader.shape, self.loader.classes).to(self.device)
             self.model.to(memory_format=MEMORY_FORMATS[config.memory_format])
+            self.int8 = Int8(config, self.model, self.loader.shape)
+            self.model = self.int8.trained
             self.noise = NoiseMeter(config, self.device) if config.noise_scale else None
             self.replica = Replica(self.model, config, self.device, self.noise)
             self.steps = config.epochs * steps_of(self.loader.train_samples, config)
@@ -87,6 +92,7 @@ class Trial:
         self.reached: dict[str, Any] = {}
         """When the target accuracy was first reached."""
         self.resumed_epoch: int | None = None
+        self.inference: dict[str, float] = {}
 
     def run(self, emit: Emit) -> Outcome:
         """Train and test every epoch that is still to come."""
@@ -105,6 +111,9 @@ class Trial:
                 with self.clock.phase("checkpoint_s"):
                     self._save(stop)
         self.stopping.restore(self.model)
+        if outcome is Outcome.OK:
+            with self.clock.phase("eval_s"):
+                self._finish_int8()
         with self.clock.phase("checkpoint_s"):
             save_weights(self.model, self.rank)
             self.checkpoints.remove()
@@ -129,9 +138,10 @@ class Trial:
         if math.isfinite(epoch.train_loss):
             with self.clock.phase("eval_s"):
                 self.everyone.share_buffers(self.model)
-                tested = {"test": self._test("test")}
+                forward = self.int8.forward() if self.config.quantization == "qat" else self.replica.test_forward
+                tested = {"test": self._test("test", forward)}
                 if self.loader.validation_samples:
-                    tested["validation"] = self._test("validation")
+                    tested["validation"] = self._test("validation", forward)
             for split, sums in tested.items():
                 count, loss, accuracy = sums.means(own, split, self.everyone)
                 assert count == getattr(self.loader, f"{split}_samples"), (split, count)
@@ -178,15 +188,29 @@ class Trial:
         return loss, logits
 
     @torch.inference_mode()
-    def _test(self, split: Held) -> Sums:
+    def _test(self, split: Held, forward: Any) -> Sums:
         """This rank's share of the samples, on the bare model: shards are uneven, so no collective may run inside."""
         self.model.eval()
         sums = Sums(self.device)
         for images, labels in self.loader.test(split):
             with autocast(self.config, self.device):
-                logits = self.replica.test_forward(images)
+                logits = forward(images)
             sums.add(F.cross_entropy(logits.float(), labels, reduction="sum"), logits, labels)
         return sums
+
+    def _finish_int8(self) -> None:
+        """What is told of the int8 model, and of inference, once the run is over."""
+        if self.config.quantization != "off":
+            fp32, int8 = (self._test("test", forward).means({}, "test", self.everyone)[2]
+                          for forward in (self.int8.fp32(), self.int8.forward()))  # fmt: skip
+            self.inference |= {"fp32_test_accuracy": fp32, "int8_test_accuracy": int8}
+            self.inference["quantize_s"] = self.int8.seconds
+        if self.config.inference_batch is not None and self.rank.rank == 0:
+            images = normalized(
+                torch.randint(256, (self.config.inference_batch, *self.loader.shape), dtype=torch.uint8)
+            )
+            folder = None if self.rank.keep is None else Path(self.rank.keep.folder)
+            self.inference |= measure_inference(self.int8.fp32(), self.int8.converted, images, folder)
 
     def _note_target(self, epoch: EpochRecord) -> None:
         target, accuracy = self.config.target_accuracy, epoch.test_accuracy
@@ -266,6 +290,7 @@ class Trial:
                 "noise_scale": None if self.noise is None else self.noise.read(self.everyone.sum),
                 "best_epoch": self.stopping.best_epoch,
                 **self.compiled,
+                **self.inference,
                 **self.reached,
                 "epochs": [vars(epoch) for epoch in self.epochs],
             },

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.errors import ConflictError
+from dmls_ray.launch.inline import run_inline
+from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.rank import Keep
+from dmls_ray.training import quantization
+from dmls_ray.training.models import build_model
+from dmls_ray.training.quantization import (
+    checkpoint_bytes,
+    compiled_for,
+    prepare_for_training,
+    to_int8,
+    weights_of,
+)
+
+SHAPE = (1, 8, 8)
+
+
+def config(**changes: Any) -> TrialConfig:
+    base = {"dataset": "digits", "batch_per_rank": 32, "epochs": 3, "device": "cpu", "lr": 3e-3}
+    return TrialConfig(**{**base, **changes})
+
+
+def built() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build_model(config(), SHAPE, 10)
+
+
+@pytest.fixture(scope="module")
+def images() -> torch.Tensor:
+    return torch.rand(64, *SHAPE, generator=torch.Generator().manual_seed(1)) * 2 - 1
+
+
+@pytest.mark.parametrize("kind", ["static", "qat"])
+def test_an_int8_model_holds_its_weights_in_int8_and_differs_from_fp32_by_rounding_alone(
+    kind: str, images: torch.Tensor
+) -> None:
+    model = built()
+    trained = model
+    if kind == "qat":
+        trained = prepare_for_training(model, images[:2])
+        trained.train()
+        trained(images).sum().backward()
+    before = {name: value.clone() for name, value in trained.state_dict().items()}
+    int8 = to_int8(trained, kind, images[:2], [images])
+    held = weights_of(int8)
+    shapes = sorted(tuple(value.shape) for value in held.values() if value.dtype == torch.int8)
+    assert shapes == sorted(tuple(item.shape) for item in model.parameters() if item.ndim > 1)
+    assert not [name for name, value in held.items() if value.ndim > 1 and value.dtype == torch.float32]
+    assert 2 * checkpoint_bytes(int8) < checkpoint_bytes(model)
+    with torch.no_grad():
+        exact, rounded = model.eval()(images), int8(images)
+    assert not torch.equal(exact, rounded)
+    torch.testing.assert_close(rounded, exact, rtol=0.2, atol=0.1)
+    after = trained.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items()), "the trained model stays as it is"
+
+
+def test_dynamic_quantization_converts_the_linear_layers_alone(images: torch.Tensor) -> None:
+    held = weights_of(to_int8(built(), "dynamic", images[:2], [images[:2]]))
+    assert [tuple(value.shape) for value in held.values() if value.dtype == torch.int8] == [(10, 128)]
+    assert "features.0.weight" in held
+
+
+@pytest.mark.slow
+def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batches(
+    images: torch.Tensor, tmp_path: Path
+) -> None:
+    int8 = to_int8(built(), "static", images[:2], [images])
+    forward = compiled_for(int8, 64)
+    with torch.inference_mode():
+        reference = int8(images)
+        torch.testing.assert_close(forward(images), reference, rtol=0.05, atol=0.02)
+        assert forward(images[:5]).shape == (5, 10)
+        torch.testing.assert_close(forward(images[:5]), forward(images)[:5])
+    quantization._profile(forward, images, tmp_path / "profile_int8.txt")
+    assert "qconv" in (tmp_path / "profile_int8.txt").read_text().lower()
+
+
+@pytest.mark.slow
+def test_a_run_tells_of_both_its_forms_what_report_c_asked(tmp_path: Path) -> None:
+    keep = Keep(folder=str(tmp_path))
+    fp32 = run_inline(config(inference_batch=16), keep=keep)["run"]
+    for kind in ("static", "qat"):
+        result = run_inline(config(quantization=kind, inference_batch=16), keep=keep)
+        assert result["outcome"] == "ok", result.get("traceback")
+        run = result["run"]
+        assert run["int8_test_accuracy"] > 0.85
+        assert run["int8_test_accuracy"] == pytest.approx(run["fp32_test_accuracy"], abs=0.03)
+        assert run["int8_checkpoint_bytes"] < run["fp32_checkpoint_bytes"] == fp32["fp32_checkpoint_bytes"]
+        assert all(
+            0 < run[f"{name}_ms_p50"] <= run[f"{name}_ms_p95"]
+            for name in ("fp32_eager", "fp32_compiled", "int8_compiled")
+        )
+        last = run["epochs"][-1]["test_accuracy"]
+        assert last == run["int8_test_accuracy" if kind == "qat" else "fp32_test_accuracy"]
+        assert run["quantize_s"] > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"profile_fp32.txt", "profile_int8.txt"}
+    assert "int8_test_accuracy" not in fp32
+
+
+@pytest.mark.slow
+def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
+    ranks = run_spawned(config(quantization="qat", world_size=2, epochs=2))
+    assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
+    epochs = [[epoch["test_loss"] for epoch in item["run"]["epochs"]] for item in ranks]
+    assert epochs[0] == epochs[1]
+    assert ranks[0]["run"]["int8_test_accuracy"] == ranks[0]["run"]["epochs"][-1]["test_accuracy"] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"device": "cuda"}, "does not go with device=cuda; use device cpu"),
+        ({"precision": "amp-bf16"}, "does not go with precision=amp-bf16; use precision fp32"),
+        ({"compile": "default"}, "does not go with compile=default; use compile off"),
+    ],
+)
+def test_int8_is_refused_where_it_makes_no_sense(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConflictError, match=f"quantization=qat {told}"):
+        config(quantization="qat", **changes)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"), [("torchao", "needs torchao: pip install torchao"), ("g++", "no C++ compiler is on the path")]
+)
+def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
+    missing: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing == "torchao":
+        monkeypatch.setattr(quantization.importlib.util, "find_spec", lambda name: None)
+    else:
+        monkeypatch.setattr(quantization.shutil, "which", lambda name: None)
+    result = run_inline(config(quantization="static"))
+    assert result["outcome"] == "skipped"
+    assert told in result["reason"]
