@@ -1,0 +1,118 @@
+"""How true the communication timers are, and what looking at utilization costs.
+
+communication    exposed_comm_ms by DDP's timers, against the time of a step less that of the same step under no_sync
+                 (which reduces nothing), on two ranks
+utilization      seconds of an epoch with the sampler, against the same epoch without, in turn
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import statistics
+import tempfile
+import time
+from contextlib import nullcontext
+from typing import Any
+
+import pandas as pd
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.machine import describe_machine, describe_versions
+from dmls_ray.rank import Emit, RankInfo
+from dmls_ray.training.loop import Trial
+from dmls_ray.training.utilization import UtilizationSampler
+
+
+def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
+    """A training function: milliseconds of a pass with and without reduction, and what the timers say of the former."""
+    trial = Trial(config, rank)
+    batches = [batch for _, batch in trial.loader.train(0)][:-1]
+    told: dict[str, list[float]] = {"reducing": [], "no_sync": []}
+    for number in range(rounds + 1):
+        for name in told:
+            dist.barrier()
+            began = time.perf_counter()
+            for images, labels in batches:
+                with trial.replica.without_reduction() if name == "no_sync" else nullcontext():
+                    F.cross_entropy(trial.replica.forward(images), labels).backward()
+                trial.model.zero_grad(set_to_none=True)
+            if number:  # the first round warms up
+                told[name].append((time.perf_counter() - began) / len(batches) * 1e3)
+    return {"ms": told, "timers": trial.replica.communication()}
+
+
+def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
+    """A training function: seconds of an epoch with the sampler and without."""
+    told: dict[str, list[float]] = {"with": [], "without": []}
+    for number in range(rounds + 1):
+        for name in ("with", "without") if number % 2 else ("without", "with"):
+            trial = Trial(config, rank)
+            with UtilizationSampler(trial.device) if name == "with" else nullcontext():
+                trial.run(lambda event: None)
+            if number:
+                told[name].append(trial.epochs[0].train_s)
+    return {"s": told}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default: 7)")
+    given = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ.setdefault("DMLS_RAY_CACHE", cache)
+        for model, images, batch in (("mnist_convnet", 2048, 32), ("convnet", 512, 32)):
+            config = TrialConfig(
+                model=model,
+                dataset=f"synthetic:shape=3x32x32,train={images},test=16",
+                batch_per_rank=batch,
+                world_size=2,
+                epochs=1,
+                warmup_steps=0,
+                device="cpu",
+            )
+            rows.append(_communication_row(config, given.rounds))
+            rows.append(_utilization_row(config.replace(world_size=1, epochs=1), given.rounds))
+    machine, versions = describe_machine(), describe_versions()
+    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; n={given.rounds} rounds")
+
+
+def _run(config: TrialConfig, train: Any) -> dict[str, Any]:
+    first = run_spawned(config, train=train)[0]
+    if first["outcome"] != "ok":
+        raise SystemExit(first["traceback"])
+    return first
+
+
+def _communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    result = _run(config, functools.partial(communication, rounds=rounds))
+    less = [with_ - without for with_, without in zip(result["ms"]["reducing"], result["ms"]["no_sync"], strict=True)]
+    timers = result["timers"]["exposed_comm_ms"]
+    return {
+        "what": f"{config.model}, batch {config.batch_per_rank}, 2 ranks: exposed communication, ms a pass",
+        "by timers / with": f"{timers:.2f}",
+        "by difference / without": f"{statistics.median(less):.2f} [{min(less):.2f}, {max(less):.2f}]",
+        "ratio": f"{timers / statistics.median(less):.2f}",
+    }
+
+
+def _utilization_row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    seconds = _run(config, functools.partial(utilization, rounds=rounds))["s"]
+    ratios = [with_ / without for with_, without in zip(seconds["with"], seconds["without"], strict=True)]
+    return {
+        "what": f"{config.model}, 1 rank: seconds of an epoch with the utilization sampler and without",
+        "by timers / with": f"{statistics.median(seconds['with']):.3f}",
+        "by difference / without": f"{statistics.median(seconds['without']):.3f}",
+        "ratio": f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]",
+    }
+
+
+if __name__ == "__main__":
+    main()
