@@ -18,8 +18,9 @@ from rich.console import Console
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
+from dmls_ray.options import Options
 from dmls_ray.plan import Plan, Variant, make_plan
-from dmls_ray.runner import Options, check_names, run_plan
+from dmls_ray.runner import check_names, run_plan
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 

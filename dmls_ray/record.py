@@ -48,10 +48,11 @@ METRICS = (
 
 OF_THE_RUN = (
     "device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "validation_samples", "steps",
-    "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch", "noise_scale",
-    "best_epoch", "target_epoch", "target_steps", "target_s", "quantize_s", "fp32_test_accuracy", "int8_test_accuracy",
-    "fp32_checkpoint_bytes", "int8_checkpoint_bytes", "fp32_eager_ms_p50", "fp32_eager_ms_p95", "fp32_compiled_ms_p50",
-    "fp32_compiled_ms_p95", "int8_compiled_ms_p50", "int8_compiled_ms_p95",
+    "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch",
+    "gradient_noise_scale", "best_epoch", "target_epoch", "target_steps", "target_s", "quantize_s",
+    "fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes", "fp32_eager_ms_p50",
+    "fp32_eager_ms_p95", "fp32_compiled_ms_p50", "fp32_compiled_ms_p95", "int8_compiled_ms_p50",
+    "int8_compiled_ms_p95",
 )  # fmt: skip
 """Fields of a run that are equal on all of its ranks."""
 
@@ -185,8 +186,8 @@ class RunRecord:
     """`cold`, `warm` or `mixed`: whether the compiled graphs lay in the cache on disk."""
     resumed_epoch: int | None = None
     """The epoch after which the run was taken up from a checkpoint."""
-    noise_scale: float | None = None
-    """Gradient noise scale in samples."""
+    gradient_noise_scale: float | None = None
+    """In samples; where noise_scale asks for it."""
     quantize_s: float | None = None
     """Seconds of converting and compiling to int8, over all epochs; part of eval_s."""
     fp32_test_accuracy: float | None = None

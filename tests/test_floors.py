@@ -50,7 +50,7 @@ LEVELS = {
     **dict.fromkeys(("plan", "store"), 1),
     **dict.fromkeys(("training", "analysis"), 2),
     **dict.fromkeys(("launch", "cluster", "estimate"), 3),
-    **dict.fromkeys(("live", "runner", "cli", "__init__"), 4),
+    **dict.fromkeys(("live", "options", "execution", "runner", "cli", "__init__"), 4),
 }
 """Every module or package of dmls_ray, and the floor it stands on."""
 

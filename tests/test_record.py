@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
 import pytest
 
+from dmls_ray.config import DEFAULTS
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
 
 
@@ -106,3 +108,9 @@ def test_overfitting_began_after_the_least_test_loss_if_only_the_train_loss_went
 def test_a_run_that_was_stopped_early_has_the_figures_of_its_best_epoch() -> None:
     record = run_of([(3, 3), (2, 1), (1, 2)], best_epoch=2)
     assert (record.train_loss, record.test_loss, record.test_accuracy) == (2, 1, 0.2)
+
+
+def test_a_column_of_the_record_never_hides_a_field_of_the_configuration() -> None:
+    shared = {field.name for field in dataclasses.fields(RunRecord)} & set(DEFAULTS)
+    # The first three stand beside what was asked for as resolved_...; the seed of a run as run_seed.
+    assert shared == {"device", "backend", "warmup_steps", "seed"}

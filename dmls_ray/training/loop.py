@@ -287,7 +287,7 @@ class Trial:
                 "skipped_steps": self.update.skipped_steps,
                 "fast_units": has_fast_units(self.config.precision, self.device),
                 "resumed_epoch": self.resumed_epoch,
-                "noise_scale": None if self.noise is None else self.noise.read(self.everyone.sum),
+                "gradient_noise_scale": None if self.noise is None else self.noise.read(self.everyone.sum),
                 "best_epoch": self.stopping.best_epoch,
                 **self.compiled,
                 **self.inference,

@@ -44,7 +44,10 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("changes", "die_in_pass"),
-    [({"world_size": 2, "zero_redundancy": True}, 18), ({"loader": "dataloader"}, 30)],
+    [
+        ({"world_size": 2, "zero_redundancy": True}, 18),
+        pytest.param({"loader": "dataloader"}, 30, marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     changes: dict[str, Any], die_in_pass: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

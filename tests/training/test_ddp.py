@@ -110,9 +110,9 @@ def test_batch_norm_and_dropout_keep_ranks_alike(trained: Any) -> None:
 
 def test_every_rank_counts_the_same_noise(trained: Any) -> None:
     for name in ("noise", "noise and fp16", "noise and accumulation"):
-        told = [rank["run"]["noise_scale"] for rank in trained[name]]
+        told = [rank["run"]["gradient_noise_scale"] for rank in trained[name]]
         assert told[0] == told[1]
-    assert trained["plain"][0]["run"]["noise_scale"] is None
+    assert trained["plain"][0]["run"]["gradient_noise_scale"] is None
 
 
 def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
@@ -138,6 +138,7 @@ def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_noise_scale_is_the_variance_of_gradients_over_their_squared_mean() -> None:
     many = "synthetic:shape=1x8x8,classes=4,train=512,test=8,seed=3"
     trial = config(dataset=many, batch_per_rank=4, epochs=20, lr=1e-9, noise_scale=True)

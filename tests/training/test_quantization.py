@@ -108,6 +108,16 @@ def test_a_run_tells_of_both_its_forms_what_report_c_asked(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["static", "qat"])
+def test_batch_normalisation_is_folded_into_what_is_quantized(kind: str) -> None:
+    result = run_inline(config(quantization=kind, batch_norm="on"))
+    assert result["outcome"] == "ok", result.get("traceback")
+    run = result["run"]
+    assert run["int8_test_accuracy"] == pytest.approx(run["fp32_test_accuracy"], abs=0.05)
+    assert run["int8_test_accuracy"] > 0.85
+
+
+@pytest.mark.slow
 def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
     ranks = run_spawned(config(quantization="qat", world_size=2, epochs=2))
     assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")

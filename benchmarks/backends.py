@@ -1,0 +1,117 @@
+"""What each communication library supports here: every collective is tried on two ranks with every number format.
+
+yes: the result is right; no: it is refused; a wrong result is shown. A library that PyTorch was built without, or that
+has no device here, is said to be not available.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.machine import describe_machine, describe_versions
+from dmls_ray.rank import Emit, RankInfo
+
+FORMATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8)
+
+
+def _mine(rank: int, device: str, dtype: torch.dtype) -> Tensor:
+    return torch.tensor([rank + 1, 3 * rank + 1], device=device).to(dtype)
+
+
+def _reduced(op: Any, rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
+    tensor = _mine(rank, device, dtype)
+    dist.all_reduce(tensor, op=op)
+    return tensor, [3, 5] if op == dist.ReduceOp.SUM else [2, 4]
+
+
+def _averaged(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
+    tensor = _mine(rank, device, dtype)
+    dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+    return tensor, [1.5, 2.5]
+
+
+def _broadcast(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
+    tensor = _mine(rank, device, dtype)
+    dist.broadcast(tensor, 1)
+    return tensor, [2, 4]
+
+
+def _gathered(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
+    parts = [torch.empty(2, dtype=dtype, device=device) for _ in range(2)]
+    dist.all_gather(parts, _mine(rank, device, dtype))
+    return torch.cat(parts), [1, 1, 2, 4]
+
+
+def _scattered(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
+    own = torch.empty(1, dtype=dtype, device=device)
+    dist.reduce_scatter_tensor(own, _mine(rank, device, dtype))
+    return own, [[3], [5]][rank]
+
+
+def _exchanged(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
+    theirs = torch.empty(2, dtype=dtype, device=device)
+    dist.all_to_all_single(theirs, _mine(rank, device, dtype))
+    return theirs, [[1, 2], [1, 4]][rank]
+
+
+COLLECTIVES: dict[str, Callable[[int, str, torch.dtype], tuple[Tensor, list[float]]]] = {
+    "all_reduce sum": functools.partial(_reduced, dist.ReduceOp.SUM),
+    "all_reduce max": functools.partial(_reduced, dist.ReduceOp.MAX),
+    "all_reduce avg": _averaged,
+    "broadcast": _broadcast,
+    "all_gather": _gathered,
+    "reduce_scatter": _scattered,
+    "all_to_all": _exchanged,
+}
+"""Name -> what this rank has afterwards, and what it should have; ranks 0 and 1 begin with [1, 1] and [2, 4]."""
+
+
+def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """A training function: tries every collective with every format."""
+    told: dict[str, dict[str, str]] = {}
+    for name, collective in COLLECTIVES.items():
+        for dtype in FORMATS:
+            try:
+                result, expected = collective(rank.rank, rank.device, dtype)
+                right = result.double().tolist() == expected or (name.endswith("avg") and not dtype.is_floating_point)
+                answer = "yes" if right else f"wrong: {result.tolist()}"
+            except (RuntimeError, ValueError, TypeError):
+                answer = "no"
+            told.setdefault(name, {})[str(dtype).removeprefix("torch.")] = answer
+    return {"told": told}
+
+
+def main() -> None:
+    """Probe and print."""
+    available = {"gloo": dist.is_gloo_available(), "nccl": dist.is_nccl_available(), "mpi": dist.is_mpi_available(),
+                 "ucc": dist.is_ucc_available()}  # fmt: skip
+    for backend, built_in in available.items():
+        devices = dist.Backend.backend_capability.get(backend, [])
+        if not built_in:
+            print(f"{backend}: not available; this PyTorch was built without it.\n")
+            continue
+        if "cpu" not in devices and torch.cuda.device_count() < 2:
+            print(f"{backend}: not available; it is for {', '.join(devices)}, and 2 such devices are needed here.\n")
+            continue
+        device = "cpu" if "cpu" in devices else "cuda"
+        config = TrialConfig(batch_per_rank=1, world_size=2, backend=backend, device=device)  # type: ignore[arg-type]
+        (first, _) = run_spawned(config, train=probe)
+        if first["outcome"] != "ok":
+            raise SystemExit(first["traceback"])
+        print(f"{backend}, for {', '.join(devices)}; tried on {device}:\n")
+        print(pd.DataFrame(first["told"]).T.to_markdown(disable_numparse=True) + "\n")
+    versions = describe_versions()
+    print(f"{describe_machine()['cpu']}; torch {versions['torch']}")
+
+
+if __name__ == "__main__":
+    main()

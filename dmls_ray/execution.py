@@ -1,0 +1,296 @@
+"""The runs of one call on their way from the plan to the store: what is feasible, Ray around them, a record of each."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from dmls_ray.config import BUILTIN_MODELS
+from dmls_ray.errors import ConfigError, WorkerGroupError
+from dmls_ray.live import View
+from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
+from dmls_ray.options import Options
+from dmls_ray.plan import Plan, Run
+from dmls_ray.rank import Keep
+from dmls_ray.record import EpochRecord, Outcome, RunRecord
+from dmls_ray.store import Store
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+RUN_TRIAL = "dmls_ray.training.loop:run_trial"
+"""The training function of every built-in sweep."""
+
+
+@dataclass
+class Execution:
+    """One call's runs on their way from the plan to the store."""
+
+    plan: Plan
+    options: Options
+    store: Store
+    view: View
+    by_id: dict[str, Run] = field(default_factory=dict)
+    started: dict[str, tuple[str, float | None]] = field(default_factory=dict)
+    """When a run began (UTC), and the load then."""
+    epochs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    last_end: float | None = None
+    broken: str = ""
+    oversubscribes: Callable[[Any], bool] = lambda config: False
+
+    def run(self, pending: Sequence[Run]) -> None:
+        """Run what is feasible, and record a reason for what is not."""
+        self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
+        from dmls_ray.cluster.connect import cluster_at, local_resources
+
+        joined = cluster_at(self.options.address)
+        if joined is None:
+            # Nothing starts before it is known that something can run, and that its data are there.
+            feasible = self._set_aside(pending, local_resources())
+            if not feasible:
+                return
+            self._begin(feasible)
+        with _ray(joined, self.options) as resources:
+            if joined is not None:
+                feasible = self._set_aside(pending, resources)
+                if not feasible:
+                    return
+                self._tell_if_busy(feasible, resources)
+                self._begin(feasible, here=socket.gethostname() in {machine.name for machine in resources.machines})
+            self._run_on(resources, feasible, ours=joined is None)
+
+    def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
+        """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
+        if here:
+            self._prepare_data(runs)
+        self.view.begin(runs, self.store.records, self.plan.varied)
+
+    def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
+        """A worker group waits, without a word from Ray, until the cluster has room for all of its ranks."""
+        from dmls_ray.cluster.connect import free_resources
+
+        free, configs = free_resources(), [run.config for run in runs if run.config is not None]
+        for device, kind in (("cpu", "CPU"), ("cuda", "GPU")):
+            ranks = max((item.world_size for item in configs if resources.device_of(item) == device), default=0)
+            if free.get(kind, 0) < min(ranks, resources.cores if device == "cpu" else resources.gpus):
+                self.view.note(
+                    f"The cluster has {free.get(kind, 0):g} {kind}s free and the ranks need {ranks}: they start when "
+                    "others have made room. Ctrl-C stops waiting."
+                )
+
+    def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
+        """Record the runs that are not feasible as skipped; returns the others."""
+        judged = self.plan.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
+        by_id = {run.run_id: run for run in judged.runs}
+        self.by_id = by_id
+        self.oversubscribes = lambda config: resources.oversubscribes(config)
+        known = {record.run_id: record for record in self.store.records}
+        wanted = [by_id[run.run_id] for run in pending]
+        for run in wanted:
+            if run.skip and (run.run_id not in known or known[run.run_id].reason != run.skip):
+                self._keep(self._record(run, Outcome.SKIPPED, reason=run.skip))
+        return [run for run in wanted if not run.skip]
+
+    def _prepare_data(self, runs: Sequence[Run]) -> None:
+        """Decode each data set once, here, so that bad data are told in one line before Ray starts."""
+        from dmls_ray.training.data.cache import check_readable, decoded, is_decoded
+
+        models: set[tuple[str, tuple[int, int, int], int]] = set()
+        for run in runs:
+            config = run.config
+            assert config is not None
+            if config.loader != "resident":
+                check_readable(config.dataset, config.data_dir)
+                continue
+            wanted = (config.dataset, config.data_dir, config.image_size)
+            if not is_decoded(*wanted):
+                self.view.note(f"Preparing {config.dataset}, once on this machine ...")
+            data = decoded(*wanted)
+            if config.model not in BUILTIN_MODELS:
+                models.add((config.model, data.shape, data.classes))
+            elif min(data.shape[1:]) < BUILTIN_MODELS[config.model]:
+                raise ConfigError(
+                    f"model={config.model} takes images of {BUILTIN_MODELS[config.model]} pixels a side or more, and "
+                    f"those of {config.dataset} have {min(data.shape[1:])}; set image_size, or use another model."
+                )
+        for model in models:
+            from dmls_ray.training.models import check_fits
+
+            check_fits(*model)
+
+    def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
+        """Run these on the connected cluster."""
+        from dmls_ray.cluster.broker import Job
+        from dmls_ray.cluster.pool import WorkerGroup
+        from dmls_ray.cluster.tune import run_jobs
+
+        jobs = []
+        for run in runs:
+            config = run.seeded()
+            jobs.append(
+                Job(
+                    run_id=run.run_id,
+                    train=RUN_TRIAL,
+                    config=config,
+                    device=resources.device_of(config),
+                    backend=resources.backend_of(config),
+                    keep=self._keep_of(run),
+                )
+            )
+        ranks = max(job.config.world_size for job in jobs)
+        device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
+        group = WorkerGroup(resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours)
+        cut_short = True
+        try:
+            group.start()
+            run_jobs(group, jobs, self._listen, isolation=self.options.isolation)
+            cut_short = bool(self.broken)
+        finally:
+            group.end(cut_short=cut_short)
+        if self.broken:
+            raise WorkerGroupError(
+                f"{self.broken}. The runs that had ended are kept; the same command runs the others."
+            )
+
+    def _keep_of(self, run: Run) -> Keep | None:
+        """What the run is to leave in a folder of its own."""
+        profiled = run.config is not None and run.config.inference_batch is not None
+        if not (self.options.checkpoints or self.options.save_weights or profiled):
+            return None
+        folder = self.store.folder.resolve() / "runs" / run.run_id
+        return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)
+
+    def _listen(self, run_id: str, event: Mapping[str, Any]) -> None:
+        run = self.by_id[run_id]
+        if event["kind"] == "start":
+            self.started[run_id] = (datetime.now(UTC).isoformat(timespec="milliseconds"), load_average())
+            self.epochs[run_id] = []
+            self.last_end = self.last_end or time.monotonic()
+        elif event["kind"] == "epoch":
+            self.epochs[run_id].append(dict(event))
+        elif event["kind"] == "aborted":
+            self.broken = str(event["reason"])
+            return
+        if event["kind"] == "done":
+            record = self._ended(run, event)
+            self._keep(record)
+            self.view.done(run, record)
+        else:
+            self.view.event(run, event)
+
+    def _ended(self, run: Run, event: Mapping[str, Any]) -> RunRecord:
+        record = self._record(run, Outcome(event["outcome"]), reason=event["reason"])
+        record.traceback = event["traceback"]
+        record.attempts = event["attempts"]
+        record.started_at, record.load_average = self.started.pop(run.run_id)
+        record.take_results(event["results"])
+        epochs = self.epochs.pop(run.run_id)
+        if not record.epochs and epochs:
+            # The run was cut short; the epochs it had told are what there is.
+            record.take_epochs([EpochRecord(**{k: v for k, v in item.items() if k != "kind"}) for item in epochs])
+        now = time.monotonic()
+        if self.last_end is not None and record.total_s is not None:
+            record.overhead_s = now - self.last_end - record.total_s
+        self.last_end = now
+        return record
+
+    def _record(self, run: Run, outcome: Outcome, *, reason: str) -> RunRecord:
+        return RunRecord(
+            run_id=run.run_id,
+            trial_id=run.trial_id,
+            repeat=run.repeat,
+            order=run.order,
+            order_seed=self.plan.order_seed,
+            seed=run.seed,
+            outcome=outcome,
+            reason=reason,
+            config=dict(run.values),
+            sweep=self.options.name,
+            session=self.session,
+            isolation=self.options.isolation,
+            oversubscribed=run.config is not None
+            and outcome is not Outcome.SKIPPED
+            and self.oversubscribes(run.config),
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            machine=describe_machine(),
+            versions=describe_versions(),
+            git=describe_git(),
+        )
+
+    def _keep(self, record: RunRecord) -> None:
+        with _uninterrupted():
+            self.store.append(record)
+
+
+@contextmanager
+def _ray(joined: str | None, options: Options) -> Iterator[Any]:
+    """Ray, joined or started, and what it has; our own is ended, another's is left."""
+    from dmls_ray.cluster.connect import cluster_resources, connect, give_a_head_start
+
+    # The imports take as long as Ray's start; they go side by side.
+    loading = threading.Thread(target=_load_ray_libraries, daemon=True)
+    loading.start()
+    import ray
+
+    connected_before = ray.is_initialized()
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        connect(joined, dashboard=options.dashboard, verbose=options.verbose)
+        if threading.current_thread() is threading.main_thread():
+            # Ray puts a handler of its own in place, which ends the process on the spot.
+            signal.signal(signal.SIGTERM, on_sigterm)
+        give_a_head_start()
+        loading.join()
+        yield cluster_resources()
+    finally:
+        if not connected_before:
+            ray.shutdown()
+
+
+def _load_ray_libraries() -> None:
+    import dmls_ray.cluster.torch_group
+    import dmls_ray.cluster.tune  # noqa: F401
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block is over; outside the main thread they cannot arrive."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    # Blocking the signals would not do: one of Ray's threads would take them, and Python acts in this one all the same.
+    before = {number: signal.signal(number, lambda arrived, _: came.append(arrived)) for number in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+def _session(plan: Plan, options: Options) -> dict[str, Any]:
+    return {
+        "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        "name": options.name,
+        "axis": options.axis,
+        "axes": {name: list(values) for name, values in plan.axes.items()},
+        "changed": list(plan.changed),
+        "repeats": plan.repeats,
+        "order_seed": plan.order_seed,
+        "isolation": options.isolation,
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "git": describe_git(),
+    }
