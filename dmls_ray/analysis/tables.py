@@ -11,7 +11,8 @@ import pandas as pd
 from dmls_ray.analysis.formats import accuracy, bare, mib, rate, ratio, seconds, shown
 from dmls_ray.analysis.frames import Results, factors_of
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
-from dmls_ray.config import DEFAULTS
+from dmls_ray.config import DEFAULTS, TrialConfig
+from dmls_ray.fields import field_specs
 from dmls_ray.record import Outcome, RunRecord
 
 MEASURES = (
@@ -153,7 +154,7 @@ def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
         by_trial.setdefault(record.trial_id, []).append(record)
     names = _factor_names([records[0] for records in by_trial.values()], varied)
     rows = [_row(trial_id, records, names) for trial_id, records in by_trial.items()]
-    rows.sort(key=lambda row: tuple(_sortable(row.factors[name]) for name in names))
+    rows.sort(key=lambda row: tuple(_sortable(name, row.factors[name]) for name in names))
     held = _held_batch(results.records, varied or ())
     _add_speed_up(rows, held)
     return Table(varied=names, rows=rows, held=held, notes=_notes(results, rows, held))
@@ -266,7 +267,11 @@ def _machine_text(record: RunRecord) -> str:
     )
 
 
-def _sortable(value: Any) -> tuple[int, Any]:
+def _sortable(name: str, value: Any) -> tuple[int, Any]:
+    """Numbers by size; choices in the order of their field, which begins with the plain one."""
     if value is None:
         return (0, 0)
+    choices = field_specs(TrialConfig)[name].choices
+    if value in choices:
+        return (1, choices.index(value))
     return (1, value) if isinstance(value, int | float) else (2, str(value))

@@ -127,3 +127,9 @@ def test_rows_of_several_versions_days_and_isolations_are_said_to_be() -> None:
     assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes
     assert "different versions" in notes
     assert "different isolations (group, per_run)" in notes
+
+
+def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:
+    kinds = ["qat", "static", "off", "dynamic"]
+    table = make_table(results({"batch_per_rank": 16, "quantization": kinds}, lambda values, repeat: 100.0))
+    assert [row.factors["quantization"] for row in table.rows] == ["off", "dynamic", "static", "qat"]
