@@ -111,6 +111,6 @@ def test_a_run_that_was_stopped_early_has_the_figures_of_its_best_epoch() -> Non
 
 
 def test_a_column_of_the_record_never_hides_a_field_of_the_configuration() -> None:
-    shared = {field.name for field in dataclasses.fields(RunRecord)} & set(DEFAULTS)
+    shared = {field.name for field in dataclasses.fields(RunRecord)} & set(DEFAULTS) - {"epochs"}  # rows of their own
     # The first three stand beside what was asked for as resolved_...; the seed of a run as run_seed.
     assert shared == {"device", "backend", "warmup_steps", "seed"}

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from dmls_ray import load
 from dmls_ray.config import TrialConfig
@@ -225,7 +226,7 @@ def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
     own = [f"tests.training.probes:{name}" for name in ("raising", "dying_once")]
     flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "2", "--model", "digits_convnet", *own)
-    done = sweep_command("grid", *GRID, *flags)
+    done = sweep_command("grid", *GRID, *flags, "--checkpoints", "--save-weights")
     assert done.returncode == 1, done.stderr
     assert "error: RuntimeError: a fault in the user's model." in done.stdout
     by_model = {item.config["model"].rpartition(":")[2]: item for item in load(tmp_path / "results" / "grid").records}
@@ -238,6 +239,11 @@ def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
     beside = by_model["digits_convnet"]
     assert beside.outcome == "ok"
     assert metrics(beside) == undisturbed[beside.run_id]
+    kept = tmp_path / "results" / "grid" / "runs" / beside.run_id
+    assert [path.name for path in kept.iterdir()] == ["weights.pt"]
+    assert (
+        sum(value.numel() for value in torch.load(kept / "weights.pt", weights_only=True).values()) == beside.parameters
+    )
 
 
 @pytest.mark.slow

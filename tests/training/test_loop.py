@@ -165,6 +165,19 @@ def test_every_optimizer_trains_on_two_ranks() -> None:
         assert losses[-1] < losses[0], name
 
 
+def test_the_record_tells_when_a_target_accuracy_was_first_reached() -> None:
+    trial = config(dataset="digits", batch_per_rank=32, epochs=6, target_accuracy=0.8)
+    result = run_inline(trial)
+    run = result["run"]
+    accuracies = [epoch["test_accuracy"] for epoch in run["epochs"]]
+    first = next(number for number, accuracy in enumerate(accuracies, start=1) if accuracy >= 0.8)
+    assert 1 < first < 6, "the target must lie inside the run"
+    assert run["target_epoch"] == first
+    assert run["target_steps"] == first * run["steps"] / 6
+    assert result["setup_s"] < run["target_s"] < result["total_s"]
+    assert "target_epoch" not in run_inline(trial.replace(target_accuracy=1.0))["run"]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_own_memory() -> None:
