@@ -54,13 +54,13 @@ def _gathered(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[
 def _scattered(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
     own = torch.empty(1, dtype=dtype, device=device)
     dist.reduce_scatter_tensor(own, _mine(rank, device, dtype))
-    return own, [[3], [5]][rank]
+    return own, [[3.0], [5.0]][rank]
 
 
 def _exchanged(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
     theirs = torch.empty(2, dtype=dtype, device=device)
     dist.all_to_all_single(theirs, _mine(rank, device, dtype))
-    return theirs, [[1, 2], [1, 4]][rank]
+    return theirs, [[1.0, 2.0], [1.0, 4.0]][rank]
 
 
 COLLECTIVES: dict[str, Callable[[int, str, torch.dtype], tuple[Tensor, list[float]]]] = {
