@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from dmls_ray import load
@@ -28,3 +29,15 @@ def test_cifar10_is_learned_as_the_reports_learned_it() -> None:
 def test_every_sweep_of_the_training_core_has_a_table() -> None:
     for name in ("precision", "regularization", "backend", "accumulation", "optimizer", "quantization"):
         assert "| ok " in (PROJECT / "results" / "reference" / name / "table.md").read_text()
+
+
+def test_the_curve_in_bf16_is_the_published_one_within_three_points_after_the_first_epoch() -> None:
+    (record,) = load(PROJECT / "results" / "reference" / "cifar10_convnet_bf16").records
+    published = pd.read_csv(PROJECT / "results" / "published" / "published_epochs.csv")
+    curve = published[(published.experiment == "cifar10-convnet-2gpu-gloo-bs256") & (published["rank"] == 0)]
+    assert len(record.epochs) == 6
+    for epoch, theirs in list(zip(record.epochs, curve.itertuples(), strict=False))[1:]:
+        assert epoch.train_accuracy is not None
+        assert epoch.test_accuracy is not None
+        assert abs(100 * epoch.train_accuracy - float(theirs.train_accuracy)) < 3
+        assert abs(100 * epoch.test_accuracy - float(theirs.test_accuracy)) < 3
