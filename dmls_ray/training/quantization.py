@@ -158,16 +158,12 @@ def compiled_for(model: nn.Module, batch: int) -> Forward:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """What a checkpoint of the model needs: without the fp32 weights that conversion leaves behind."""
+    """What a checkpoint of the model needs: of a converted one, without fp32 weights that its graph uses no more."""
     state = model.state_dict()
-    if not any(value.dtype == torch.int8 for value in state.values()):
+    if not isinstance(model, torch.fx.GraphModule):
         return state
-    converted = {tuple(value.shape) for value in state.values() if value.dtype == torch.int8}
-    return {
-        name: value
-        for name, value in state.items()
-        if not (name.endswith(".weight") and value.dtype == torch.float32 and tuple(value.shape) in converted)
-    }
+    used = {node.target for node in model.graph.nodes if node.op == "get_attr"}
+    return {name: value for name, value in state.items() if name in used}
 
 
 def checkpoint_bytes(model: nn.Module) -> int:
