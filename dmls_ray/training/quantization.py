@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import io
-import itertools
 import shutil
 import time
 import warnings
@@ -25,8 +24,8 @@ from torch import Tensor, nn
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import UnavailableError
-from dmls_ray.rank import RankInfo
-from dmls_ray.training.data.loaders import make_loader
+from dmls_ray.training.data.cache import decoded
+from dmls_ray.training.data.loaders import normalized
 
 CALIBRATION_BATCHES = 16
 """Training batches over which static quantization observes activations."""
@@ -94,13 +93,17 @@ class Int8:
 
     def _calibration(self) -> Iterator[Tensor]:
         """Training images to observe activations over: the same on every rank, so that all have one int8 model."""
-        if self._config.quantization != "static":
+        config = self._config
+        if config.quantization != "static":
             yield self._example
             return
-        alone = self._config.replace(world_size=1, augmentation="none", loader="resident")
-        loader = make_loader(alone, RankInfo(), torch.device("cpu"))
-        for _, (images, _) in itertools.islice(loader.train(0), CALIBRATION_BATCHES):
-            yield images
+        data, batch = decoded(config.dataset, config.data_dir, config.image_size), config.batch_per_rank
+        assert batch is not None
+        # Spread over the data set: an image folder lies sorted by class.
+        count = min(CALIBRATION_BATCHES * batch, len(data.train_labels))
+        places = np.linspace(0, len(data.train_labels) - 1, count).astype(int)
+        for start in range(0, count, batch):
+            yield normalized(torch.from_numpy(data.train_images[places[start : start + batch]]))
 
 
 def prepare_for_training(model: nn.Module, example: Tensor) -> nn.Module:

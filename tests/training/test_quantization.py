@@ -14,6 +14,7 @@ from dmls_ray.rank import Keep
 from dmls_ray.training import quantization
 from dmls_ray.training.models import build_model
 from dmls_ray.training.quantization import (
+    Int8,
     checkpoint_bytes,
     compiled_for,
     prepare_for_training,
@@ -137,6 +138,14 @@ def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_mo
 def test_int8_is_refused_where_it_makes_no_sense(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(ConflictError, match=f"quantization=qat {told}"):
         config(quantization="qat", **changes)
+
+
+def test_activations_are_observed_over_the_same_images_on_every_rank_whatever_the_other_options() -> None:
+    one = Int8(config(quantization="static"), built(), SHAPE)
+    two = Int8(config(quantization="static", world_size=2, zero_redundancy=True, compression="fp16"), built(), SHAPE)
+    batches = [list(item._calibration()) for item in (one, two)]
+    assert sum(len(batch) for batch in batches[0]) == 16 * 32
+    assert all(torch.equal(a, b) for a, b in zip(*batches, strict=True))
 
 
 @pytest.mark.parametrize(
