@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import io
 import itertools
 import json
@@ -275,6 +276,7 @@ def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways:
     for number in range(count + 1):
         turn = number % len(ways)
         for name in ways[turn:] + ways[:turn]:
+            gc.collect()  # no way pays for what another left
             seconds = (WAYS | PEERS)[name](config, rank)
             if number:  # the first round warms up
                 told[name].append(seconds)
@@ -299,6 +301,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--batches", nargs="+", type=int, default=[32, 256])
     parser.add_argument("--world-sizes", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS, *PEERS], help="only these ways (default: all there are)")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--precision", default="fp32", help="of ours and of the configuration (default: fp32)")
     parser.add_argument("--memory-format", default="contiguous")
@@ -312,7 +315,7 @@ def main() -> None:
         for model, batch, world_size in itertools.product(given.models, given.batches, given.world_sizes):
             config = settings(model, batch, world_size, given)
             rank_info(config, 0)  # enough devices, or one clear line
-            ways = [*WAYS, *(peers if world_size == 1 else [])]
+            ways = [name for name in [*WAYS, *(peers if world_size == 1 else [])] if name in (given.ways or [name])]
             seconds = measure(config, given.rounds, ways)
             rows.append(_row(config, seconds, IMAGES[model] * given.scale))
             print(f"{model}, batch {batch}, world size {world_size}: done", flush=True)
