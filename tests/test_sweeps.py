@@ -192,6 +192,33 @@ def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_p
     assert all(metrics(record) == undisturbed[record.run_id] for record in records), told
 
 
+@pytest.mark.slow
+def test_a_run_of_a_killed_sweep_goes_on_from_its_checkpoint_to_the_same_end(
+    sweep_command: Command, tmp_path: Path
+) -> None:
+    long = (
+        "grid", "--dataset", SMALL, "--batch-per-rank", "8", "--world-size", "2", "--epochs", "150", "--repeats", "1",
+        "--dropout", "0.3", "--augmentation", "flip-crop", "--lr-schedule", "cosine", "--oversubscribe",
+        "--device", "cpu",
+    )  # fmt: skip
+    process = start(
+        *command_line(*long, "--checkpoints"), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    runs = tmp_path / "results" / "grid" / "runs"
+    while not list(runs.glob("*/checkpoints/[1-9]?.rank-1.pt")) and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not lines(tmp_path / "results" / "grid"), "it was killed in mid-run"
+    assert sweep_command(*long, "--checkpoints").returncode == 0
+    assert sweep_command(*long, "--out", "undisturbed").returncode == 0
+    (resumed,), (whole,) = load(tmp_path / "results" / "grid").records, load(tmp_path / "undisturbed").records
+    assert (resumed.resumed_epoch or 0) >= 9
+    assert whole.resumed_epoch is None
+    assert metrics(resumed) == metrics(whole)
+    assert len(resumed.epochs) == 150
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     how: signal.Signals, tmp_path: Path

@@ -104,8 +104,8 @@ def save_weights(model: nn.Module, rank: RankInfo) -> None:
 
 
 def write_aside(path: Path, state: Any) -> None:
-    """Save so that the file is whole or not there."""
-    aside = path.with_name(f".{path.name}.new")
+    """Save so that the file is whole or not there, even where an orphan of a killed sweep still writes it as well."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
     with open(aside, "wb") as file:
         torch.save(state, file)
         file.flush()
