@@ -69,7 +69,7 @@ def _run(
     name: str, axis: str | None, defaults: dict[str, Any], variants: Sequence[Variant], given: dict[str, Any]
 ) -> int:
     dry_run = given.pop("dry_run")
-    options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTION_FLAGS})
+    options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTIONS})
     axes = _axes(defaults, given)
     if any(given.get(field) is not None for variant in variants for field in variant):
         variants = ({},)
@@ -175,19 +175,8 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
 
 # --- flags ------------------------------------------------------------------------------------------------------
 
-_OPTION_FLAGS = (
-    "repeats",
-    "order_seed",
-    "out",
-    "fresh",
-    "isolation",
-    "address",
-    "oversubscribe",
-    "checkpoints",
-    "save_weights",
-    "dashboard",
-    "verbose",
-)
+_OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in ("name", "axis")}
+"""What a flag says of how to run a sweep; name and axis are the script's own."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -219,35 +208,9 @@ def _parser(question: str, defaults: Mapping[str, Any]) -> _Parser:
     for spec in field_specs(TrialConfig).values():
         _add_field(fields, spec, defaults)
     how = parser.add_argument_group("how to run it")
-    how.add_argument(
-        "--repeats",
-        type=_at_least(1),
-        default=3,
-        help="runs of each trial, each with its own seed (default: 3)",
-    )
-    how.add_argument(
-        "--order-seed",
-        type=_at_least(0),
-        default=0,
-        help="seed of the order of runs within a block (default: 0)",
-    )
-    how.add_argument("--out", help="results folder (default: results/<sweep>)")
-    how.add_argument("--fresh", action="store_true", help="start over in a new folder; nothing is deleted")
-    how.add_argument(
-        "--isolation",
-        choices=("group", "per_run"),
-        default="group",
-        help="group: one worker group serves all runs; per_run: a TorchTrainer a run (default: group)",
-    )
-    how.add_argument("--address", help="Ray cluster to join (default: RAY_ADDRESS, a running one here, or our own)")
-    how.add_argument("--oversubscribe", action="store_true", help="allow more ranks than CPU cores")
-    how.add_argument(
-        "--checkpoints", action="store_true", help="save each run after each epoch, and take it up there if cut short"
-    )
-    how.add_argument("--save-weights", action="store_true", help="keep the final weights: runs/<run>/weights.pt")
-    how.add_argument("--dashboard", action="store_true", help="show Ray's dashboard, on the loopback interface")
-    how.add_argument("--dry-run", action="store_true", help="print the plan with an estimate and start nothing")
-    how.add_argument("--verbose", action="store_true", help="show what Ray and the ranks print")
+    for spec in _OPTIONS.values():
+        _add_option(how, spec)
+    how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
     return parser
 
 
@@ -266,25 +229,23 @@ def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None
     )
 
 
+def _add_option(group: Any, spec: FieldSpec) -> None:
+    flag = f"--{spec.name.replace('_', '-')}"
+    if spec.type == "bool":
+        group.add_argument(flag, action="store_true", help=spec.help.rstrip("."))
+        return
+    told = "" if spec.default is None else f" (default: {_told(spec.default)})"
+    metavar = "{" + ",".join(map(str, spec.choices)) + "}" if spec.choices else spec.type.upper()
+    told_help = (spec.help.rstrip(".") + told).replace("%", "%%")
+    group.add_argument(flag, type=_argument(spec), default=spec.default, metavar=metavar, help=told_help)
+
+
 def _argument(spec: FieldSpec) -> Any:
     def parse(text: str) -> Any:
         try:
             return spec.parse(text)
         except ConfigError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
-
-    return parse
-
-
-def _at_least(least: int) -> Any:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text} is out of range; give a whole number of {least} or more.")
-        return value
 
     return parse
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +44,8 @@ class Execution:
     """When a run began (UTC), and the load then."""
     epochs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    told: set[str] = field(default_factory=set)
+    """Runs that have ended."""
     last_end: float | None = None
     broken: str = ""
     oversubscribes: Callable[[Any], bool] = lambda config: False
@@ -130,7 +132,7 @@ class Execution:
 
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
         """Run these on the connected cluster."""
-        from dmls_ray.cluster.broker import Job
+        from dmls_ray.cluster.messages import Job, Limits
         from dmls_ray.cluster.pool import WorkerGroup
         from dmls_ray.cluster.tune import run_jobs
 
@@ -140,6 +142,7 @@ class Execution:
             jobs.append(
                 Job(
                     run_id=run.run_id,
+                    trial_id=run.trial_id,
                     train=RUN_TRIAL,
                     config=config,
                     device=resources.device_of(config),
@@ -149,7 +152,10 @@ class Execution:
             )
         ranks = max(job.config.world_size for job in jobs)
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
-        group = WorkerGroup(resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours)
+        limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
+        group = WorkerGroup(
+            resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours, limits=limits
+        )
         cut_short = True
         try:
             group.start()
@@ -172,6 +178,8 @@ class Execution:
 
     def _listen(self, run_id: str, event: Mapping[str, Any]) -> None:
         run = self.by_id[run_id]
+        if run_id in self.told:
+            return  # Tune's actor died right after; the next one is told all again
         if event["kind"] == "start":
             self.started[run_id] = (datetime.now(UTC).isoformat(timespec="milliseconds"), load_average())
             self.epochs[run_id] = []
@@ -182,6 +190,7 @@ class Execution:
             self.broken = str(event["reason"])
             return
         if event["kind"] == "done":
+            self.told.add(run_id)
             record = self._ended(run, event)
             self._keep(record)
             self.view.done(run, record)
@@ -192,9 +201,11 @@ class Execution:
         record = self._record(run, Outcome(event["outcome"]), reason=event["reason"])
         record.traceback = event["traceback"]
         record.attempts = event["attempts"]
-        record.started_at, record.load_average = self.started.pop(run.run_id)
+        record.earlier_attempts = event["earlier"]
+        if record.attempts:
+            record.started_at, record.load_average = self.started.pop(run.run_id)
         record.take_results(event["results"])
-        epochs = self.epochs.pop(run.run_id)
+        epochs = self.epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
             # The run was cut short; the epochs it had told are what there is.
             record.take_epochs([EpochRecord(**{k: v for k, v in item.items() if k != "kind"}) for item in epochs])

@@ -47,7 +47,9 @@ class RankInfo:
 
 
 Emit = Callable[[dict[str, Any]], None]
-"""Takes one event of a running trial, a dict of plain values with the key `kind`; returns at once."""
+"""Takes one event of a running trial, a dict of plain values with the key `kind`; returns at once.
+
+Of kind `epoch` (rank 0's) it becomes a row of the record; one of kind `progress` only says that the rank gets on."""
 
 TrainFunction = Callable[[TrialConfig, RankInfo, Emit], dict[str, Any]]
 """What a worker group serves: `train(config, rank, emit)` returns this rank's result as a dict of plain values."""

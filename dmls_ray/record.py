@@ -157,6 +157,9 @@ class RunRecord:
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
     attempts: int = 1
+    """How often it was begun; 0 where it was not."""
+    earlier_attempts: list[dict[str, Any]] = field(default_factory=list)
+    """Outcome, reason and seconds of each attempt before the last."""
     started_at: str = ""
     """UTC, ISO 8601."""
     load_average: float | None = None

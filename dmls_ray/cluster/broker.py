@@ -1,10 +1,14 @@
-"""The broker: knows every rank by itself, queues runs, and leases ranks to them.
+"""The broker: knows every rank by itself, queues runs, leases ranks to them, and keeps the clock of each run.
 
 It is an actor without CPUs, made by `pool`; the class itself knows neither Ray nor PyTorch, so its rules can be
 tested alone. All methods are coroutines of one event loop: no two of them run at once between two awaits.
 
-    rank:       join -> (next_lease -> emit ... -> finish) ... -> next_lease gives None: the sweep is over
-    Trainable:  submit -> events ... -> the last event has kind `done`
+    rank:       join -> (next_lease -> begun, progress, emit ... -> finish) ... -> next_lease gives None: it is over
+    Trainable:  submit -> events ... -> the last event has kind `done`; the driver has it -> forget
+
+If the broker's process dies, `pool` makes another, which knows nothing: ranks join again, and Trainables submit again.
+It is not Ray that restarts it: short of memory, Ray ends first what it may restart, and with it the clock and the count
+of attempts.
 """
 
 from __future__ import annotations
@@ -12,103 +16,53 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
+import uuid
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.rank import Keep
+from dmls_ray.cluster.attempt import Attempt, Failures, Queued
+from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankCard
 from dmls_ray.record import Outcome
 
 PEERS_HAVE_S = 2.0
 """How long the other ranks of a run have to end by themselves after one has failed."""
 
+_BROKERS_MAY_DIE = 3
+"""How many may die during one run before it is held for the cause."""
 
-@dataclass(frozen=True, kw_only=True)
-class RankCard:
-    """What a rank tells of itself when it joins."""
-
-    trainer: str
-    """Name of the TorchTrainer that holds it."""
-    group: str
-    """Name of the trainer's present group; when Train starts its ranks anew, all of them, the group has a new one."""
-    index: int
-    """Its number within that trainer."""
-    machine: str
-    pid: int
-    device: str
-    """Its accelerator, `cuda:N`; `cpu` where it has none."""
-    store: tuple[str, int]
-    """Host and port of the key-value store it serves, where the ranks of a run that it leads find each other."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A run as the broker has it: what to call, with what, on how many ranks."""
-
-    run_id: str
-    train: str
-    """`module:function` of the training function."""
-    config: TrialConfig
-    device: str
-    """`cpu` or `cuda`: what device=auto became."""
-    backend: str
-    """What backend=auto became."""
-    keep: Keep | None = None
-    """What the run leaves beside its record."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lease:
-    """One rank's part in one attempt at a run."""
-
-    lease_id: str
-    train: str
-    config: TrialConfig
-    rank: int
-    device: str
-    backend: str | None
-    machine: str
-    store: tuple[str, int]
-    keep: Keep | None
+_LOOK_EVERY_S = 0.5
+"""How often the clocks of the runs under way are read."""
 
 
 @dataclass
 class _Rank:
     card: RankCard
-    waiting: asyncio.Future[Lease | None] | None = None
+    waiting: asyncio.Future[Lease | Leave | None] | None = None
     """Set while the rank asks for a lease, which is when it is idle."""
-    attempt: _Attempt | None = None
-
-
-@dataclass
-class _Attempt:
-    job: Job
-    lease_id: str
-    ranks: list[str]
-    number: int
-    results: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By rank, in the order of arrival: the first that is not ok is the cause."""
-    lost: set[str] = field(default_factory=set)
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def cause(self) -> dict[str, Any] | None:
-        """The first failure of a rank's own, not that another rank was gone."""
-        failed = (item for item in self.results.values() if item["outcome"] != Outcome.OK)
-        return next((item for item in failed if not item.get("symptom")), None)
+    attempt: Attempt | None = None
+    leaves: bool = False
+    """It is to end its process when it asks for work."""
 
 
 @dataclass
 class _Stream:
-    """Events of a run that its Trainable has not fetched yet."""
+    """Events of a run, kept until the driver has them all: a Trainable that dies is followed by another."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
+    told: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, event: dict[str, Any]) -> None:
         self.events.append(event)
         self.news.set()
+
+    def rewind(self) -> None:
+        self.told = 0
+        if self.events:
+            self.news.set()
 
 
 class Broker:
@@ -118,22 +72,35 @@ class Broker:
         ranks: how many ranks must have joined before a run is leased any, so that no run is timed while another
             rank still starts.
         exclusive: lease to one run at a time (bench mode), rather than to as many as there are ranks for.
-        max_retries: how often a run is run again whose rank died.
+        limits: how long it waits, and how often it tries.
+        end_process: ends a rank's process whatever it does; returns at once.
     """
 
-    def __init__(self, ranks: int, *, exclusive: bool = True, max_retries: int = 1) -> None:
+    def __init__(
+        self,
+        ranks: int,
+        *,
+        exclusive: bool = True,
+        limits: Limits | None = None,
+        end_process: Callable[[RankCard], None] = lambda card: None,
+    ) -> None:
         self._expected = ranks
         self._exclusive = exclusive
-        self._max_retries = max_retries
+        self._limits = limits or Limits()
+        self._end_process = end_process
+        self._failures = Failures(self._limits.give_up_after)
         self._ranks: dict[str, _Rank] = {}
-        self._queue: deque[tuple[Job, int]] = deque()
+        self._queue: deque[Queued] = deque()
         self._streams: dict[str, _Stream] = {}
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts: dict[str, Attempt] = {}
+        # Names are this broker's own: one that follows it must not meet what was left behind under the same.
+        self._nonce = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._ended: set[str] = set()
         self._closed = False
         self._broken = ""
         self._controllers: list[Any] = []
+        self._watcher: asyncio.Task[None] | None = None
 
     # --- ranks ----------------------------------------------------------------------------------------------
 
@@ -143,27 +110,46 @@ class Broker:
         All of them, and not only the one whose place it takes: a run leased to a rank that is about to be ended would
         leave the others waiting for it.
         """
-        for name, rank in list(self._ranks.items()):
-            if rank.card.trainer == card.trainer and rank.card.group != card.group:
-                self._lose(name)
-        name = f"{card.trainer}/{card.index}#{next(self._numbers)}"
+        for name, rank in self._of(card.trainer).items():
+            if rank.card.group != card.group:
+                self._lose(name, card=card)
+        name = f"{card.trainer}/{card.index}#{self._nonce}-{next(self._numbers)}"
         if card.trainer not in self._ended:
             self._ranks[name] = _Rank(card)
         return name
 
-    async def next_lease(self, name: str) -> Lease | None:
+    async def next_lease(self, name: str) -> Lease | Leave | None:
         """Wait for work; None when there is no more."""
         rank = self._ranks.get(name)
-        if rank is None or self._closed:
+        if self._closed or name.partition("/")[0] in self._ended:
             return None
+        if rank is None:
+            # Given up as lost, or known to a broker before this one.
+            return Leave(join_again=self._nonce not in name)
         waiting = rank.waiting = asyncio.get_running_loop().create_future()
+        if rank.leaves:
+            self._let_go(rank.card.trainer)
         self._dispatch()
         return await waiting
 
+    async def begun(self, name: str, lease_id: str, oom_kills: int | None) -> None:
+        """A rank has taken up its lease."""
+        attempt = self._attempt_of(name, lease_id)
+        if attempt is not None:
+            attempt.begun[name] = oom_kills
+            attempt.progressed = time.monotonic()
+
+    async def progress(self, name: str, lease_id: str) -> None:
+        """A rank got on with its run."""
+        attempt = self._attempt_of(name, lease_id)
+        if attempt is not None:
+            attempt.progressed = time.monotonic()
+
     async def emit(self, name: str, lease_id: str, event: dict[str, Any]) -> None:
         """An event of a run under way."""
-        attempt = self._attempts.get(lease_id)
-        if attempt is not None and name in attempt.ranks:
+        attempt = self._attempt_of(name, lease_id)
+        if attempt is not None:
+            attempt.progressed = time.monotonic()
             self._streams[attempt.job.run_id].add(event)
 
     async def finish(self, name: str, lease_id: str, result: dict[str, Any]) -> bool:
@@ -172,10 +158,14 @@ class Broker:
         A rank that failed while others wait for it in a collective must end its process: neither gloo nor NCCL tells
         them in any other way. Where all ranks fail, nobody waits, and all may stay.
         """
-        attempt = self._attempts.get(lease_id)
-        if attempt is None or name not in attempt.ranks:
+        attempt = self._attempt_of(name, lease_id)
+        if attempt is None:
+            # The run was settled without it, or leased by a broker before this one.
             return True
         attempt.results.setdefault(name, result)
+        if self._limits.recycle_above_mib is not None and result.get("rss_mib", 0) > self._limits.recycle_above_mib:
+            for rank in self._of(self._ranks[name].card.trainer).values():
+                rank.leaves = True
         self._settle(attempt)
         if result["outcome"] == Outcome.OK or result.get("symptom"):
             return True
@@ -183,15 +173,23 @@ class Broker:
             await asyncio.wait_for(attempt.settled.wait(), PEERS_HAVE_S)
         if attempt.settled.is_set():
             return True
-        self._lose(name)
+        if name in self._ranks:
+            self._lose(name)
         return False
 
     async def end_trainer(self, trainer: str) -> None:
         """A trainer's ranks are to go, and those that it may start anew are not wanted."""
         self._ended.add(trainer)
-        for name, rank in list(self._ranks.items()):
-            if rank.card.trainer == trainer:
-                self._lose(name)
+        for name in self._of(trainer):
+            self._lose(name)
+
+    async def rank_failed(self, trainer: str, index: int, *, memory: str = "", reason: str = "") -> None:
+        """Ray saw a rank's process die; `memory` says so where it was ended for want of memory."""
+        for name, rank in self._of(trainer).items():
+            if rank.card.index == index:
+                if rank.attempt is not None and memory:
+                    rank.attempt.memory = memory
+                self._lose(name, reason=reason)
 
     async def controlled_by(self, controller: Any) -> None:
         """A trainer's controller tells of itself."""
@@ -208,28 +206,54 @@ class Broker:
         self._expected = ranks
         self._dispatch()
 
-    async def submit(self, job: Job) -> None:
-        """Queue a run."""
+    async def lives(self) -> None:
+        """Never returns: whoever waits for it learns of the end of this process."""
+        await asyncio.Event().wait()
+
+    async def submit(self, job: Job, brokers_before: int = 0) -> None:
+        """Queue a run; of one that is known already, all events are told again.
+
+        Args:
+            job: the run.
+            brokers_before: how many brokers died while it was under way.
+        """
+        if job.run_id in self._streams:
+            self._streams[job.run_id].rewind()
+            return
         stream = self._streams[job.run_id] = _Stream()
         if self._broken:
             stream.add({"kind": "aborted", "reason": self._broken})
-            return
-        self._queue.append((job, 1))
-        self._dispatch()
+        elif reason := self._failures.give_up(job.trial_id):
+            verdict = {"outcome": Outcome.SKIPPED.value, "reason": reason, "traceback": ""}
+            stream.add({"kind": "done", **verdict, "attempts": 0, "earlier": [], "results": []})
+        elif brokers_before > _BROKERS_MAY_DIE:
+            verdict = {"outcome": Outcome.KILLED.value, "reason": f"{brokers_before} brokers died", "traceback": ""}
+            stream.add({"kind": "done", **verdict, "attempts": brokers_before, "earlier": [], "results": []})
+        else:
+            self._queue.append(Queued(job))
+            self._dispatch()
 
     async def events(self, run_id: str) -> list[dict[str, Any]]:
-        """What has happened since the last call, once something has; the last event's kind is `done` or `aborted`."""
-        stream = self._streams[run_id]
+        """What has happened since the last call, once something has; the last event's kind is `done` or `aborted`.
+
+        A run that is not known is told by one event of kind `unknown`: it was submitted to a broker before this one.
+        """
+        stream = self._streams.get(run_id)
+        if stream is None:
+            return [{"kind": "unknown"}]
         await stream.news.wait()
-        events, stream.events = stream.events, []
+        events = stream.events[stream.told :]
+        stream.told = len(stream.events)
         stream.news.clear()
-        if events[-1]["kind"] in ("done", "aborted"):
-            del self._streams[run_id]
         return events
+
+    async def forget(self, run_id: str) -> None:
+        """The driver has all events of a run."""
+        self._streams.pop(run_id, None)
 
     async def cancel(self, run_id: str) -> None:
         """Forget a queued run; one under way is let end, and its result is dropped."""
-        self._queue = deque((job, number) for job, number in self._queue if job.run_id != run_id)
+        self._queue = deque(item for item in self._queue if item.job.run_id != run_id)
 
     async def abort(self, reason: str) -> None:
         """The group cannot serve any more: every run that waits is told so."""
@@ -249,7 +273,11 @@ class Broker:
     # --- rules ----------------------------------------------------------------------------------------------
 
     def _idle(self) -> list[str]:
-        idle = (name for name, rank in self._ranks.items() if rank.waiting is not None and rank.attempt is None)
+        idle = (
+            name
+            for name, rank in self._ranks.items()
+            if rank.waiting is not None and rank.attempt is None and not rank.leaves
+        )
         return self._ordered(idle)
 
     def _ordered(self, names: Any) -> list[str]:
@@ -259,11 +287,10 @@ class Broker:
         while self._queue and not (self._exclusive and self._attempts):
             if len(self._ranks) < self._expected:
                 return
-            chosen = self._packed(self._queue[0][0].config.world_size)
+            chosen = self._packed(self._queue[0].job.config.world_size)
             if chosen is None:
                 return
-            job, number = self._queue.popleft()
-            self._lease(job, number, chosen)
+            self._lease(self._queue.popleft(), chosen)
 
     def _packed(self, count: int) -> list[str] | None:
         """Idle ranks for a run: all on the first machine that has enough, else over as few machines as it takes."""
@@ -277,10 +304,14 @@ class Broker:
         names = list(itertools.chain.from_iterable(largest_first))
         return names[:count] if len(names) >= count else None
 
-    def _lease(self, job: Job, number: int, names: list[str]) -> None:
-        lease_id = f"{job.run_id}/{number}"
-        attempt = self._attempts[lease_id] = _Attempt(job, lease_id, names, number)
-        self._streams[job.run_id].add({"kind": "start", "attempt": number})
+    def _lease(self, queued: Queued, names: list[str]) -> None:
+        job = queued.job
+        lease_id = f"{self._nonce}/{job.run_id}/{len(queued.earlier) + 1}"
+        attempt = Attempt(job, lease_id, names, queued.earlier, queued.charged)
+        self._attempts[lease_id] = attempt
+        self._streams[job.run_id].add({"kind": "start", "attempt": attempt.number})
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.get_running_loop().create_task(self._watch())
         leader = self._ranks[names[0]].card
         for place, name in enumerate(names):
             rank = self._ranks[name]
@@ -301,44 +332,78 @@ class Broker:
                 )
             )
 
-    def _lose(self, name: str) -> None:
+    async def _watch(self) -> None:
+        """End what takes too long, by this clock: a rank that hangs says nothing, and Ray does not see it."""
+        while self._attempts:
+            for attempt in list(self._attempts.values()):
+                if reason := attempt.is_overdue(self._limits):
+                    self._cut_short(attempt, reason)
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _cut_short(self, attempt: Attempt, reason: str) -> None:
+        attempt.overdue = reason
+        for name in attempt.waits_for:
+            self._end_process(self._ranks[name].card)
+            self._lose(name)
+
+    def _of(self, trainer: str) -> dict[str, _Rank]:
+        return {name: rank for name, rank in self._ranks.items() if rank.card.trainer == trainer}
+
+    def _let_go(self, trainer: str) -> None:
+        """A trainer's ranks are to be replaced: once all are idle, since Train replaces all of them when one ends."""
+        ranks = self._of(trainer)
+        if all(rank.leaves and rank.waiting is not None and rank.attempt is None for rank in ranks.values()):
+            for name, rank in ranks.items():
+                assert rank.waiting is not None
+                rank.waiting.set_result(Leave())
+                self._lose(name)
+
+    def _attempt_of(self, name: str, lease_id: str) -> Attempt | None:
+        attempt = self._attempts.get(lease_id)
+        return attempt if attempt is not None and name in attempt.waits_for else None
+
+    def _lose(self, name: str, *, card: RankCard | None = None, reason: str = "") -> None:
+        """A rank does not serve any more; `card` is the one of its successor, which knows what happened since."""
         rank = self._ranks.pop(name)
         if rank.waiting is not None and not rank.waiting.done():
             rank.waiting.set_result(None)
-        if rank.attempt is not None and name not in rank.attempt.results:
-            rank.attempt.lost.add(name)
-            self._settle(rank.attempt)
+        attempt = rank.attempt
+        if attempt is None or name not in attempt.waits_for:
+            return
+        before = attempt.begun.get(name)
+        if card is not None and None not in (before, card.oom_kills) and card.machine == rank.card.machine:
+            assert before is not None
+            assert card.oom_kills is not None
+            if card.oom_kills > before:
+                attempt.memory = (
+                    f"out of memory, the kernel ended {card.oom_kills - before} processes on {card.machine}"
+                )
+        attempt.lost[name] = reason
+        self._settle(attempt)
 
-    def _settle(self, attempt: _Attempt) -> None:
+    def _settle(self, attempt: Attempt) -> None:
         """End an attempt of which every rank has returned or is lost."""
-        if len(attempt.results.keys() | attempt.lost) < len(attempt.ranks) or attempt.lease_id not in self._attempts:
+        if attempt.waits_for or attempt.lease_id not in self._attempts:
             return
         del self._attempts[attempt.lease_id]
         attempt.settled.set()
         for name in attempt.ranks:
             if name in self._ranks:
                 self._ranks[name].attempt = None
-        if attempt.lost and attempt.cause is None and attempt.number <= self._max_retries:
+        verdict = attempt.verdict()
+        again = attempt.again(verdict, self._limits) if attempt.lost else None
+        if again is not None:
             # In front: its block is under way.
-            self._queue.appendleft((attempt.job, attempt.number + 1))
+            self._queue.appendleft(again)
         else:
-            self._streams[attempt.job.run_id].add(_done(attempt))
+            self._failures.note(attempt.job.trial_id, verdict)
+            self._streams[attempt.job.run_id].add(
+                {
+                    "kind": "done",
+                    **verdict,
+                    "attempts": attempt.number,
+                    "earlier": attempt.earlier,
+                    "results": sorted(attempt.results.values(), key=lambda item: int(item["rank"])),
+                }
+            )
         self._dispatch()
-
-
-def _done(attempt: _Attempt) -> dict[str, Any]:
-    results = list(attempt.results.values())
-    cause = attempt.cause
-    if cause is None and attempt.lost:
-        count = len(attempt.lost)
-        cause = {"outcome": Outcome.KILLED.value, "reason": f"{count} of {len(attempt.ranks)} ranks died"}
-    if cause is None:
-        cause = next((item for item in results if item["outcome"] != Outcome.OK), {"outcome": Outcome.OK.value})
-    return {
-        "kind": "done",
-        "outcome": cause["outcome"],
-        "reason": cause.get("reason", ""),
-        "traceback": cause.get("traceback", ""),
-        "attempts": attempt.number,
-        "results": sorted(results, key=lambda item: int(item["rank"])),
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import tempfile
@@ -14,9 +15,15 @@ from typing import Any
 
 import ray
 
+from dmls_ray.cluster.actors import BrokerLine, end_process, life_name
 from dmls_ray.cluster.broker import Broker
 from dmls_ray.cluster.connect import NAMESPACE, Machine, Resources
+from dmls_ray.cluster.messages import Limits
 from dmls_ray.cluster.serve import serve
+
+_SHORT_LIFE_S = 60.0
+_SHORT_LIVES = 3
+"""How often in a row a trainer may die that soon before the sweep is ended."""
 
 
 def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:
@@ -31,7 +38,7 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 
     from dmls_ray.cluster.torch_group import GroupTrainer
-    from dmls_ray.cluster.train_controller import NoProcessGroup
+    from dmls_ray.cluster.train_controller import NoProcessGroup, TellDeaths
 
     return GroupTrainer(
         serve,
@@ -50,6 +57,7 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
             storage_path=settings["storage"],
             # Deaths are the broker's to count, run by run; the group itself always comes back.
             failure_config=FailureConfig(max_failures=-1),
+            callbacks=[TellDeaths(settings["broker"], settings["trainer"])],
             checkpoint_config=CheckpointConfig(num_to_keep=1),
         ),
     )
@@ -95,18 +103,24 @@ class WorkerGroup:
         device: `cpu`, or `cuda` to hold a GPU a rank.
         isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
         own_cluster: whether the cluster ends with the sweep.
+        limits: how long the broker waits, and how often it tries.
     """
 
-    def __init__(self, resources: Resources, *, ranks: int, device: str, isolation: str, own_cluster: bool) -> None:
+    def __init__(
+        self, resources: Resources, *, ranks: int, device: str, isolation: str, own_cluster: bool, limits: Limits
+    ) -> None:
         self._resources, self._ranks, self._device = resources, ranks, device
-        self._isolation, self._own_cluster = isolation, own_cluster
+        self._isolation, self._own_cluster, self._limits = isolation, own_cluster, limits
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
         # sweep.
         self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
         self._threads: list[threading.Thread] = []
+        """The broker's keeper, and one a trainer."""
+        self._controllers: set[Any] = set()
         self._ended = False
-        self.broker: Any = None
+        self.broker = BrokerLine(self.name)
+        self._actor: Any = None
 
     @property
     def storage(self) -> Path:
@@ -135,22 +149,14 @@ class WorkerGroup:
 
     def start(self) -> None:
         """Make the broker and set off the trainers; ranks join as they come up."""
-        expected = self._ranks if self._isolation == "group" else 0
-        self.broker = (
-            ray.remote(Broker)
-            .options(name=self.name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000)
-            .remote(expected)
-        )
+        self._actor = self._make_broker(0)
+        keeper = threading.Thread(target=self._keep_broker, daemon=True, name="broker")
+        keeper.start()
+        self._threads.append(keeper)
         if self._isolation == "per_run":
             return  # each run brings its own trainer
         for number, share in enumerate(self._shares()):
-            trainer = make_trainer(
-                self.settings(f"{self.name}-{number}"),
-                ranks=share.ranks,
-                per_rank=self.per_rank,
-                node_id=share.machine.node_id,
-            )
-            thread = threading.Thread(target=self._hold, args=(trainer,), daemon=True, name=f"trainer-{number}")
+            thread = threading.Thread(target=self._hold, args=(number, share), daemon=True, name=f"trainer-{number}")
             thread.start()
             self._threads.append(thread)
 
@@ -166,40 +172,97 @@ class WorkerGroup:
         """
         self._ended = True
         try:
-            if self.broker is not None:
-                self._end_trainers(cut_short=cut_short, until=time.monotonic() + (2.0 if cut_short else 10.0))
-                ray.kill(self.broker)
+            if self._actor is not None:
+                until = time.monotonic() + (2.0 if cut_short else 10.0)
+                self._end_trainers(cut_short=cut_short, until=until)
+                ray.kill(self._actor)
+                self._threads[0].join(max(1.0, until - time.monotonic()))
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {_first_line(error)}", file=sys.stderr)
         finally:
             self._storage.cleanup()
 
     def _end_trainers(self, *, cut_short: bool, until: float) -> None:
-        ray.get(self.broker.close.remote())
+        self.broker.call("close")
         aborted: set[Any] = set()
         while cut_short:
             # A controller that was still starting tells of itself a little later.
-            for controller in set(ray.get(self.broker.controllers.remote())) - aborted:
+            self.note_controllers()
+            for controller in self._controllers - aborted:
                 controller.abort.remote()
                 aborted.add(controller)
-            if time.monotonic() > until or not any(thread.is_alive() for thread in self._threads):
+            if time.monotonic() > until or not any(thread.is_alive() for thread in self._threads[1:]):
                 break
             time.sleep(0.05)
-        for thread in self._threads:
+        for thread in self._threads[1:]:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _shares(self) -> list[Share]:
         return shares(self._resources, self._ranks, self._device)
 
-    def _hold(self, trainer: Any) -> None:
-        """Hold a trainer's ranks until the sweep is over; a trainer that fails ends the sweep, with its reason."""
-        try:
-            trainer.fit()
-        except SystemExit:
-            return  # ray.shutdown() ends a waiting thread so
-        except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
-            if not self._ended:
-                self.broker.abort.remote(f"Ray Train's worker group failed: {_first_line(error)}")
+    def note_controllers(self) -> None:
+        """Remember who controls the trainers: a broker that died has forgotten it."""
+        self._controllers |= set(self.broker.call("controllers"))
+
+    def _make_broker(self, life: int) -> Any:
+        expected = self._ranks if self._isolation == "group" else 0
+        name = life_name(self.name, life)
+        actor = ray.remote(Broker).options(name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000)
+        return actor.remote(expected, limits=self._limits, end_process=end_process)
+
+    def _keep_broker(self) -> None:
+        """Make another broker whenever one dies."""
+        for life in itertools.count(1):
+            try:
+                ray.get(self._actor.lives.remote())
+            except SystemExit:
+                return  # ray.shutdown() ends a waiting thread so
+            except ray.exceptions.RayActorError:
+                if self._ended:
+                    return
+                self._actor = self._make_broker(life)
+            except ray.exceptions.RayError:
+                return  # Ray itself is gone
+
+    def _hold(self, number: int, share: Share) -> None:
+        """Hold a machine's ranks until the sweep is over.
+
+        A trainer whose controller dies is followed by another; one that fails in another way ends the sweep, with its
+        reason, and so do several that die at once.
+        """
+        short_lives = 0
+        for life in itertools.count():
+            settings = self.settings(f"{self.name}-{number}.{life}")
+            began = time.monotonic()
+            try:
+                make_trainer(settings, ranks=share.ranks, per_rank=self.per_rank, node_id=share.machine.node_id).fit()
+                return
+            except SystemExit:
+                return  # ray.shutdown() ends a waiting thread so
+            except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
+                if self._ended:
+                    return
+                short_lives = short_lives + 1 if time.monotonic() - began < _SHORT_LIFE_S else 1
+                if not isinstance(error, ray.exceptions.RayActorError) or short_lives > _SHORT_LIVES:
+                    self.broker.call("abort", f"Ray Train's worker group failed: {_first_line(error)}")
+                    return
+                self.broker.call("end_trainer", settings["trainer"])
+                if self._own_cluster:
+                    _free_left_placement_groups()
+
+
+def _free_left_placement_groups() -> None:
+    """Give back what the trainer of a dead controller still holds, on a cluster that is ours alone.
+
+    Elsewhere Train's own cleaner does so, which costs a process that a cluster of our own is spared.
+    """
+    from ray._raylet import PlacementGroupID
+    from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+
+    for key, told in placement_group_table().items():
+        # Tune's have names.
+        if not told["name"] and told["state"] != "REMOVED":
+            remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(key)))
 
 
 def _first_line(error: Exception) -> str:

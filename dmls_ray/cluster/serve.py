@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import sys
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,16 @@ import ray
 import ray.train
 from ray.train.collective import broadcast_from_rank_zero
 
-from dmls_ray.cluster.broker import Lease, RankCard
-from dmls_ray.cluster.connect import NAMESPACE
+from dmls_ray.cluster.actors import BrokerLine, oom_kills
+from dmls_ray.cluster.messages import Lease, Leave, RankCard
 from dmls_ray.importing import import_function
-from dmls_ray.rank import RankInfo
+from dmls_ray.rank import Emit, RankInfo
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
+
+_TELL_EVERY_S = 1.0
+"""How often a rank tells that it gets on, at most."""
 
 
 def serve(settings: dict[str, Any]) -> None:
@@ -32,25 +36,76 @@ def serve(settings: dict[str, Any]) -> None:
             (None: never).
     """
     _settle_in(settings)
-    broker = ray.get_actor(settings["broker"], namespace=NAMESPACE)
     try:
-        name, store = _join(settings, broker)
+        me = _Member(settings)
     except Exception as error:  # noqa: BLE001 - whatever it is, another start would end in the same way
         lines = str(error).strip().splitlines() or [""]
         reason = f"A rank on {socket.gethostname()} could not start: {type(error).__name__}: {lines[0]}"
-        ray.get(broker.abort.remote(reason))
+        BrokerLine(settings["broker"]).call("abort", reason)
         return
     served = 0
     while settings["max_leases"] is None or served < settings["max_leases"]:
-        lease = ray.get(broker.next_lease.remote(name))
+        lease = me.next_lease()
         if lease is None:
             return
-        _work(lease, name, broker, store)
+        _work(lease, me)
         served += 1
 
 
-def _join(settings: dict[str, Any], broker: Any) -> tuple[str, TCPStore]:
-    """Make ready and join the broker; returns the name this rank has there, and its key-value store."""
+class _Member:
+    """This rank, as the broker knows it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.broker = BrokerLine(settings["broker"])
+        self.card, self.store = _make_ready(settings)
+        self.name = self.broker.call("join", self.card)
+
+    def next_lease(self) -> Lease | None:
+        """Wait for work; None when there is no more."""
+        while True:
+            try:
+                lease = self.broker.call_once("next_lease", self.name)
+            except ray.exceptions.RayActorError:
+                lease = Leave(join_again=True)
+            if not isinstance(lease, Leave):
+                assert lease is None or isinstance(lease, Lease)
+                return lease
+            if not lease.join_again:
+                os._exit(1)
+            self.name = self.broker.call("join", self.card)
+
+    def tells(self, lease: Lease) -> Emit:
+        """The `emit` of a run: passes events on; signs of progress now and then, since there is one each step."""
+        told = time.monotonic()
+
+        def emit(event: dict[str, Any]) -> None:
+            nonlocal told
+            if event["kind"] != "progress":
+                self.broker.tell("emit", self.name, lease.lease_id, event)
+            elif time.monotonic() - told < _TELL_EVERY_S:
+                return
+            else:
+                self.broker.tell("progress", self.name, lease.lease_id)
+            told = time.monotonic()
+
+        return emit
+
+    def finish(self, lease: Lease, result: dict[str, Any]) -> None:
+        """Tell how the run ended; this may end the process."""
+        result["rss_mib"] = psutil.Process().memory_info().rss / 2**20
+        try:
+            answer = self.broker.tell("finish", self.name, lease.lease_id, result)
+            may_stay = result["outcome"] == "ok" or ray.get(answer)
+        except ray.exceptions.RayActorError:
+            may_stay = False  # nobody is left to ask; others may wait for this rank
+        if not may_stay or result.get("device_lost"):
+            # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU
+            # serves this process no more. Train starts a new one.
+            os._exit(1)
+
+
+def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
+    """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
     _load_all()
     import torch.distributed as dist
 
@@ -68,8 +123,11 @@ def _join(settings: dict[str, Any], broker: Any) -> tuple[str, TCPStore]:
         pid=os.getpid(),
         device=_accelerator(),
         store=(host, store.port),
+        node_id=ray.get_runtime_context().get_node_id(),
+        born=psutil.Process().create_time(),
+        oom_kills=oom_kills(),
     )
-    return ray.get(broker.join.remote(card)), store
+    return card, store
 
 
 def _load_all() -> None:
@@ -89,12 +147,13 @@ def _load_all() -> None:
     gc.enable()
 
 
-def _work(lease: Lease, name: str, broker: Any, store: TCPStore) -> None:
+def _work(lease: Lease, me: _Member) -> None:
     import torch.distributed as dist
 
     from dmls_ray.training.guard import failure, run_guarded
     from dmls_ray.training.process import process_group
 
+    me.broker.tell("begun", me.name, lease.lease_id, oom_kills())
     rank = RankInfo(
         rank=lease.rank,
         world_size=lease.config.world_size,
@@ -106,26 +165,14 @@ def _work(lease: Lease, name: str, broker: Any, store: TCPStore) -> None:
     try:
         shared = None
         if rank.world_size > 1:
-            client = store if lease.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
+            client = me.store if lease.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
             shared = dist.PrefixStore(lease.lease_id, client)
         with process_group(rank, shared):
             train = import_function(lease.train, flag="train")
-            result = run_guarded(
-                train, lease.config, rank, lambda event: broker.emit.remote(name, lease.lease_id, event)
-            )
-            _finish(broker, name, lease, result)
+            result = run_guarded(train, lease.config, rank, me.tells(lease))
+            me.finish(lease, result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
-        _finish(broker, name, lease, failure(error, rank))
-
-
-def _finish(broker: Any, name: str, lease: Lease, result: dict[str, Any]) -> None:
-    may_stay = broker.finish.remote(name, lease.lease_id, result)
-    if result["outcome"] == "ok":
-        return
-    if not ray.get(may_stay) or result.get("device_lost"):
-        # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU serves
-        # this process no more. Train starts a new one.
-        os._exit(1)
+        me.finish(lease, failure(error, rank))
 
 
 def _settle_in(settings: dict[str, Any]) -> None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.train import UserCallback
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.execution.callback import ControllerCallback
 
-from dmls_ray.cluster.connect import NAMESPACE
+from dmls_ray.cluster.actors import BrokerLine
 
 
 class _NothingToSetUp(Backend):
@@ -36,5 +37,20 @@ class TellController(ControllerCallback):
 
     def after_controller_start(self, train_run_context: Any) -> None:
         """Called by Train in its controller."""
-        broker = ray.get_actor(self._broker, namespace=NAMESPACE)
-        ray.get(broker.controlled_by.remote(ray.get_runtime_context().current_actor))
+        BrokerLine(self._broker).call("controlled_by", ray.get_runtime_context().current_actor)
+
+
+class TellDeaths(UserCallback):
+    """Tells the broker which ranks Ray saw die, and whether for want of memory."""
+
+    def __init__(self, broker: str, trainer: str) -> None:
+        self._broker, self._trainer = broker, trainer
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Called by Train in its controller."""
+        broker = BrokerLine(self._broker)
+        for index, error in worker_exceptions.items():
+            # What Ray says of other deaths lists want of memory as well, among "common causes".
+            cause = str(getattr(error, "health_check_failure", error))
+            memory = "Ray's memory monitor ended it" if "running low on memory" in cause else ""
+            broker.call("rank_failed", self._trainer, index, memory=memory)

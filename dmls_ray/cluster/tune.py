@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +12,13 @@ import ray
 from ray import tune
 from ray.tune import Callback, Trainable
 
-from dmls_ray.cluster.broker import Job
+from dmls_ray.cluster.actors import BrokerLine
+from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.pool import WorkerGroup, make_trainer
 from dmls_ray.errors import WorkerGroupError
+
+_ACTORS_MAY_DIE = 5
+"""How often Tune's actor may die within one run."""
 
 Listener = Callable[[str, dict[str, Any]], None]
 """Called in the driver with a run's id and each of its events."""
@@ -22,10 +28,11 @@ class RunTrainable(Trainable):
     """One run: hands it to the broker and passes on what the broker tells of it."""
 
     _submitted: bool
+    _brokers_before: int
     _job: Job
 
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
-        self._broker: Any = parts["broker"]
+        self._broker = BrokerLine(parts["broker"])
         self._jobs: dict[str, Job] = parts["jobs"]
         self._take(config)
 
@@ -34,15 +41,27 @@ class RunTrainable(Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        if not self._submitted:
+        events = self._events()
+        while events[-1]["kind"] == "unknown":
+            # The broker is a new one. What had been told of the run is told again, from its start.
+            if self._submitted:
+                self._brokers_before += 1
+                self.end()
             self._submitted = True
-            ray.get(self._broker.submit.remote(self._job))
+            self._broker.call("submit", self._job, self._brokers_before)
             self.begin(self._job)
-        events = ray.get(self._broker.events.remote(self._job.run_id))
+            events = self._events()
         done = events[-1]["kind"] in ("done", "aborted")
         if done:
             self.end()
         return {"run_id": self._job.run_id, "events": events, "done": done}
+
+    def _events(self) -> list[dict[str, Any]]:
+        if self._submitted:
+            with contextlib.suppress(ray.exceptions.RayActorError):
+                events: list[dict[str, Any]] = self._broker.call_once("events", self._job.run_id)
+                return events
+        return [{"kind": "unknown"}]
 
     def begin(self, job: Job) -> None:
         """Called when the run is queued; here the group's ranks serve it."""
@@ -58,11 +77,12 @@ class RunTrainable(Trainable):
 
     def cleanup(self) -> None:
         if not self._done:
-            self._broker.cancel.remote(self._job.run_id)
+            self._broker.tell("cancel", self._job.run_id)
 
     def _take(self, config: dict[str, Any]) -> None:
         self._job = self._jobs[config["run_id"]]
         self._submitted = False
+        self._brokers_before = 0
 
     @property
     def _done(self) -> bool:
@@ -78,8 +98,9 @@ class IsolatedRunTrainable(RunTrainable):
 
     def begin(self, job: Job) -> None:
         ranks = job.config.world_size
-        ray.get(self._broker.expect.remote(ranks))
-        self._trainer = f"{self._group['settings']['trainer']}-{job.run_id}"
+        self._broker.call("expect", ranks)
+        # A name that was used before would be taken up from there by Train.
+        self._trainer = f"{self._group['settings']['trainer']}-{job.run_id}-{uuid.uuid4().hex[:8]}"
         settings = {**self._group["settings"], "trainer": self._trainer}
         trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
         self._thread = threading.Thread(target=self._hold, args=(trainer,), daemon=True)
@@ -87,19 +108,19 @@ class IsolatedRunTrainable(RunTrainable):
 
     def end(self) -> None:
         # A rank that died has been started anew by now, and must not wait for work.
-        ray.get(self._broker.end_trainer.remote(self._trainer))
+        self._broker.call("end_trainer", self._trainer)
         self._thread.join()
 
     def _hold(self, trainer: Any) -> None:
         try:
             trainer.fit()
         except Exception as error:  # noqa: BLE001 - the sweep must be told whatever ended the group
-            self._broker.abort.remote(f"Ray Train's worker group failed: {error}")
+            self._broker.tell("abort", f"Ray Train's worker group failed: {error}")
 
 
 class _Forward(Callback):
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, listener: Listener, group: WorkerGroup) -> None:
+        self._listener, self._group = listener, group
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune saves its callbacks to restore a sweep. We resume from runs.jsonl, and a listener lives here alone.
@@ -109,7 +130,11 @@ class _Forward(Callback):
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         for event in result["events"]:
+            if event["kind"] == "start":
+                self._group.note_controllers()
             self._listener(result["run_id"], event)
+            if event["kind"] == "done":
+                self._group.broker.tell("forget", result["run_id"])
 
 
 def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, isolation: str) -> None:
@@ -118,7 +143,7 @@ def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, iso
     Raises:
         WorkerGroupError: a trial ended in Ray and not in its run.
     """
-    parameters: dict[str, Any] = {"broker": group.broker, "jobs": {job.run_id: job for job in jobs}}
+    parameters: dict[str, Any] = {"broker": group.name, "jobs": {job.run_id: job for job in jobs}}
     trainable: type[RunTrainable] = RunTrainable
     if isolation == "per_run":
         trainable = IsolatedRunTrainable
@@ -135,7 +160,9 @@ def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, iso
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(group.storage),
-            callbacks=[_Forward(listener)],
+            callbacks=[_Forward(listener, group)],
+            # Tune's actor only stands for the run; where it dies, another asks the broker on.
+            failure_config=tune.FailureConfig(max_failures=_ACTORS_MAY_DIE),
             verbose=0,
             progress_reporter=_Silent(),
         ),

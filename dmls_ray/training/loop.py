@@ -6,6 +6,7 @@ launched it.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from pathlib import Path
@@ -40,7 +41,8 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
     Args:
         config: what to train; its seed is this run's seed.
         rank: who this rank is. At world size above 1 the default process group exists.
-        emit: rank 0 tells it each epoch as it ends: `{"kind": "epoch", ...}` with the fields of `EpochRecord`.
+        emit: rank 0 tells it each epoch as it ends: `{"kind": "epoch", ...}` with the fields of `EpochRecord`. All
+            ranks tell it `{"kind": "progress"}` after each pass of training and of testing.
 
     Returns:
         `RankRecord`'s fields, this rank's own; `outcome`, `ok` or `diverged`; and under `run` what is equal on all
@@ -96,6 +98,7 @@ class Trial:
 
     def run(self, emit: Emit) -> Outcome:
         """Train and test every epoch that is still to come."""
+        self._tell_progress = functools.partial(emit, {"kind": "progress"})
         outcome = Outcome.OK
         stop = self._resume()
         while not stop and len(self.epochs) < self.config.epochs:
@@ -178,6 +181,7 @@ class Trial:
             if item.ends_step:
                 update.step()
                 self.timer.step()
+            self._tell_progress()
 
     def _pass(self, forward: Any, images: Tensor, labels: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """Forward and backward; returns the summed loss and the logits."""
@@ -196,6 +200,7 @@ class Trial:
             with autocast(self.config, self.device):
                 logits = forward(images)
             sums.add(F.cross_entropy(logits.float(), labels, reduction="sum"), logits, labels)
+            self._tell_progress()
         return sums
 
     def _finish_int8(self) -> None:

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-import pytest
-
-from dmls_ray.cluster.broker import Broker, Job, Lease, RankCard
+from dmls_ray.cluster.broker import Broker
+from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankCard
 from dmls_ray.config import TrialConfig
 
 
-def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0) -> RankCard:
+def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom_kills: int = 0) -> RankCard:
     return RankCard(
         trainer=trainer,
         group=str(group),
@@ -21,12 +20,29 @@ def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0) -> 
         pid=index,
         device="cpu",
         store=(machine, 1000 + index),
+        oom_kills=oom_kills,
     )
 
 
 def job(run_id: str, world_size: int = 1) -> Job:
     config = TrialConfig(batch_per_rank=1, world_size=world_size)
-    return Job(run_id=run_id, train="m:f", config=config, device="cpu", backend="gloo")
+    return Job(
+        run_id=run_id, trial_id=run_id.partition("-")[0], train="m:f", config=config, device="cpu", backend="gloo"
+    )
+
+
+def attempt_of(lease: Lease | Leave | None) -> str:
+    """`<run_id>/<attempt>` of a lease, whose id also names the broker."""
+    assert isinstance(lease, Lease)
+    return lease.lease_id.partition("/")[2]
+
+
+async def taken_up(broker: Broker, name: str, oom_kills: int | None = 0) -> Lease:
+    """A lease that the rank has begun."""
+    lease = await broker.next_lease(name)
+    assert isinstance(lease, Lease)
+    await broker.begun(name, lease.lease_id, oom_kills)
+    return lease
 
 
 def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -70,7 +86,7 @@ async def test_a_run_takes_its_ranks_tells_its_events_and_gives_them_back() -> N
         assert [event["kind"] for event in events].count("epoch") == size
         assert events[-1]["outcome"] == "ok"
         assert [item["rank"] for item in events[-1]["results"]] == list(range(size))
-    told = sorted((lease.lease_id, lease.rank, lease.backend) for lease in log)
+    told = sorted((attempt_of(lease), lease.rank, lease.backend) for lease in log)
     pair = [(0, "gloo"), (1, "gloo")]
     assert told == [(f"r{number}/1", *part) for number, parts in enumerate((pair, [(0, None)], pair)) for part in parts]
     assert {lease.store for lease in log} == {("a", 1000)}, "all meet at the leader's store"
@@ -133,7 +149,7 @@ async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() 
     events = await follow(broker, "r")
     assert [event["attempt"] for event in events if event["kind"] == "start"] == [1, 2]
     assert (events[-1]["outcome"], events[-1]["attempts"]) == ("ok", 2)
-    assert {item.lease_id for item in log} == {"r/2"}, "the second attempt meets under a name of its own"
+    assert {attempt_of(item) for item in log} == {"r/2"}, "the second attempt meets under a name of its own"
     await broker.close()
     await asyncio.gather(*ranks)
 
@@ -154,13 +170,15 @@ async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() ->
 
 @scenario
 async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
-    broker = Broker(1, max_retries=1)
+    broker = Broker(1, limits=Limits(max_retries=1))
     await broker.submit(job("r"))
     for number in range(2):
-        await (await soon(broker.next_lease(await broker.join(card(0, group=number)))))
+        await taken_up(broker, await broker.join(card(0, group=number)))
     await broker.join(card(0, group=2))
     events = await follow(broker, "r")
-    assert (events[-1]["outcome"], events[-1]["reason"], events[-1]["attempts"]) == ("killed", "1 of 1 ranks died", 2)
+    done = events[-1]
+    assert (done["outcome"], done["reason"], done["attempts"]) == ("killed", "1 of 1 ranks died", 2)
+    assert [(item["attempt"], item["outcome"]) for item in done["earlier"]] == [(1, "killed")]
 
 
 @scenario
@@ -205,7 +223,7 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
     waiting = await soon(broker.next_lease(await broker.join(card(0, group=1))))
     await broker.finish(name, old, {"rank": 0, "outcome": "ok"})
     await broker.emit(name, old, {"kind": "epoch", "epoch": 9})
-    assert (await waiting).lease_id == "r/2"
+    assert attempt_of(await waiting) == "r/2"
     assert [event["kind"] for event in await broker.events("r")] == ["start", "start"]
 
 
@@ -238,7 +256,7 @@ async def test_a_cancelled_run_is_not_leased() -> None:
     await broker.submit(job("r1"))
     await broker.cancel("r0")
     waiting = await soon(broker.next_lease(await broker.join(card(0))))
-    assert (await waiting).lease_id == "r1/1"
+    assert attempt_of(await waiting) == "r1/1"
 
 
 @scenario
@@ -248,14 +266,19 @@ async def test_nothing_is_kept_of_a_run_that_was_told() -> None:
     for number in range(200):
         await broker.submit(job(f"r{number}"))
         await follow(broker, f"r{number}")
+        await broker.forget(f"r{number}")
     assert (len(broker._streams), len(broker._attempts), len(broker._queue), len(broker._ranks)) == (0, 0, 0, 1)
     await broker.close()
     await rank
 
 
-@pytest.mark.parametrize("name", ["gone", ""])
-def test_a_rank_that_is_not_known_is_let_go(name: str) -> None:
-    assert asyncio.run(Broker(1).next_lease(name)) is None
+@scenario
+async def test_a_rank_that_was_given_up_is_to_end_and_one_of_another_broker_to_join_again() -> None:
+    broker = Broker(1)
+    old = await broker.join(card(0))
+    await broker.join(card(0, group=1))
+    assert await broker.next_lease(old) == Leave()
+    assert await Broker(1).next_lease(old) == Leave(join_again=True)
 
 
 @scenario
@@ -267,12 +290,12 @@ async def test_a_run_that_is_run_again_comes_before_those_that_wait() -> None:
         await broker.submit(job(run_id))
     lease = await waiting
     assert lease is not None
-    assert lease.lease_id == "first/1"
+    assert attempt_of(lease) == "first/1"
     again = await broker.join(card(0, group=1))
     task = await soon(serve(broker, again, log))
     await follow(broker, "first")
     await follow(broker, "second")
-    assert [lease.lease_id for lease in log] == ["first/2", "second/1"]
+    assert [attempt_of(lease) for lease in log] == ["first/2", "second/1"]
     await broker.close()
     await task
 
@@ -283,3 +306,162 @@ async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None
     assert await broker.controllers() == []
     await broker.controlled_by("one")
     assert await broker.controllers() == ["one"]
+
+
+@scenario
+async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() -> None:
+    ended: list[int] = []
+    broker = Broker(2, limits=Limits(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
+    names = [await broker.join(card(index)) for index in range(2)]
+    await broker.submit(job("r", 2))
+    for name in names:
+        await soon(taken_up(broker, name))
+    while len(ended) < 2:
+        await asyncio.sleep(0.05)
+    assert sorted(ended) == [0, 1]
+    assert await broker.next_lease(names[0]) == Leave(), "what was given up must not serve on"
+    log: list[Lease] = []
+    again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
+    done = (await follow(broker, "r"))[-1]
+    assert (done["outcome"], done["attempts"]) == ("ok", 2)
+    (first,) = done["earlier"]
+    assert (first["outcome"], first["reason"]) == ("timeout", "no progress for 0.2 s (stall_timeout)")
+    await broker.close()
+    await asyncio.gather(*again)
+
+
+@scenario
+async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_its_own() -> None:
+    broker = Broker(1, limits=Limits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, name)
+
+    async def get_on() -> None:
+        while True:
+            await broker.progress(name, lease.lease_id)
+            await asyncio.sleep(0.1)
+
+    task = asyncio.ensure_future(get_on())
+    done = (await follow(broker, "r"))[-1]
+    task.cancel()
+    assert (done["outcome"], done["reason"]) == ("timeout", "not done after 1.5 s (run_timeout)")
+
+
+@scenario
+async def test_an_answer_and_an_error_are_never_tried_again() -> None:
+    broker = Broker(1, limits=Limits(max_retries=5))
+    name = await broker.join(card(0))
+    for outcome in ("oom", "diverged", "error", "skipped"):
+        await broker.submit(job(outcome))
+        lease = await taken_up(broker, name)
+        await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": outcome, "reason": "why"})
+        done = (await follow(broker, outcome))[-1]
+        assert (done["outcome"], done["attempts"], done["earlier"]) == (outcome, 1, [])
+
+
+@scenario
+async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_retry() -> None:
+    broker = Broker(1, limits=Limits(max_retries=0))
+    await broker.submit(job("r"))
+    await broker.next_lease(await broker.join(card(0)))
+    name = await broker.join(card(0, group=1))
+    lease = await taken_up(broker, name)
+    await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": "ok"})
+    done = (await follow(broker, "r"))[-1]
+    assert (done["outcome"], done["attempts"]) == ("ok", 2)
+
+
+@scenario
+async def test_a_rank_that_always_dies_before_it_begins_is_not_waited_for_for_ever() -> None:
+    broker = Broker(1, limits=Limits(max_retries=1))
+    await broker.submit(job("r"))
+    for group in range(20):
+        waiting = await soon(broker.next_lease(await broker.join(card(0, group=group))))
+        if not waiting.done():
+            break
+    done = (await follow(broker, "r"))[-1]
+    assert (done["outcome"], done["attempts"]) == ("killed", 7)
+
+
+@scenario
+async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -> None:
+    broker = Broker(1)
+    await broker.submit(job("r"))
+    await taken_up(broker, await broker.join(card(0, oom_kills=3)), oom_kills=3)
+    await broker.join(card(0, group=1, oom_kills=4))
+    done = (await follow(broker, "r"))[-1]
+    reason = "1 of 1 ranks died: out of memory, the kernel ended 1 processes on a"
+    assert (done["outcome"], done["reason"], done["attempts"]) == ("oom", reason, 1)
+
+
+@scenario
+async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_just_died_is_killed() -> None:
+    for memory, outcome in (("Ray's memory monitor ended it", "oom"), ("", "killed")):
+        broker = Broker(1, limits=Limits(max_retries=0))
+        await broker.submit(job("r"))
+        await taken_up(broker, await broker.join(card(0)))
+        await broker.rank_failed("t", 0, memory=memory)
+        assert (await follow(broker, "r"))[-1]["outcome"] == outcome
+
+
+@scenario
+async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_not() -> None:
+    broker = Broker(1, limits=Limits(give_up_after=2))
+    name = await broker.join(card(0))
+
+    async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
+        await broker.submit(job(run_id))
+        if broker._queue or broker._ranks[name].attempt or not broker._streams[run_id].events:
+            lease = await taken_up(broker, name)
+            await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": outcome, "reason": reason})
+        done = (await follow(broker, run_id))[-1]
+        return done["outcome"], done["reason"]
+
+    await ends("a-0", "error", "ValueError: 3 is wrong")
+    await ends("a-1", "error", "KeyError: x")
+    await ends("a-2", "error", "KeyError: y")
+    assert await ends("a-3", "ok", "") == ("skipped", "given up after 2 equal failures (error: KeyError)")
+    assert (await ends("b-0", "diverged", "the loss is not finite"))[0] == "diverged"
+    assert (await ends("b-1", "diverged", "the loss is not finite"))[0] == "diverged"
+    assert (await ends("b-2", "diverged", "the loss is not finite"))[0] == "diverged"
+
+
+@scenario
+async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
+    broker = Broker(2, limits=Limits(recycle_above_mib=100.0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    await broker.submit(job("r", 2))
+    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    large = {"rank": 0, "outcome": "ok", "rss_mib": 101.0}
+    await broker.finish(names[0], leases[0].lease_id, large)
+    first = await soon(broker.next_lease(names[0]))
+    assert not first.done(), "the other rank is busy yet"
+    await broker.finish(names[1], leases[1].lease_id, {"rank": 1, "outcome": "ok", "rss_mib": 10.0})
+    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+    await broker.submit(job("next"))
+    assert await broker.next_lease(names[1]) == Leave()
+    assert await first == Leave()
+    log: list[Lease] = []
+    again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
+    assert (await follow(broker, "next"))[-1]["attempts"] == 1
+    await broker.close()
+    await asyncio.gather(*again)
+
+
+@scenario
+async def test_a_run_that_is_submitted_again_is_told_from_its_start_and_not_run_twice() -> None:
+    broker, log = Broker(1), list[Lease]()
+    rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
+    await broker.submit(job("r"))
+    first = await follow(broker, "r")
+    await broker.submit(job("r"))
+    assert await follow(broker, "r") == first
+    assert len(log) == 1
+    await broker.close()
+    await rank
+
+
+@scenario
+async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run() -> None:
+    assert await Broker(1).events("r") == [{"kind": "unknown"}]

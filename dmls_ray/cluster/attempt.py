@@ -1,0 +1,144 @@
+"""One attempt at a run: who takes part, what became of them, and what that makes of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmls_ray.cluster.messages import Job, Limits
+from dmls_ray.record import Outcome
+
+RETRIED = (Outcome.KILLED, Outcome.TIMEOUT)
+"""What says nothing about the run's question; all else is an answer, or would end the same way again."""
+
+FAILURES = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR, Outcome.OOM)
+"""What a trial's further repeats are given up for; whether a loss stays finite may depend on the seed."""
+
+_UNCHARGED = 5
+"""How often an attempt is let off whose ranks died before it began."""
+
+
+@dataclass
+class Attempt:
+    """One attempt at a run."""
+
+    job: Job
+    lease_id: str
+    ranks: list[str]
+    earlier: list[dict[str, Any]]
+    """What became of the attempts before."""
+    charged: int = 0
+    """How many of them count against max_retries."""
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By rank, in the order of arrival: the first that is not ok is the cause."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Ranks that will not return, and what is known of it."""
+    begun: dict[str, int | None] = field(default_factory=dict)
+    """Ranks that have begun, and how many processes the kernel had ended there for want of memory."""
+    memory: str = ""
+    """Evidence that a rank was ended for want of memory."""
+    overdue: str = ""
+    """Why it was cut short."""
+    started: float = field(default_factory=time.monotonic)
+    progressed: float = field(default_factory=time.monotonic)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def number(self) -> int:
+        """From 1."""
+        return len(self.earlier) + 1
+
+    @property
+    def waits_for(self) -> list[str]:
+        """Ranks that are to return yet."""
+        return [name for name in self.ranks if name not in self.results and name not in self.lost]
+
+    @property
+    def cause(self) -> dict[str, Any] | None:
+        """The first failure of a rank's own, not that another rank was gone."""
+        failed = (item for item in self.results.values() if item["outcome"] != Outcome.OK)
+        return next((item for item in failed if not item.get("symptom")), None)
+
+    def is_overdue(self, limits: Limits) -> str:
+        """Why the attempt is to be cut short; empty where it may go on."""
+        now = time.monotonic()
+        if limits.run_timeout is not None and now - self.started > limits.run_timeout:
+            return f"not done after {limits.run_timeout:g} s (run_timeout)"
+        if limits.stall_timeout is not None and now - self.progressed > limits.stall_timeout:
+            return f"no progress for {limits.stall_timeout:g} s (stall_timeout)"
+        return ""
+
+    def verdict(self) -> dict[str, Any]:
+        """`outcome`, `reason` and `traceback` of the attempt, once no rank is waited for."""
+        cause = self.cause
+        if cause is None and self.overdue:
+            cause = {"outcome": Outcome.TIMEOUT.value, "reason": self.overdue}
+        if cause is None and self.lost:
+            count = f"{len(self.lost)} of {len(self.ranks)} ranks died"
+            if self.memory:
+                cause = {"outcome": Outcome.OOM.value, "reason": f"{count}: {self.memory}"}
+            else:
+                why = next(filter(None, self.lost.values()), "")
+                cause = {"outcome": Outcome.KILLED.value, "reason": f"{count}: {why}" if why else count}
+        if cause is None:
+            # Only symptoms: every rank says that another is gone.
+            failed = (item for item in self.results.values() if item["outcome"] != Outcome.OK)
+            cause = next(failed, {"outcome": Outcome.OK.value})
+        return {
+            "outcome": cause["outcome"],
+            "reason": cause.get("reason", ""),
+            "traceback": cause.get("traceback", ""),
+        }
+
+    def again(self, verdict: dict[str, Any], limits: Limits) -> Queued | None:
+        """The run as it is to be queued anew; None where this attempt is its end."""
+        if verdict["outcome"] not in RETRIED:
+            return None
+        # A rank that died while it was idle was leased to before anybody knew; the run has no part in that.
+        innocent = not self.begun and len(self.earlier) - self.charged < _UNCHARGED
+        charged = self.charged if innocent else self.charged + 1
+        if charged > limits.max_retries:
+            return None
+        told = {
+            "attempt": self.number,
+            "outcome": verdict["outcome"],
+            "reason": verdict["reason"],
+            "seconds": round(time.monotonic() - self.started, 3),
+        }
+        return Queued(self.job, [*self.earlier, told], charged)
+
+
+@dataclass
+class Queued:
+    """A run that waits for ranks."""
+
+    job: Job
+    earlier: list[dict[str, Any]] = field(default_factory=list)
+    charged: int = 0
+
+
+class Failures:
+    """Counts equal failures of a trial in a row."""
+
+    def __init__(self, give_up_after: int | None) -> None:
+        self._most = give_up_after
+        self._counts: dict[str, tuple[str, int]] = {}
+
+    def note(self, trial_id: str, verdict: dict[str, Any]) -> None:
+        """A run of the trial has ended."""
+        if verdict["outcome"] not in FAILURES:
+            self._counts.pop(trial_id, None)
+            return
+        # Messages of one failure differ in their numbers; the exception's name does not.
+        sign = f"{verdict['outcome']}: {verdict['reason'].partition(':')[0]}"
+        before, count = self._counts.get(trial_id, ("", 0))
+        self._counts[trial_id] = (sign, count + 1 if sign == before else 1)
+
+    def give_up(self, trial_id: str) -> str:
+        """Why the trial is given up; empty where it is not."""
+        sign, count = self._counts.get(trial_id, ("", 0))
+        if self._most is None or count < self._most:
+            return ""
+        return f"given up after {count} equal failures ({sign})"

@@ -1,0 +1,88 @@
+"""What the broker, the ranks and the runs' Trainables say to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmls_ray.config import TrialConfig
+from dmls_ray.rank import Keep
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankCard:
+    """What a rank tells of itself when it joins."""
+
+    trainer: str
+    """Name of the TorchTrainer that holds it."""
+    group: str
+    """Name of the trainer's present group; when Train starts its ranks anew, all of them, the group has a new one."""
+    index: int
+    """Its number within that trainer."""
+    machine: str
+    pid: int
+    device: str
+    """Its accelerator, `cuda:N`; `cpu` where it has none."""
+    store: tuple[str, int]
+    """Host and port of the key-value store it serves, where the ranks of a run that it leads find each other."""
+    node_id: str = ""
+    """Ray's name of its machine."""
+    born: float = 0.0
+    """When its process was started, in seconds since the epoch: a pid may be given anew."""
+    oom_kills: int | None = None
+    """How many processes the kernel has ended there for want of memory; None where it does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A run as the broker has it: what to call, with what, on how many ranks."""
+
+    run_id: str
+    trial_id: str
+    train: str
+    """`module:function` of the training function."""
+    config: TrialConfig
+    device: str
+    """`cpu` or `cuda`: what device=auto became."""
+    backend: str
+    """What backend=auto became."""
+    keep: Keep | None = None
+    """What the run leaves beside its record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """One rank's part in one attempt at a run."""
+
+    lease_id: str
+    train: str
+    config: TrialConfig
+    rank: int
+    device: str
+    backend: str | None
+    machine: str
+    store: tuple[str, int]
+    keep: Keep | None
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Instead of a lease: the rank is to end its process, and another is started in its place."""
+
+    join_again: bool = False
+    """Or only to join again: the broker is a new one, and does not know it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long the broker waits, how often it tries, and how large a rank may grow."""
+
+    max_retries: int = 1
+    """How often a run is run again that was killed or timed out."""
+    run_timeout: float | None = None
+    """Seconds that one attempt at a run may take."""
+    stall_timeout: float | None = None
+    """Seconds that a run may go without a sign of progress of any rank."""
+    give_up_after: int | None = None
+    """After so many equal failures of a trial in a row its further runs are skipped."""
+    recycle_above_mib: float | None = None
+    """Resident set above which a rank's process is replaced between two runs."""

@@ -1,0 +1,85 @@
+"""Models that end or hang their rank at a certain moment, to be named on a command line.
+
+Their names are `<how>_in_<when>_of_rank_<rank>`: sigkill, sigsegv, stop (SIGSTOP), loop (an endless one in Python) or
+wait (for a message that never comes); in setup, step (the second training pass) or test; of rank 0 or 1. At world
+size 1 rank 1 is nobody.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def _send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def _loop() -> None:
+    while True:
+        pass
+
+
+def _wait() -> None:
+    dist.recv(torch.zeros(1), src=1 - dist.get_rank())
+
+
+def _grow() -> None:
+    taken = torch.ones(8 * 2**28)
+    time.sleep(20)
+    del taken
+
+
+HOW: dict[str, Callable[[], None]] = {
+    "sigkill": functools.partial(_send, signal.SIGKILL),
+    "sigsegv": functools.partial(_send, signal.SIGSEGV),
+    "stop": functools.partial(_send, signal.SIGSTOP),
+    "loop": _loop,
+    "wait": _wait,
+}
+
+
+class _Failing(nn.Module):
+    def __init__(self, how: str, when: str, rank: int) -> None:
+        super().__init__()
+        self.how, self.when = HOW[how], when
+        self.mine = rank == (dist.get_rank() if dist.is_initialized() else 0)
+        self.linear = nn.Linear(64, 4)
+        self.passes = 0
+        self._at("setup")
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.passes += self.training
+        if not self.training:
+            self._at("test")
+        elif self.passes == 2:
+            self._at("step")
+        out: Tensor = self.linear(images.flatten(1))
+        return out
+
+    def _at(self, moment: str) -> None:
+        if self.mine and moment == self.when:
+            self.how()
+
+
+for _how, _when, _rank in itertools.product(HOW, ("setup", "step", "test"), (0, 1)):
+    globals()[f"{_how}_in_{_when}_of_rank_{_rank}"] = functools.partial(_Failing, _how, _when, _rank)
+
+
+def growing() -> nn.Module:
+    """A net whose rank takes 8 GiB in its first training pass, and holds them for a while."""
+    HOW["grow"] = _grow
+    return _Failing("grow", "step", 0)
+
+
+def steady() -> nn.Module:
+    """The same net, which does not fail."""
+    return _Failing("loop", "never", 0)

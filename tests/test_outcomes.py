@@ -1,0 +1,214 @@
+"""What ends a run, a rank or a part of the system, for real and through Ray: nothing is lost or harmed by it."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dmls_ray import load
+from tests.conftest import PROJECT, SMALL, Command, command_line
+from tests.test_sweeps import GRID, Family, lines, metrics, start
+
+STEADY = "tests.failing:steady"
+ONE = ("--dataset", SMALL, "--batch-per-rank", "8", "--epochs", "2", "--device", "cpu", "--oversubscribe")
+
+
+def short(record: Any) -> str:
+    return str(record.config["model"].rpartition(":")[2])
+
+
+def models(*names: str) -> tuple[str, ...]:
+    return ("--model", STEADY, *(f"tests.failing:{name}" for name in names))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder from which the tests' modules are found."""
+    (tmp_path / "tests").symlink_to(PROJECT / "tests")
+    return tmp_path
+
+
+def assert_unharmed(folder: Path, sweep_command: Command, *flags: str) -> None:
+    """The steady model's runs are what they are in a sweep of their own."""
+    done = sweep_command("grid", *flags, "--model", STEADY, "--out", "alone")
+    assert done.returncode == 0, done.stderr
+    alone = {record.run_id: metrics(record) for record in load(folder / "alone").records}
+    beside = [record for record in load(folder / "results" / "grid").records if short(record) == "steady"]
+    assert beside
+    for record in beside:
+        assert record.outcome == "ok"
+        assert metrics(record) == alone[record.run_id]
+
+
+def test_a_run_that_hangs_is_a_timeout_and_its_ranks_serve_the_next(sweep_command: Command, here: Path) -> None:
+    flags = (*ONE, "--world-size", "2", "--repeats", "2")
+    done = sweep_command(
+        "grid", *flags, *models("loop_in_step_of_rank_1"), "--stall-timeout", "2", "--max-retries", "0",
+        "--give-up-after", "1",
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    records = load(here / "results" / "grid").records
+    hung, given_up = (record for record in records if short(record) != "steady")
+    assert (hung.outcome, hung.reason) == ("timeout", "no progress for 2 s (stall_timeout)")
+    assert (given_up.outcome, given_up.reason) == (
+        "skipped",
+        "given up after 1 equal failures (timeout: no progress for 2 s (stall_timeout))",
+    )
+    assert [record.outcome.value for record in records if short(record) == "steady"] == ["ok", "ok"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_however_a_rank_hangs_it_is_a_timeout(sweep_command: Command, here: Path, rank: int) -> None:
+    hanging = [
+        f"{how}_in_{when}_of_rank_{rank}" for how, when in (("stop", "step"), ("loop", "setup"), ("wait", "test"))
+    ]
+    flags = (*ONE, "--world-size", "2", "--repeats", "2")
+    done = sweep_command(
+        "grid", *flags, *models(*hanging), "--stall-timeout", "2", "--max-retries", "0", "--give-up-after", "5"
+    )
+    assert done.returncode == 1, done.stderr
+    for record in load(here / "results" / "grid").records:
+        assert record.outcome == ("ok" if short(record) == "steady" else "timeout"), record.reason
+    assert_unharmed(here, sweep_command, *flags)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_however_a_rank_dies_its_run_is_killed_and_tried_once_more(
+    sweep_command: Command, here: Path, rank: int
+) -> None:
+    dying = [f"{how}_in_{when}_of_rank_{rank}" for how in ("sigkill", "sigsegv") for when in ("setup", "step", "test")]
+    flags = (*ONE, "--world-size", "2", "--repeats", "1")
+    done = sweep_command("grid", *flags, *models(*dying), timeout=300)
+    assert done.returncode == 1, done.stderr
+    for record in load(here / "results" / "grid").records:
+        if short(record) != "steady":
+            assert record.outcome == "killed", record.reason
+            assert record.attempts == 2
+            (first,) = record.earlier_attempts
+            assert (first["outcome"], first["attempt"]) == ("killed", 1)
+    assert_unharmed(here, sweep_command, *flags)
+
+
+@pytest.mark.slow
+def test_a_run_that_takes_too_long_is_a_timeout(sweep_command: Command, here: Path) -> None:
+    done = sweep_command(
+        "grid", *ONE, "--epochs", "2", "1000000", "--repeats", "1", "--run-timeout", "3", "--max-retries", "0"
+    )
+    assert done.returncode == 1, done.stderr
+    quick, long = sorted(load(here / "results" / "grid").records, key=lambda record: record.config["epochs"])
+    assert quick.outcome == "ok"
+    assert (long.outcome, long.reason) == ("timeout", "not done after 3 s (run_timeout)")
+    assert long.epochs, "what it had told is kept"
+
+
+PARTS = {"broker": "ray::Broker", "train_controller": "ray::TrainController", "tune_actor": "ray::RunTrainable"}
+
+
+def find(family: Family, title: str) -> psutil.Process:
+    """The newest process of that title."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        family.look()
+        found = []
+        for process in family.members:
+            try:
+                if " ".join(process.cmdline()).startswith(title):
+                    found.append(process)
+            except psutil.NoSuchProcess:
+                continue
+        if found:
+            return max(found, key=lambda process: process.create_time())
+        time.sleep(0.05)
+    raise AssertionError(f"no process is called {title}: {[' '.join(p.cmdline())[:60] for p in family.members]}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_the_sweep_outlives_the_death_of_any_part(part: str, sweep_command: Command, tmp_path: Path) -> None:
+    flags = (*GRID, "--epochs", "20")
+    process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    family, folder = Family(process), tmp_path / "results" / "batch_size"
+    for after in (2, 6):
+        while len(lines(folder)) < after and process.poll() is None:
+            time.sleep(0.02)
+        find(family, PARTS[part]).kill()
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, out + err
+    records = load(folder).records
+    assert len(lines(folder)) == len({record.run_id for record in records}) == 12
+    done = sweep_command("batch_size", *flags, "--out", "alone")
+    assert done.returncode == 0
+    alone = {record.run_id: metrics(record) for record in load(tmp_path / "alone").records}
+    for record in records:
+        assert record.outcome == "ok", record.reason
+        assert metrics(record) == alone[record.run_id]
+    assert not family.left()
+
+
+@pytest.mark.slow
+def test_a_rank_that_ray_ends_for_its_memory_is_out_of_memory(
+    sweep_command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = psutil.virtual_memory()
+    monkeypatch.setenv("RAY_memory_usage_threshold", str((memory.total - memory.available + 6 * 2**30) / memory.total))
+    done = sweep_command("grid", *ONE, "--repeats", "1", *models("growing"))
+    assert done.returncode == 0, done.stderr
+    large, small = sorted(load(here / "results" / "grid").records, key=short)
+    assert (large.outcome, large.attempts) == ("oom", 1)
+    assert large.reason == "1 of 1 ranks died: Ray's memory monitor ended it"
+    assert small.outcome == "ok"
+
+
+@pytest.mark.slow
+def test_an_idle_rank_that_dies_harms_no_run(sweep_command: Command, tmp_path: Path) -> None:
+    flags = (*GRID, "--epochs", "20")
+    process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    folder, killed = tmp_path / "results" / "batch_size", set[int]()
+    for count in itertools.count():
+        while len(lines(folder)) <= count and process.poll() is None:
+            time.sleep(0.005)
+        if process.poll() is not None:
+            break
+        pids = {rank["pid"] for rank in lines(folder)[-1]["ranks"]} - killed
+        if count in (3, 7) and pids:
+            killed.add(max(pids))
+            psutil.Process(max(pids)).send_signal(signal.SIGKILL)
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, out + err
+    assert len(killed) == 2
+    records = load(folder).records
+    assert [record.outcome.value for record in records] == ["ok"] * 12
+    assert sweep_command("batch_size", *flags, "--out", "alone").returncode == 0
+    alone = {record.run_id: metrics(record) for record in load(tmp_path / "alone").records}
+    assert all(metrics(record) == alone[record.run_id] for record in records)
+
+
+@pytest.mark.slow
+def test_after_the_end_of_the_whole_cluster_the_same_command_goes_on(sweep_command: Command, tmp_path: Path) -> None:
+    flags = (*GRID, "--epochs", "20")
+    process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    family, folder = Family(process), tmp_path / "results" / "batch_size"
+    while len(lines(folder)) < 3 and process.poll() is None:
+        time.sleep(0.02)
+    for title in ("gcs_server", "raylet"):
+        for member in psutil.Process(process.pid).children(recursive=True):
+            if member.name() == title:
+                member.kill()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, out + err
+    assert not family.left()
+    kept = lines(folder)
+    assert len(kept) >= 3
+    done = sweep_command("batch_size", *flags)
+    assert done.returncode == 0, done.stderr
+    assert lines(folder)[: len(kept)] == kept
+    assert len({line["run_id"] for line in lines(folder)}) == 12
