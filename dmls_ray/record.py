@@ -57,7 +57,7 @@ OF_THE_RUN = (
 """Fields of a run that are equal on all of its ranks."""
 
 OF_THE_RANKS = (
-    "setup_s", "checkpoint_s", "total_s", "step_ms_p50", "step_ms_p95", "start_mem_mib", "peak_mem_mib",
+    "setup_s", "checkpoint_s", "inference_s", "total_s", "step_ms_p50", "step_ms_p95", "start_mem_mib", "peak_mem_mib",
     "peak_reserved_mib", "forward_ms", "backward_ms", "comm_ms", "overlap_ms", "exposed_comm_ms",
 )  # fmt: skip
 """Fields of a run that are the largest of its ranks'."""
@@ -100,6 +100,8 @@ class RankRecord:
     train_s: float | None = None
     eval_s: float | None = None
     checkpoint_s: float | None = None
+    inference_s: float | None = None
+    """After the last epoch: converting to int8, testing both forms, and timing inference."""
     total_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
@@ -192,7 +194,7 @@ class RunRecord:
     gradient_noise_scale: float | None = None
     """In samples; where noise_scale asks for it."""
     quantize_s: float | None = None
-    """Seconds of converting and compiling to int8, over all epochs; part of eval_s."""
+    """Seconds of converting and compiling to int8, over all epochs; part of eval_s and inference_s."""
     fp32_test_accuracy: float | None = None
     """With quantization: of the trained model in fp32."""
     int8_test_accuracy: float | None = None
@@ -212,6 +214,7 @@ class RunRecord:
     train_s: float | None = None
     eval_s: float | None = None
     checkpoint_s: float | None = None
+    inference_s: float | None = None
     total_s: float | None = None
     overhead_s: float | None = None
     """What the orchestration added around total_s, seen from the driver."""
@@ -242,9 +245,9 @@ class RunRecord:
     overfit_epoch: int | None = None
     """The first epoch after that of the least test loss, where test loss ended higher and train loss lower."""
     loss_gap: float | None = None
-    """test_loss - train_loss in the last epoch."""
+    """test_loss - train_loss, of the same epoch as they are."""
     accuracy_gap: float | None = None
-    """train_accuracy - test_accuracy in the last epoch."""
+    """train_accuracy - test_accuracy, likewise."""
     target_epoch: int | None = None
     """The first epoch whose test accuracy reached target_accuracy; None: not yet."""
     target_steps: int | None = None
@@ -308,14 +311,13 @@ class RunRecord:
         kept = epochs[self.best_epoch - 1] if self.best_epoch else epochs[-1]
         for name in METRICS:
             setattr(self, name, getattr(kept, name))
+        if kept.train_loss is not None and kept.test_loss is not None:
+            self.loss_gap = kept.test_loss - kept.train_loss
+        if kept.train_accuracy is not None and kept.test_accuracy is not None:
+            self.accuracy_gap = kept.train_accuracy - kept.test_accuracy
         self._take_overfitting()
 
     def _take_overfitting(self) -> None:
-        last = self.epochs[-1]
-        if last.train_loss is not None and last.test_loss is not None:
-            self.loss_gap = last.test_loss - last.train_loss
-        if last.train_accuracy is not None and last.test_accuracy is not None:
-            self.accuracy_gap = last.train_accuracy - last.test_accuracy
         tested = [item for item in self.epochs if item.test_loss is not None and item.train_loss is not None]
         if not tested:
             return
@@ -323,7 +325,10 @@ class RunRecord:
         end = tested[-1]
         assert least.train_loss is not None
         assert end.train_loss is not None
-        if end is not least and end.train_loss < least.train_loss:
+        assert least.test_loss is not None
+        assert end.test_loss is not None
+        rose = least.test_loss < end.test_loss < math.inf
+        if rose and end.train_loss < least.train_loss:
             self.overfit_epoch = least.epoch + 1
 
 

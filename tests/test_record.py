@@ -94,6 +94,8 @@ def run_of(epochs: list[tuple[float, float]], **changes: object) -> RunRecord:
         ([(3, 1), (2, 2)], 2),
         ([(2, 2), (2.5, 3)], None),
         ([(1, 1)], None),
+        ([(2, 2), (1, 2)], None),
+        ([(2, 2), (1, math.inf)], None),
     ],
 )
 def test_overfitting_began_after_the_least_test_loss_if_only_the_train_loss_went_on_falling(
@@ -114,3 +116,13 @@ def test_a_column_of_the_record_never_hides_a_field_of_the_configuration() -> No
     shared = {field.name for field in dataclasses.fields(RunRecord)} & set(DEFAULTS) - {"epochs"}  # rows of their own
     # The first three stand beside what was asked for as resolved_...; the seed of a run as run_seed.
     assert shared == {"device", "backend", "warmup_steps", "seed"}
+
+
+def test_with_early_stopping_the_gap_is_that_of_the_epoch_that_stays() -> None:
+    record = run_of([(3, 3), (2, 2.5), (1, 4)])
+    record.best_epoch = 2
+    record.take_epochs(record.epochs)
+    assert (record.train_loss, record.test_loss, record.loss_gap) == (2, 2.5, 0.5)
+    assert record.train_accuracy is not None
+    assert record.test_accuracy is not None
+    assert record.accuracy_gap == record.train_accuracy - record.test_accuracy

@@ -4,7 +4,8 @@
     <folder>/weights.pt                            the final weights, as torch.load(weights_only=True) reads them
 
 Files are written aside and renamed, so that one that is there is whole unless the disk lost part of it; such a one is
-refused, and the one before it is used. Runs over several machines need the folder on a disk that they share.
+refused by its checksums, and the one before it is used. Runs over several machines need the folder on a disk that they
+share.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pickle
 import random
 import shutil
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from dmls_ray.rank import RankInfo
 from dmls_ray.training.process import Collective
 
 _KEPT = 2
+_TRIED = 8
+"""How many epochs' checkpoints are looked at, the newest first: some may be broken, or another trial's."""
 
 
 class Checkpoints:
@@ -34,7 +38,8 @@ class Checkpoints:
     def __init__(self, config: TrialConfig, rank: RankInfo, everyone: Collective) -> None:
         self._wanted = rank.keep is not None and rank.keep.checkpoints
         self._folder = Path(rank.keep.folder) / "checkpoints" if rank.keep else Path()
-        self._config, self._rank, self._everyone = config.canonical(), rank.rank, everyone
+        # As the trial's name does, it leaves out what is at its default: a new field makes no other trial.
+        self._trial, self._rank, self._everyone = config.hash, rank.rank, everyone
 
     def __bool__(self) -> bool:
         return self._wanted
@@ -47,13 +52,13 @@ class Checkpoints:
             shared: what is equal on all ranks; rank 0's is saved.
             own: what is this rank's own; its random number generators are added.
         """
-        state = {"config": self._config, "epoch": epoch, "own": own, "random": _random_state()}
+        state = {"trial": self._trial, "epoch": epoch, "own": own, "random": _random_state()}
         if self._rank == 0:
             state["shared"] = shared
         self._folder.mkdir(parents=True, exist_ok=True)
         write_aside(self._file(epoch, self._rank), state)
         for path in self._folder.glob(f"*.rank-{self._rank}.pt"):
-            if int(path.name.partition(".")[0]) <= epoch - _KEPT:
+            if not epoch - _KEPT < int(path.name.partition(".")[0]) <= epoch:
                 path.unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
@@ -64,7 +69,7 @@ class Checkpoints:
         if not self._wanted:
             return None
         mine = sorted((int(path.name.partition(".")[0]) for path in self._folder.glob("*.rank-0.pt")), reverse=True)
-        for epoch in self._everyone.from_first([*mine, *[0] * _KEPT][:_KEPT]):
+        for epoch in self._everyone.from_first([*mine, *[0] * _TRIED][:_TRIED]):
             loaded = self._read(int(epoch), device) if epoch else None
             if self._everyone.sum([float(loaded is None)]) == [0.0]:
                 assert loaded is not None
@@ -82,18 +87,25 @@ class Checkpoints:
 
     def _read(self, epoch: int, device: torch.device) -> tuple[dict[str, Any], dict[str, Any]] | None:
         try:
-            shared = torch.load(self._file(epoch, 0), map_location=device, weights_only=True)
-            own = shared
-            if self._rank:
-                own = torch.load(self._file(epoch, self._rank), map_location=device, weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            shared = _whole(self._file(epoch, 0), device)
+            own = _whole(self._file(epoch, self._rank), device) if self._rank else shared
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
             warnings.warn(f"The checkpoint of epoch {epoch} cannot be read ({error}); the one before it is used.",
                           stacklevel=2)  # fmt: skip
             return None
-        return (shared, own) if shared["config"] == own["config"] == self._config else None
+        return (shared, own) if shared["trial"] == own["trial"] == self._trial else None
 
     def _file(self, epoch: int, rank: int) -> Path:
         return self._folder / f"{epoch}.rank-{rank}.pt"
+
+
+def _whole(path: Path, device: torch.device) -> dict[str, Any]:
+    """What is in a checkpoint whose checksums, which PyTorch itself does not look at, are right."""
+    with zipfile.ZipFile(path) as file:
+        if (broken := file.testzip()) is not None:
+            raise zipfile.BadZipFile(f"the checksum of {broken} is wrong")
+    state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    return state
 
 
 def save_weights(model: nn.Module, rank: RankInfo) -> None:

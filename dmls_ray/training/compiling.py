@@ -64,5 +64,8 @@ def _sizes(loader: Loader, config: TrialConfig, rank: int, training: bool) -> li
     if training:
         passes = passes_of(loader.train_samples, config, rank)
         return [item.stop - item.start for item in (passes[0], passes[-1])]
-    shards = [part.stop - part.start for part in test_shards(loader.test_samples, config, rank)]
-    return sorted({shards[0], shards[-1]}) if shards else []
+    sizes: set[int] = set()
+    for samples in (loader.test_samples, loader.validation_samples):
+        shards = [part.stop - part.start for part in test_shards(samples, config, rank)]
+        sizes |= {shards[0], shards[-1]} if shards else set()
+    return sorted(sizes)

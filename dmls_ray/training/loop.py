@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.record import METRICS, EpochRecord, Outcome
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.compiling import warm_up
-from dmls_ray.training.data.loaders import MEMORY_FORMATS, Held, Loader, make_loader, normalized
+from dmls_ray.training.data.loaders import MEMORY_FORMATS, Held, Loader, laid_out, make_loader, normalized
 from dmls_ray.training.data.sharding import steps_of
 from dmls_ray.training.ddp import Replica
 from dmls_ray.training.measure import MemoryMeter, PhaseClock, StepTimer, device_name
@@ -33,6 +34,9 @@ from dmls_ray.training.quantization import Int8, check_available, measure_infere
 from dmls_ray.training.stopping import EarlyStopping
 from dmls_ray.training.update import Update
 from dmls_ray.training.utilization import UtilizationSampler
+
+_SUMMED_TOGETHER = 32
+"""Batches that are summed at once: one by one, the calls would cost more than their work."""
 
 
 def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -95,6 +99,7 @@ class Trial:
         """When the target accuracy was first reached."""
         self.resumed_epoch: int | None = None
         self.inference: dict[str, float] = {}
+        self._tell_progress: Callable[[], None] = lambda: None
 
     def run(self, emit: Emit) -> Outcome:
         """Train and test every epoch that is still to come."""
@@ -115,7 +120,7 @@ class Trial:
                     self._save(stop)
         self.stopping.restore(self.model)
         if outcome is Outcome.OK:
-            with self.clock.phase("eval_s"):
+            with self.clock.phase("inference_s"):
                 self._finish_int8()
         with self.clock.phase("checkpoint_s"):
             save_weights(self.model, self.rank)
@@ -127,7 +132,7 @@ class Trial:
         epoch = EpochRecord(epoch=number)
         own: dict[str, Any] = {"epoch": number}
         self.everyone.barrier()
-        sums = Sums(self.device)
+        sums = self._sums()
         self.timer.begin_epoch()
         self._train(number - 1, sums)
         warmup_s, train_s, images = self.timer.end_epoch()
@@ -183,6 +188,11 @@ class Trial:
                 self.timer.step()
             self._tell_progress()
 
+    def _sums(self) -> Sums:
+        # max-autotune replays CUDA graphs, and each replay writes over the logits of the one before.
+        overwritten = self.device.type == "cuda" and self.config.compile == "max-autotune"
+        return Sums(self.device, together=1 if overwritten else _SUMMED_TOGETHER)
+
     def _pass(self, forward: Any, images: Tensor, labels: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """Forward and backward; returns the summed loss and the logits."""
         with autocast(self.config, self.device):
@@ -195,7 +205,7 @@ class Trial:
     def _test(self, split: Held, forward: Any) -> Sums:
         """This rank's share of the samples, on the bare model: shards are uneven, so no collective may run inside."""
         self.model.eval()
-        sums = Sums(self.device)
+        sums = self._sums()
         for images, labels in self.loader.test(split):
             with autocast(self.config, self.device):
                 logits = forward(images)
@@ -211,9 +221,8 @@ class Trial:
             self.inference |= {"fp32_test_accuracy": fp32, "int8_test_accuracy": int8}
             self.inference["quantize_s"] = self.int8.seconds
         if self.config.inference_batch is not None and self.rank.rank == 0:
-            images = normalized(
-                torch.randint(256, (self.config.inference_batch, *self.loader.shape), dtype=torch.uint8)
-            )
+            raw = torch.randint(256, (self.config.inference_batch, *self.loader.shape), dtype=torch.uint8)
+            images = laid_out(normalized(raw.to(self.device)), self.config)
             folder = None if self.rank.keep is None else Path(self.rank.keep.folder)
             self.inference |= measure_inference(self.int8.fp32(), self.int8.converted, images, folder)
 
@@ -241,6 +250,8 @@ class Trial:
             "seconds": self.clock.seconds,
             "total_s": self.clock.total_s,
             "step_ms": self.timer.step_ms,
+            "noise": None if self.noise is None else self.noise.state(),
+            "quantize_s": self.int8.seconds,
         }
         self.checkpoints.save(len(self.epochs), shared, own)
 
@@ -258,6 +269,9 @@ class Trial:
         self.own_epochs = own["epochs"]
         self.clock.resume(own["seconds"], own["total_s"])
         self.timer.step_ms = own["step_ms"]
+        if self.noise is not None:
+            self.noise.restore(own["noise"])
+        self.int8.seconds = own["quantize_s"]
         return bool(shared["stop"])
 
     def result(self, outcome: Outcome) -> dict[str, Any]:
@@ -305,10 +319,8 @@ class Trial:
 class Sums:
     """Loss, hits and count of samples, summed on the device and read once an epoch."""
 
-    _TOGETHER = 32
-    """Batches that are summed at once: one by one, the calls would cost more than their work."""
-
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, together: int) -> None:
+        self._together = together
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._hits = torch.zeros((), dtype=torch.int64, device=device)
         self._count = 0
@@ -318,7 +330,7 @@ class Sums:
         """Add a batch: its summed loss, and which of its largest logits stand at the label."""
         self._waiting.append((loss.detach(), logits.detach(), labels))
         self._count += len(labels)
-        if len(self._waiting) == self._TOGETHER:
+        if len(self._waiting) == self._together:
             self._sum_up()
 
     def means(self, own: dict[str, Any], split: str, everyone: Collective) -> tuple[int, float, float]:

@@ -29,7 +29,7 @@ class PhaseClock:
         self._device = device
         now = time.perf_counter()
         self._began = now if began is None else began
-        self.seconds = dict.fromkeys(("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s"), 0.0)
+        self.seconds = dict.fromkeys(("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"), 0.0)
         # What came before this clock was made, the process group above all, is set-up.
         self.seconds["setup_s"] = now - self._began
 

@@ -30,13 +30,15 @@ class NoiseMeter:
         assert config.global_batch is not None
         self._small_batch, self._large_batch = config.batch_per_rank, config.global_batch
         self._accumulates = config.accum_steps > 1
-        self._sums = torch.zeros(2, dtype=torch.float64, device=device)
+        self._window = config.batch_per_rank * config.accum_steps
+        # Squared norms of the small and of the large batch, and how many of each.
+        self._sums = torch.zeros(3, dtype=torch.float64, device=device)
         self._step = torch.zeros((), dtype=torch.float64, device=device)
         self._loss_scale: Tensor | float = 1.0
         self._local: Pass | None = None
         """The pass whose gradients stand for the small batch."""
-        self._full = False
-        self._count = 0
+        self._counted = 0
+        """Samples of this rank in the window so far, were all passes of full size; a short one makes it fall behind."""
 
     def begin_pass(self, item: Pass, loss_scale: Tensor | float) -> None:
         """A pass is about to run.
@@ -46,9 +48,9 @@ class NoiseMeter:
             loss_scale: what a scaler multiplies losses by.
         """
         if self._local is None:
-            self._local, self._full = item, True
+            self._local, self._counted = item, 0
             self._step.zero_()
-        self._full = self._full and item.count == self._small_batch
+        self._counted += item.count
         self._loss_scale = loss_scale
 
     def end_pass(self, parameters: Iterable[nn.Parameter], item: Pass) -> None:
@@ -58,14 +60,16 @@ class NoiseMeter:
 
     def add_bucket(self, gradients: Tensor) -> None:
         """Local gradients that DDP is about to reduce (where no pass leaves them behind)."""
-        if not self._accumulates:
+        # Outside of a window the model is only warmed up.
+        if self._local is not None and not self._accumulates:
             self._add_local(gradients.double().square().sum())
 
     def add_averaged(self, parameters: Iterable[nn.Parameter]) -> None:
         """The step's averaged gradients, unscaled; ends the window."""
-        if self._full:
-            self._sums += torch.stack([self._step, _squared_norm(parameters)])
-            self._count += 1
+        if self._counted == self._window:
+            norms = torch.stack([self._step, _squared_norm(parameters)])
+            # A step that the scaler skips has norms that are not finite.
+            self._sums += torch.where(norms.isfinite().all(), torch.cat([norms, torch.ones_like(norms[:1])]), 0.0)
         self._local = None
 
     def read(self, everyone: Sum) -> float | None:
@@ -74,7 +78,7 @@ class NoiseMeter:
         Args:
             everyone: sums values over all ranks.
         """
-        small, large, count = everyone([*self._sums.tolist(), float(self._count)])
+        small, large, count = everyone(self._sums.tolist())
         if not count:
             return None
         b, B = self._small_batch, self._large_batch
@@ -82,6 +86,15 @@ class NoiseMeter:
         gradient = (B * large - b * small) / (B - b)
         noise = (small - large) / (1 / b - 1 / B)
         return noise / gradient if gradient > 0 and noise > 0 else None
+
+    def state(self) -> list[float]:
+        """All that was added up, for a checkpoint."""
+        sums: list[float] = self._sums.tolist()
+        return sums
+
+    def restore(self, state: Sequence[float]) -> None:
+        """Go on from what `state` gave."""
+        self._sums = torch.tensor(state, dtype=torch.float64, device=self._sums.device)
 
     def hook(self, inner: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         """A DDP communication hook that measures a bucket and passes it on."""

@@ -7,18 +7,17 @@ equals the same run in a fresh process.
 from __future__ import annotations
 
 import gc
-import random
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.rank import RankInfo
+from dmls_ray.training.data.seeding import mixed_seed, seed_process
 from dmls_ray.training.precision import allow_tf32
 
 
@@ -34,6 +33,11 @@ def prepare_process(config: TrialConfig, rank: RankInfo) -> None:
     torch.set_grad_enabled(True)
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.benchmark = False
+    torch.backends.mkldnn.set_flags(True)
+    torch.set_float32_matmul_precision("highest")
+    torch.set_default_device(None)
+    for kind in ("cpu", "cuda"):
+        torch.set_autocast_enabled(kind, False)
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
@@ -41,18 +45,12 @@ def prepare_process(config: TrialConfig, rank: RankInfo) -> None:
     if "torch._dynamo" in sys.modules:
         # What an earlier run compiled, and how often it had to, is not this run's.
         torch._dynamo.reset()
-    _seed(config.seed)
+    seed_process(config.seed)
 
 
 def seed_rank(config: TrialConfig, rank: RankInfo) -> None:
     """Give each rank random numbers of its own, for dropout and the like."""
-    _seed(int(np.random.SeedSequence([config.seed, rank.rank]).generate_state(1)[0]))
-
-
-def _seed(seed: int) -> None:
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed)
+    seed_process(mixed_seed(config.seed, rank.rank))
 
 
 @contextmanager

@@ -26,6 +26,8 @@ from dmls_ray.config import TrialConfig
 from dmls_ray.errors import UnavailableError
 from dmls_ray.training.data.cache import decoded
 from dmls_ray.training.data.loaders import normalized
+from dmls_ray.training.data.sharding import hold_out
+from dmls_ray.training.measure import synchronize
 
 CALIBRATION_BATCHES = 16
 """Training batches over which static quantization observes activations."""
@@ -47,8 +49,10 @@ def check_available(config: TrialConfig) -> None:
     if config.quantization != "off" and importlib.util.find_spec("torchao") is None:
         raise UnavailableError(f"quantization={config.quantization} needs torchao: pip install torchao.")
     if not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+        name = "inference_batch" if config.quantization == "off" else "quantization"
         raise UnavailableError(
-            f"quantization={config.quantization} is compiled for this processor, and no C++ compiler is on the path."
+            f"{name}={getattr(config, name)} compiles for this processor, and no C++ compiler is on the path; install "
+            f"g++, say, or leave {name} out."
         )
 
 
@@ -74,6 +78,8 @@ class Int8:
     def forward(self) -> Forward:
         """The present weights in int8, compiled for batches of tests."""
         config, began = self._config, time.perf_counter()
+        # Else the converted form would be one for training, and be compiled once more at the first test.
+        self.trained.eval()
         self.converted = to_int8(self.trained, config.quantization, self._example, self._calibration())
         batch = config.test_batch_per_rank or config.batch_per_rank
         assert batch is not None
@@ -99,9 +105,11 @@ class Int8:
             return
         data, batch = decoded(config.dataset, config.data_dir, config.image_size), config.batch_per_rank
         assert batch is not None
+        held_out = hold_out(len(data.train_labels), config)
+        trained_on = held_out[0].numpy() if held_out else np.arange(len(data.train_labels))
         # Spread over the data set: an image folder lies sorted by class.
-        count = min(CALIBRATION_BATCHES * batch, len(data.train_labels))
-        places = np.linspace(0, len(data.train_labels) - 1, count).astype(int)
+        count = min(CALIBRATION_BATCHES * batch, len(trained_on))
+        places = trained_on[np.linspace(0, len(trained_on) - 1, count).astype(int)]
         for start in range(0, count, batch):
             yield normalized(torch.from_numpy(data.train_images[places[start : start + batch]]))
 
@@ -183,6 +191,7 @@ def latency_ms(forward: Forward, images: Tensor) -> tuple[float, float]:
         for number in range(_WARM_PASSES + _TIMED_PASSES):
             began = time.perf_counter()
             forward(images)
+            synchronize(images.device)
             if number >= _WARM_PASSES:
                 times.append((time.perf_counter() - began) * 1e3)
     p50, p95 = np.percentile(times, [50, 95])
@@ -215,7 +224,9 @@ def measure_inference(
 
 def _profile(forward: Forward, images: Tensor, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler, torch.inference_mode():
+    kinds = torch.profiler.ProfilerActivity
+    activities = [kinds.CPU, kinds.CUDA] if images.is_cuda else [kinds.CPU]
+    with torch.profiler.profile(activities=activities) as profiler, torch.inference_mode():
         for _ in range(10):
             forward(images)
     path.write_text(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=25) + "\n")

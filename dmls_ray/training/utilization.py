@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from types import TracebackType
 from typing import Any
 
@@ -68,8 +69,15 @@ class UtilizationSampler:
 
 
 def _nvml_handle(device: torch.device) -> Any:
-    """NVML numbers devices by itself; the UUID is the same for both."""
+    """The device as NVML knows it, by its UUID, since it numbers devices by itself; None where it does not tell."""
     import pynvml
 
-    pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+        pynvml.nvmlDeviceGetUtilizationRates(handle)
+    except pynvml.NVMLError as error:
+        # A part of a GPU (MIG), say; what only looks on must not end a run.
+        warnings.warn(f"The GPU's utilization is not recorded: NVML says {error}.", stacklevel=2)
+        return None
+    return handle

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.rank import Emit, RankInfo
@@ -33,6 +34,58 @@ def normed(shape: tuple[int, int, int], classes: int) -> nn.Module:
     model = nn.Sequential(nn.BatchNorm2d(channels), nn.Flatten(), nn.Linear(channels * height * width, classes))
     _built.append(model)
     return model
+
+
+class Doubling(nn.Module):
+    """Changes its input in place, as a first layer nn.ReLU(inplace=True) would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = self.linear(images.mul_(2).flatten(1))
+        return out
+
+
+def doubling() -> nn.Module:
+    return Doubling()
+
+
+class Floats(Dataset[tuple[Tensor, int]]):
+    """Samples of float32; with `turned`, half of them are turned around by chance when they are asked for."""
+
+    classes = 4
+
+    def __init__(self, count: int, *, turned: bool = False) -> None:
+        generator = torch.Generator().manual_seed(count)
+        self.images, self.turned = torch.rand(count, 1, 8, 8, generator=generator), turned
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image = self.images[index]
+        return (image.flip(2) if self.turned and torch.rand(()) < 0.5 else image), index % 4
+
+
+def floats(split: str) -> Floats:
+    return Floats(48 if split == "train" else 16)
+
+
+def turned_floats(split: str) -> Floats:
+    return Floats(101 if split == "train" else 16, turned=split == "train")
+
+
+def train_and_tell_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """`run_trial`, with what the int8 model holds in the result."""
+    from dmls_ray.training.loop import Trial
+    from dmls_ray.training.quantization import weights_of
+
+    trial = Trial(config, rank)
+    result = trial.result(trial.run(emit))
+    assert trial.int8.converted is not None
+    return {**result, "held": {name: value.tolist() for name, value in weights_of(trial.int8.converted).items()}}
 
 
 def train_and_tell_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:

@@ -45,8 +45,13 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("changes", "die_in_pass"),
     [
-        ({"world_size": 2, "zero_redundancy": True}, 18),
+        ({"world_size": 2, "zero_redundancy": True, "noise_scale": True}, 18),
         pytest.param({"loader": "dataloader"}, 30, marks=pytest.mark.slow),
+        pytest.param(
+            {"loader": "dataloader", "dataset": "tests.training.probes:turned_floats", "augmentation": "none"},
+            30,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
@@ -67,11 +72,13 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     for one, other in zip(weights(tmp_path / "cut").values(), weights(tmp_path / "whole").values(), strict=True):
         assert torch.equal(one, other)
     assert not (tmp_path / "cut" / "checkpoints").exists(), "a run that has ended needs none"
+    assert resumed[0]["run"]["gradient_noise_scale"] == whole[0]["run"]["gradient_noise_scale"]
     assert resumed[0]["total_s"] >= sum(resumed[0][name] for name in ("setup_s", "warmup_s", "train_s", "eval_s"))
 
 
-def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("damage", ["truncated", "one bit"])
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = config()
     whole = run_inline(trial)
@@ -82,7 +89,12 @@ def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(
     files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert files == ["2.rank-0.pt", "3.rank-0.pt"], "the last two are kept"
     newest = tmp_path / "checkpoints" / "3.rank-0.pt"
-    newest.write_bytes(newest.read_bytes()[:-100])
+    whole_file = bytearray(newest.read_bytes())
+    if damage == "truncated":
+        newest.write_bytes(whole_file[:-100])
+    else:
+        whole_file[whole_file.index(b"/data/0") + 100] ^= 1
+        newest.write_bytes(whole_file)
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
         resumed = run_inline(trial, keep=keep)
     assert resumed["run"]["resumed_epoch"] == 2
@@ -97,6 +109,23 @@ def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, m
     assert (tmp_path / "checkpoints" / "1.rank-0.pt").exists()
     other = config(lr=0.5)
     assert losses(run_inline(other, keep=keep)) == losses(run_inline(other))
+
+
+def test_checkpoints_of_another_configuration_do_not_hide_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = Keep(folder=str(tmp_path), checkpoints=True)
+    monkeypatch.setenv("DIE_IN_PASS", "45")
+    run_spawned(config(lr=0.5), keep=keep)
+    foreign = [path.rename(path.with_name(f"1{path.name}")) for path in (tmp_path / "checkpoints").iterdir()]
+    monkeypatch.setenv("DIE_IN_PASS", "20")
+    kept = {path: path.read_bytes() for path in foreign}
+    run_spawned(config(), keep=keep)
+    assert not [path for path in foreign if path.exists()], "what is not this run's is cleared away"
+    for path, data in kept.items():
+        path.write_bytes(data)
+    monkeypatch.delenv("DIE_IN_PASS")
+    assert run_inline(config(), keep=keep)["run"]["resumed_epoch"] == 1
 
 
 def test_saved_weights_are_opened_by_plain_pytorch_and_fit_the_model(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from dmls_ray.training.quantization import (
     to_int8,
     weights_of,
 )
+from tests.training.probes import train_and_tell_int8
 
 SHAPE = (1, 8, 8)
 
@@ -120,10 +121,9 @@ def test_batch_normalisation_is_folded_into_what_is_quantized(kind: str) -> None
 
 @pytest.mark.slow
 def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
-    ranks = run_spawned(config(quantization="qat", world_size=2, epochs=2))
+    ranks = run_spawned(config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_tell_int8)
     assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
-    epochs = [[epoch["test_loss"] for epoch in item["run"]["epochs"]] for item in ranks]
-    assert epochs[0] == epochs[1]
+    assert ranks[0]["held"] == ranks[1]["held"]
     assert ranks[0]["run"]["int8_test_accuracy"] == ranks[0]["run"]["epochs"][-1]["test_accuracy"] > 0.6
 
 
@@ -161,3 +161,38 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
     result = run_inline(config(quantization="static"))
     assert result["outcome"] == "skipped"
     assert told in result["reason"]
+
+
+def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
+    from torch._dynamo.utils import counters
+
+    from dmls_ray.rank import RankInfo
+    from dmls_ray.training.loop import Trial
+
+    trial = Trial(config(quantization="qat", epochs=1), RankInfo())
+    trial.model.train()
+    forward = trial.int8.forward()
+    before = counters["stats"]["unique_graphs"]
+    trial._test("test", forward)
+    assert counters["stats"]["unique_graphs"] == before
+
+
+def test_the_time_of_conversion_and_inference_is_a_phase_of_its_own() -> None:
+    result = run_inline(config(quantization="dynamic", epochs=1, inference_batch=4))
+    assert result["inference_s"] > result["run"]["quantize_s"] > 0
+    assert result["eval_s"] < 0.5 * result["inference_s"]
+
+
+def test_static_quantization_observes_no_image_that_is_held_out() -> None:
+    from dmls_ray.training.data.cache import decoded
+    from dmls_ray.training.data.loaders import normalized
+    from dmls_ray.training.data.sharding import hold_out
+
+    trial = config(quantization="static", validation_share=0.5)
+    data = decoded("digits", None, None)
+    split = hold_out(len(data.train_labels), trial)
+    assert split is not None
+    held_out = {image.numpy().tobytes() for image in normalized(torch.from_numpy(data.train_images[split[1].numpy()]))}
+    seen = [image.numpy().tobytes() for batch in Int8(trial, built(), SHAPE)._calibration() for image in batch]
+    assert seen
+    assert not held_out & set(seen)

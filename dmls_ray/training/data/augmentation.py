@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dmls_ray.config import TrialConfig
+from dmls_ray.training.data.seeding import AUGMENTATION, mixed_seed
 from dmls_ray.training.data.sharding import Pass
 
 _PADDED_SHARE = 8
@@ -20,7 +21,7 @@ class Augmentation:
     """
 
     def __init__(self, config: TrialConfig, samples: int, side: int, epoch: int, device: torch.device) -> None:
-        generator = torch.Generator().manual_seed(config.seed * 1_000_003 + epoch + 2**32)
+        generator = torch.Generator().manual_seed(mixed_seed(config.seed, AUGMENTATION, epoch))
         flips, crops = (name in config.augmentation for name in ("flip", "crop"))
         self._flip = (torch.rand(samples, generator=generator) < 0.5).to(device) if flips else None
         self._pad = max(side // _PADDED_SHARE, 1)

@@ -15,6 +15,7 @@ from dmls_ray.config import TrialConfig
 from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.augmentation import Augmentation
 from dmls_ray.training.data.cache import as_chw, decoded, source_of
+from dmls_ray.training.data.seeding import mixed_seed, seed_process
 from dmls_ray.training.data.sharding import Pass, epoch_order, hold_out, passes_of, test_shards
 from dmls_ray.training.data.sources import Samples
 
@@ -138,7 +139,11 @@ class ResidentLoader:
             places = None
         for part in test_shards(getattr(self, f"{split}_samples"), self._config, self._rank):
             index = part if places is None else places[part]
-            yield laid_out(normalized(images[index]), self._config), labels[index]
+            batch = normalized(images[index])
+            if images.dtype.is_floating_point and places is None:
+                # A part of the data themselves, which a model may change in place.
+                batch = batch.clone()
+            yield laid_out(batch, self._config), labels[index]
 
     def close(self) -> None:
         """Nothing to end."""
@@ -155,7 +160,7 @@ class WorkerLoader:
         channels = len(as_chw(source.halves[0][0][0], None))
         train, test = (_Tensors(half, config, channels) for half in source.halves)
         self._config, self._device = config, device
-        self.shape, self.classes = _shape(train[0][0]), source.classes
+        self.shape, self.classes = _shape(train[0, 0][0]), source.classes
         self._held_out = hold_out(len(train), config)
         self.validation_samples = len(self._held_out[1]) if self._held_out else 0
         self.train_samples, self.test_samples = len(train) - self.validation_samples, len(test)
@@ -168,10 +173,11 @@ class WorkerLoader:
         }
 
     def _shards(self, samples: Dataset[Any], places: Tensor, rank: int) -> DataLoader[Any] | None:
-        shards = [places[part].tolist() for part in test_shards(len(places), self._config, rank)]
+        parts = test_shards(len(places), self._config, rank)
+        shards = [[(0, place) for place in places[part].tolist()] for part in parts]
         return self._make(samples, shards) if shards else None
 
-    def _make(self, samples: Dataset[Any], batches: Iterable[list[int]]) -> DataLoader[Any]:
+    def _make(self, samples: Dataset[Any], batches: Iterable[list[tuple[int, int]]]) -> DataLoader[Any]:
         workers = self._config.loader_workers
         return DataLoader(
             samples,
@@ -186,7 +192,9 @@ class WorkerLoader:
         order = epoch_order(self.train_samples, self._config, epoch)
         if self._held_out:
             order = self._held_out[0][order]
-        self._order.batches = [order[item.start : item.stop].tolist() for item in self._passes]
+        self._order.batches = [
+            [(epoch, place) for place in order[item.start : item.stop].tolist()] for item in self._passes
+        ]
         changed = augmentation(self, self._config, epoch, self._device)
         for item, batch in zip(self._passes, self._train, strict=True):
             images, labels = self._on_device(batch)
@@ -209,12 +217,13 @@ class WorkerLoader:
 class _Order:
     """A batch sampler whose batches are set anew every epoch."""
 
-    batches: list[list[int]]
+    batches: list[list[tuple[int, int]]]
+    """Epoch and place of each sample: what is random in a sample depends on both."""
 
     def __init__(self) -> None:
         self.batches = []
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         return iter(self.batches)
 
     def __len__(self) -> int:
@@ -226,12 +235,17 @@ class _Tensors(Dataset[tuple[Tensor, int]]):
 
     def __init__(self, samples: Samples, config: TrialConfig, channels: int) -> None:
         self._samples, self._image_size, self._channels = samples, config.image_size, channels
+        self._seed = config.seed
 
     def __len__(self) -> int:
         return len(self._samples)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        image, label = self._samples[index]
+    def __getitem__(self, where: tuple[int, int]) -> tuple[Tensor, int]:
+        epoch, place = where
+        if torch.utils.data.get_worker_info() is not None:
+            # The process is the loader's own: what it draws would depend on what it served before, and on which.
+            seed_process(mixed_seed(self._seed, epoch, place))
+        image, label = self._samples[place]
         array = as_chw(image, self._image_size, self._channels)
         # A copy, since PIL's own buffer is read-only.
         return normalized(torch.from_numpy(array.copy())), int(label)

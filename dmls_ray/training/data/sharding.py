@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError
+from dmls_ray.training.data.seeding import HOLD_OUT, mixed_seed
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def hold_out(samples: int, config: TrialConfig) -> tuple[Tensor, Tensor] | None:
             f"validation_share={config.validation_share} of {samples} samples holds out {count}; give a share that "
             "leaves some on both sides."
         )
-    generator = torch.Generator().manual_seed(config.seed * 1_000_003 + 2**33)
+    generator = torch.Generator().manual_seed(mixed_seed(config.seed, HOLD_OUT))
     order = torch.randperm(samples, generator=generator)
     return order[count:].sort().values, order[:count].sort().values
 
