@@ -183,12 +183,18 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, exit code 2."""
         line = " ".join(message.split())
+        if line.endswith(("expected at least one argument", "expected one argument")):
+            line = f"{line.split()[1].rstrip(':')} needs a value; --help tells which."
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {line}\n")
 
 
 def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
     known, unknown = parser.parse_known_args(arguments)
     if unknown:
+        switches = [action.option_strings[-1] for action in parser._actions if action.nargs == 0]
+        before = arguments[arguments.index(unknown[0]) - 1] if unknown[0] in arguments else ""
+        if before in switches:
+            parser.error(f"{before} {unknown[0]}: {before} takes no value; give it to switch that on, or leave it out.")
         flags = [flag for action in parser._actions for flag in action.option_strings]
         close = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
         hint = f"did you mean {close[0]}? " if close else ""

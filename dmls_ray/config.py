@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from dmls_ray.fields import checked, field_defaults
 
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
 LrScaling = Literal["none", "linear", "sqrt"]
-BackendName = Literal["auto", "nccl", "gloo"]
+BackendName = Literal["auto", "nccl", "gloo", "mpi"]
 Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
 BatchNorm = Literal["off", "on", "sync"]
 Augmentation = Literal["none", "flip", "crop", "flip-crop"]
@@ -57,8 +57,14 @@ DDP_ONLY = (
 )
 """Fields that say how ranks exchange gradients: one rank alone does not."""
 
-# Optimizers whose update rule has a momentum term of its own; Adam's is beta1, which is no field here.
-MOMENTUM_OPTIMIZERS = ("sgd", "rmsprop")
+COUNTS_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
+    # Adam's momentum is beta1, which is no field here.
+    "momentum": ("optimizer", ("sgd", "rmsprop")),
+    "lr_base_batch": ("lr_scaling", ("linear", "sqrt")),
+    "patience": ("early_stopping", ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")),
+    "loader_workers": ("loader", ("dataloader",)),
+}
+"""Fields that do something only where another one has one of these values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +128,14 @@ class TrialConfig:
     """Weight decay: L2 in the gradient, decoupled for adamw."""
 
     backend: BackendName = "auto"
-    """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs."""
+    """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""
 
     precision: Precision = "fp32"
     """Number format of the forward and backward pass: fp32; tf32 (GPUs); amp-fp16, amp-bf16 (autocast)."""
 
     dropout: float | None = None
-    """Rate of the model's dropout layers; built-in models without any get one before their last linear layer."""
+    """Rate of the model's dropout layers, whatever it was; built-in models without any get one before their last linear
+    layer."""
 
     batch_norm: BatchNorm = "off"
     """Batch normalisation: on puts one after each convolution of a built-in model; sync is over all ranks (GPUs)."""
@@ -152,7 +159,8 @@ class TrialConfig:
     """First optimizer steps over which lr rises linearly to its full value."""
 
     early_stopping: StoppingMetric = "off"
-    """Metric that ends a run when it has not improved for patience epochs; the best epoch's weights are restored."""
+    """Metric that ends a run when it has not improved for patience epochs; the best epoch's weights are restored. A
+    test metric that chooses the epoch flatters what is told of the test; a validation metric does not."""
 
     patience: int = 2
     """Epochs without improvement that early_stopping allows."""
@@ -234,6 +242,8 @@ class TrialConfig:
         for name in ("clip_norm", "bucket_cap_mib", "lr"):
             value = getattr(self, name)
             _require(value is None or value > 0, name, value, "give more than 0")
+        cap = self.bucket_cap_mib
+        _require(cap is None or cap <= 1e6, "bucket_cap_mib", cap, "give at most 1000000")
         for name in ("momentum", "dropout", "label_smoothing", "validation_share"):
             value = getattr(self, name)
             _require(value is None or 0 <= value < 1, name, value, "give 0 or more and less than 1")
@@ -263,30 +273,26 @@ class TrialConfig:
         object.__setattr__(self, "batch_per_rank", self.global_batch // per_step)
 
     def _check_together(self) -> None:
-        if self.momentum and self.optimizer not in MOMENTUM_OPTIMIZERS:
-            raise ConflictError(
-                f"momentum={self.momentum} has no meaning for optimizer={self.optimizer}; "
-                f"use one of {', '.join(MOMENTUM_OPTIMIZERS)}, or momentum 0."
-            )
-        if self.device == "cpu":
-            for name, value in GPU_ONLY.items():
-                if getattr(self, name) == value:
-                    raise ConflictError(f"{name}={value} needs GPUs and device=cpu has none. {INSTEAD_OF_GPU[name]}.")
+        if self.momentum and self.optimizer not in COUNTS_WITH["momentum"][1]:
+            raise without_effect("momentum", [self.momentum], [self.optimizer])
+        if self.device != "auto" and (reason := self.objection_on(self.device)):
+            raise ConflictError(reason)
         if self.world_size == 1:
             for name in DDP_ONLY:
                 value = getattr(self, name)
                 if value != DEFAULTS[name]:
                     raise ConflictError(
                         f"{name}={value} is an option of DDP, which world_size=1 trains without; use world_size 2 or "
-                        f"more, or {name} {DEFAULTS[name]}."
+                        f"more, or {name} {typed(DEFAULTS[name])}."
                     )
         if self.quantization != "off":
-            for name, needed in (("device", ("auto", "cpu")), ("precision", ("fp32",)), ("compile", ("off",)),
+            for name, needed in (("precision", ("fp32",)), ("compile", ("off",)),
                                  ("batch_norm", ("off", "on")), ("noise_scale", (False,))):  # fmt: skip
                 value = getattr(self, name)
                 if value not in needed:
                     raise ConflictError(
-                        f"quantization={self.quantization} does not go with {name}={value}; use {name} {needed[-1]}."
+                        f"quantization={self.quantization} does not go with {name}={typed(value)}; use {name} "
+                        f"{typed(needed[-1])}."
                     )
         if self.static_graph and self.accum_steps > 1:
             raise ConflictError(
@@ -340,6 +346,29 @@ class TrialConfig:
         """`nccl` or `gloo`: what backend=auto is where there are so many GPUs."""
         return self.backend if self.backend != "auto" else "nccl" if self.device_for(gpus) == "cuda" else "gloo"
 
+    def held_out(self, samples: int) -> int:
+        """How many of the training samples validation_share holds out.
+
+        Raises:
+            ConfigError: it leaves no sample to train on, or none to validate on.
+        """
+        count = round(samples * self.validation_share)
+        if self.validation_share and not 0 < count < samples:
+            raise ConfigError(
+                f"validation_share={self.validation_share} of {samples} samples holds out {count}; give a share that "
+                "leaves some on both sides."
+            )
+        return count
+
+    def objection_on(self, device: str) -> str:
+        """Why ranks on `cpu` or `cuda` cannot do this, and the way out; empty where they can."""
+        for name, value in GPU_ONLY.items():
+            if device == "cpu" and getattr(self, name) == value:
+                return f"{name}={value} needs GPUs, and this would train on CPUs. {INSTEAD_OF_GPU[name]}."
+        if device == "cuda" and self.quantization != "off":
+            return f"quantization={self.quantization} is for CPUs, and this would train on GPUs. Use device cpu."
+        return ""
+
     def replace(self, **changes: Any) -> TrialConfig:
         """A copy with some fields changed; a batch that is not named keeps its batch_per_rank."""
         values = self.canonical()
@@ -376,6 +405,26 @@ def check_value(name: str, value: Any) -> Any:
     if name not in DEFAULTS:
         raise ConfigError(f"{name} is no field of TrialConfig; the fields are {', '.join(DEFAULTS)}.")
     return checked(TrialConfig, name, value)
+
+
+def without_effect(name: str, values: Collection[Any], others: Collection[Any]) -> ConflictError:
+    """The error that a field is given values, and nothing heeds them.
+
+    Args:
+        name: a field of `COUNTS_WITH`.
+        values: what it was given.
+        others: what the field has that it depends on.
+    """
+    other, counts = COUNTS_WITH[name]
+    return ConflictError(
+        f"{name}={', '.join(map(str, values))} has no meaning for {other}={', '.join(map(str, others))}; use {other} "
+        f"{' or '.join(counts)}, or {name} {typed(DEFAULTS[name])}."
+    )
+
+
+def typed(value: Any) -> str:
+    """A value as one types it after a flag."""
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
 def _require(holds: bool, name: str, value: Any, way_out: str) -> None:

@@ -30,7 +30,7 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
     """How long the pending runs will take, in a sentence that says how that is known."""
     feasible = [run for run in pending if not run.skip]
     if not feasible:
-        return "Nothing is missing: no run would start."
+        return "Every run that is missing is skipped." if pending else "Nothing is missing: no run would start."
     measured = [expected_s(run, records) for run in feasible]
     if None not in measured:
         total = START_UP_S + sum(value for value in measured if value is not None)

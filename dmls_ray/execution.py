@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from dmls_ray.config import BUILTIN_MODELS
+from dmls_ray.config import BUILTIN_MODELS, TrialConfig
 from dmls_ray.errors import ConfigError, WorkerGroupError
 from dmls_ray.live import View
-from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
+from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average, slow_precisions
 from dmls_ray.options import Options
 from dmls_ray.plan import Plan, Run
 from dmls_ray.rank import Keep
@@ -75,6 +75,12 @@ class Execution:
         """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
         if here:
             self._prepare_data(runs)
+            slow = {run.config.precision for run in runs if run.config is not None} & slow_precisions()
+            if slow:
+                self.view.note(
+                    f"This processor has no units for {', '.join(sorted(slow))}: such runs may take many times as long "
+                    "as in fp32."
+                )
         self.view.begin(runs, self.store.records, self.plan.varied)
 
     def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
@@ -105,27 +111,30 @@ class Execution:
 
     def _prepare_data(self, runs: Sequence[Run]) -> None:
         """Decode each data set once, here, so that bad data are told in one line before Ray starts."""
-        from dmls_ray.training.data.cache import check_readable, decoded, is_decoded
+        from dmls_ray.training.data.cache import decoded, is_decoded, look_at
 
-        models: set[tuple[str, tuple[int, int, int], int]] = set()
+        models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
         for run in runs:
             config = run.config
             assert config is not None
-            if config.loader != "resident":
-                check_readable(config.dataset, config.data_dir)
-                continue
-            wanted = (config.dataset, config.data_dir, config.image_size)
-            if not is_decoded(*wanted):
-                self.view.note(f"Preparing {config.dataset}, once on this machine ...")
-            data = decoded(*wanted)
+            if config.loader == "resident":
+                wanted = (config.dataset, config.data_dir, config.image_size)
+                if not is_decoded(*wanted):
+                    self.view.note(f"Preparing {config.dataset}, once on this machine ...")
+                data = decoded(*wanted)
+                shape, classes, samples = data.shape, data.classes, len(data.train_labels)
+            else:
+                shape, classes, samples = look_at(config.dataset, config.data_dir, config.image_size)
+            config.held_out(samples)
             if config.model not in BUILTIN_MODELS:
-                models.add((config.model, data.shape, data.classes))
-            elif min(data.shape[1:]) < BUILTIN_MODELS[config.model]:
+                kind = (config.model, config.batch_norm, config.dropout, shape, classes)
+                models[kind] = (config, shape, classes)
+            elif min(shape[1:]) < BUILTIN_MODELS[config.model]:
                 raise ConfigError(
                     f"model={config.model} takes images of {BUILTIN_MODELS[config.model]} pixels a side or more, and "
-                    f"those of {config.dataset} have {min(data.shape[1:])}; set image_size, or use another model."
+                    f"those of {config.dataset} have {min(shape[1:])}; set image_size, or use another model."
                 )
-        for model in models:
+        for model in models.values():
             from dmls_ray.training.models import check_fits
 
             check_fits(*model)

@@ -70,6 +70,23 @@ def same_machine(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(one.get(name) == other.get(name) for name in ("host", "cpu", "cores", "gpus"))
 
 
+_UNITS = {"amp-bf16": ("avx512_bf16", "amx_bf16"), "amp-fp16": ("avx512_fp16", "amx_fp16")}
+"""Precision -> flags of x86 processors that have units for it."""
+
+
+def slow_precisions() -> set[str]:
+    """Precisions that this processor has no units for; empty where it does not tell its flags as x86 under Linux does.
+
+    Of a GPU nothing is said.
+    """
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    flags = next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), None)
+    if flags is None or describe_machine()["gpus"]:
+        return set()
+    return {precision for precision, names in _UNITS.items() if not flags & set(names)}
+
+
 def _cpu_model() -> str:
     if sys.platform == "linux":
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dmls_ray.config import DEFAULTS, TrialConfig, check_value, content_hash
+from dmls_ray.config import COUNTS_WITH, DEFAULTS, TrialConfig, check_value, content_hash, without_effect
 from dmls_ray.errors import ConfigError, ConflictError
 
 SEED_STRIDE = 10_000
@@ -121,8 +121,10 @@ def make_plan(
     in_variants = frozenset().union(*changed)
     trials: dict[str, tuple[dict[str, Any], TrialConfig | None, str, frozenset[str]]] = {}
     conflicts: list[ConflictError] = []
+    heeded: set[str] = set()
     for *point, variant in itertools.product(*settled.values(), changed):
         values = {**dict(zip(settled, point, strict=True)), **variant}
+        heeded |= _drop_what_does_nothing(values)
         left_alone = in_variants - variant.keys()
         try:
             made = TrialConfig(**values)
@@ -132,6 +134,10 @@ def make_plan(
             # Without its batch settled such a point has no canonical form; its values as given name it.
             full = {**DEFAULTS, **values}
             trials.setdefault(content_hash(full), (full, None, str(conflict), left_alone))
+    for name, (other, _) in COUNTS_WITH.items():
+        idle = [value for value in settled.get(name, ()) if value != DEFAULTS[name]]
+        if idle and name not in heeded:
+            raise without_effect(name, idle, settled.get(other, (DEFAULTS[other],)))
     if conflicts and all(config is None for _, config, _, _ in trials.values()):
         raise conflicts[0]
     for values, _, _, _ in trials.values():
@@ -164,6 +170,21 @@ def make_plan(
         runs=tuple(runs),
         changed=tuple(name for name in DEFAULTS if name in in_variants),
     )
+
+
+def _drop_what_does_nothing(values: dict[str, Any]) -> set[str]:
+    """Set fields that do nothing at a point of the grid to their default, so that such points collapse into one.
+
+    Returns:
+        The fields of that kind that do something.
+    """
+    heeded = set()
+    for name, (other, counts) in COUNTS_WITH.items():
+        if values.get(other, DEFAULTS[other]) in counts:
+            heeded.add(name)
+        elif name in values:
+            values[name] = DEFAULTS[name]
+    return heeded
 
 
 def _settled(axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:

@@ -1,7 +1,7 @@
 """What does the number format do to the time, memory and accuracy of training?
 
-fp32 against automatic mixed precision in bf16 and fp16, and TF32 where there are GPUs. The table says where the
-processor has no units for a format; it runs there all the same, and slower.
+fp32 against automatic mixed precision in bf16 (add fp16 by --precision), and TF32 where there are GPUs. Where the
+processor has no units for a format it is said before the start: it runs there all the same, and slower.
 """
 
 from dmls_ray.cli import main

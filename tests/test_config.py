@@ -57,7 +57,7 @@ def test_a_global_batch_that_does_not_divide_is_refused_with_the_nearest_that_do
         ("seed", -1),
         ("seed", 2**31),
         ("optimizer", "lion"),
-        ("backend", "mpi"),
+        ("backend", "ucc"),
         ("precision", "fp8"),
         ("shuffle", 1),
         ("model", " "),

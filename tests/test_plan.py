@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_ray.config import DEFAULTS, TrialConfig
+from dmls_ray.config import COUNTS_WITH, DEFAULTS, TrialConfig
 from dmls_ray.errors import ConfigError, ConflictError
 from dmls_ray.fields import field_specs
 from dmls_ray.plan import make_plan
@@ -62,7 +62,10 @@ def test_every_field_can_be_an_axis(name: str) -> None:
     spec = field_specs(TrialConfig)[name]
     by_type: dict[str, list[object]] = {"bool": [True, False], "float": [0.1, 0.2], "int": [1, 2], "str": ["a", "b"]}
     values = list(spec.choices) or by_type[spec.type]
-    base = {"batch_per_rank": 8, "optimizer": "sgd", "world_size": 2, "validation_share": 0.1}
+    base = {"batch_per_rank": 8, "world_size": 2, "validation_share": 0.1}
+    if name in COUNTS_WITH:
+        other, counts = COUNTS_WITH[name]
+        base[other] = counts[0]
     plan = make_plan({**base, name: values}, repeats=1)
     assert {run.values[name] for run in plan.runs} == set(values)
     assert not any(run.skip for run in plan.runs)
@@ -70,10 +73,24 @@ def test_every_field_can_be_an_axis(name: str) -> None:
 
 
 def test_a_point_whose_fields_do_not_go_together_is_skipped_with_the_reason() -> None:
-    plan = make_plan({"optimizer": ["adam", "sgd"], "momentum": 0.9, "batch_per_rank": 8}, repeats=1)
-    skips = {run.values["optimizer"]: run.skip for run in plan.runs}
-    assert skips["sgd"] == ""
-    assert "momentum=0.9 has no meaning for optimizer=adam" in skips["adam"]
+    plan = make_plan({"lr_schedule": ["one-cycle", "cosine"], "lr_warmup_steps": 5, "batch_per_rank": 8}, repeats=1)
+    skips = {run.values["lr_schedule"]: run.skip for run in plan.runs}
+    assert skips["cosine"] == ""
+    assert "lr_warmup_steps=5 has no meaning for lr_schedule=one-cycle" in skips["one-cycle"]
+
+
+def test_what_does_nothing_at_a_point_of_the_grid_makes_no_other_point() -> None:
+    plan = make_plan({"optimizer": ["adam", "sgd"], "momentum": [0, 0.9], "batch_per_rank": 8}, repeats=1)
+    assert sorted((run.values["optimizer"], run.values["momentum"]) for run in plan.runs) == [
+        ("adam", 0.0), ("sgd", 0.0), ("sgd", 0.9)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS_WITH)
+def test_an_axis_that_does_nothing_anywhere_is_refused(name: str) -> None:
+    values = [DEFAULTS[name], DEFAULTS[name] + 1]
+    with pytest.raises(ConflictError, match=f"{name}={values[1]} has no meaning for {COUNTS_WITH[name][0]}="):
+        make_plan({name: values, "batch_per_rank": 8})
 
 
 def test_a_grid_of_nothing_but_such_points_is_refused() -> None:

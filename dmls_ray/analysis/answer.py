@@ -8,7 +8,7 @@ from typing import Any
 from dmls_ray.analysis.formats import accuracy, bare, mib, rate, ratio, shown
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
 from dmls_ray.analysis.tables import Row, Table
-from dmls_ray.config import DEFAULTS
+from dmls_ray.config import COUNTS_WITH, DEFAULTS
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
@@ -27,15 +27,20 @@ def answer(table: Table, axis: str) -> str:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis == "batch_per_rank" and table.held == "global_batch":
         axis = "global_batch"
+    asked, alone = axis, ""
     if _measured(rows, axis) < 2:
         # The one that does vary is the question then: world_size at one global_batch, say.
+        if axis in table.varied:
+            alone = _only_one(table, rows[0], asked)
         axis = next((name for name in table.varied if _measured(rows, name) > 1), axis)
     if _measured(rows, axis) < 2:
-        return f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
+        return alone or f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
     groups = _groups(rows, axis, table.held)
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
+    if asked != axis and alone:
+        return f"{alone} {sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)})."
     return sentence[:1].upper() + sentence[1:] + f" ({_repeats(rows)})."
 
 
@@ -72,11 +77,11 @@ def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
         told[verdict].append(f"{_changes(row, changed)} ({shown(more, '{:+.3f}'.format)})")
     parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in told.items() if names)
     gaps = [row for row in rows if "accuracy_gap" in row.measures]
-    least = min(gaps, key=lambda row: row.measures["accuracy_gap"].median, default=base)
+    least = min(gaps, key=lambda row: abs(row.measures["accuracy_gap"].median), default=base)
     gap = ""
     if "accuracy_gap" in base.measures and least is not base:
         gap = (
-            f"; the gap to training accuracy, {bare(base.measures['accuracy_gap'], accuracy)}, is smallest with "
+            f"; the gap to training accuracy, {bare(base.measures['accuracy_gap'], accuracy)}, is closest to zero with "
             f"{_changes(least, changed)}: {bare(least.measures['accuracy_gap'], accuracy)}"
         )
     where = {name: value for name, value in base.factors.items() if name not in changed}
@@ -88,6 +93,17 @@ def _changes(row: Row, changed: Collection[str]) -> str:
     """What a row changes: `dropout=0.3`."""
     made = {name: value for name, value in row.factors.items() if name in changed and value != DEFAULTS[name]}
     return " ".join(f"{name}={value}" for name, value in made.items())
+
+
+def _only_one(table: Table, row: Row, axis: str) -> str:
+    """That, and why, only one of several values could be measured."""
+    value = row.factors.get(axis)
+    others = [other for other in table.rows if other.factors.get(axis) != value]
+    if not others:
+        return ""
+    names = ", ".join(dict.fromkeys(str(other.factors.get(axis)) for other in others))
+    why = others[0].reason.rstrip(".")
+    return f"Of {axis} only {value} could be measured, so it is not compared with {names} ({why})."
 
 
 def _measured(rows: Sequence[Row], axis: str) -> int:
@@ -102,6 +118,15 @@ def _groups(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
         free |= {"batch_per_rank", "global_batch"}
     elif axis in ("world_size", "accum_steps"):
         free |= {"batch_per_rank", "global_batch"} - {held}
+    # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
+    follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
+    wide = _alike_but_for(rows, free | follows)
+    if all(len(group) == _measured(group, axis) for group in wide):
+        return wide
+    return _alike_but_for(rows, free)
+
+
+def _alike_but_for(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         same = {name: value for name, value in row.factors.items() if name not in free}
@@ -123,13 +148,60 @@ def _along(group: Sequence[Row], axis: str) -> str:
 
 def _among(group: Sequence[Row], axis: str) -> str:
     """For an axis of choices."""
-    slowest, fastest = (pick(group, key=lambda row: row.measures["images_per_s"].median) for pick in (min, max))
-    best = max(group, key=lambda row: row.measures["test_accuracy"].median if "test_accuracy" in row.measures else -1)
-    return (
-        f"{_where(group, axis)}{axis} {best.factors[axis]} reached the highest test accuracy "
-        f"({shown(best.measures.get('test_accuracy'), accuracy)}), and {fastest.factors[axis]} against "
-        f"{slowest.factors[axis]} trained {_speed(compare(fastest.rates(), slowest.rates()))}"
+    slowest, *_, fastest = sorted(group, key=lambda row: row.measures["images_per_s"].median)
+    speed = (
+        f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is "
+        f"{_speed(compare(fastest.rates(), slowest.rates()))}"
     )
+    if axis == "quantization":
+        return f"{_where(group, axis)}{'; '.join(filter(None, map(_quantized, group)))}; {speed}"
+    return f"{_where(group, axis)}{_best(group, axis)}; {speed}"
+
+
+def _best(group: Sequence[Row], axis: str) -> str:
+    """Which choice reached the highest test accuracy, if that can be told."""
+    tested = [row for row in group if "test_accuracy" in row.measures]
+    if not tested:
+        return f"no test accuracy is known of any {axis}"
+    best, *others = sorted(tested, key=lambda row: -row.measures["test_accuracy"].median)
+    level = f"{axis} {best.factors[axis]} reached {shown(best.measures['test_accuracy'], accuracy)}"
+    alike = [row for row in others if not _is_lower(row, best)]
+    if not others:
+        return f"{level} of test accuracy"
+    if not alike:
+        return f"{level}, the highest test accuracy"
+    names = ", ".join(str(row.factors[axis]) for row in alike)
+    if len(alike) == len(others):
+        return f"{level} of test accuracy, not told apart from {names}"
+    return f"{level}, the highest test accuracy but not told apart from {names}"
+
+
+def _is_lower(row: Row, best: Row) -> bool:
+    """Whether a row's test accuracy is below the best one's in the blocks they share, as far as repeats can tell."""
+    less = difference(row.by_block("test_accuracy"), best.by_block("test_accuracy"))
+    if less is None:
+        return False
+    return (less.median if less.high is None else less.high) < 0
+
+
+def _quantized(row: Row) -> str:
+    """What int8 does to accuracy, size and latency of one kind of quantization."""
+    if "int8_test_accuracy" not in row.measures:
+        return ""
+    changed = difference(row.by_block("int8_test_accuracy"), row.by_block("fp32_test_accuracy"))
+    parts = [
+        f"{row.factors['quantization']}: int8 test accuracy {shown(row.measures['int8_test_accuracy'], accuracy)}, "
+        f"{shown(changed, '{:+.3f}'.format)} against its own fp32 form"
+    ]
+    sizes = [row.measures.get(f"{form}_checkpoint_bytes") for form in ("int8", "fp32")]
+    if all(sizes):
+        parts.append("checkpoint {} against {} bytes".format(*(bare(size, mib) for size in sizes)))
+    times = [row.by_block(f"{form}_compiled_ms_p50") for form in ("fp32", "int8")]
+    comparison = compare(*times)
+    if comparison is not None:
+        batch = row.records[0].config["inference_batch"]
+        parts.append(f"inference of {batch} images {_speed(comparison)} as in fp32, both compiled")
+    return ", ".join(parts)
 
 
 def _speed(comparison: Comparison | None) -> str:

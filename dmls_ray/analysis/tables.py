@@ -37,8 +37,8 @@ MEASURES = (
 INFERENCE: dict[str, tuple[str, Callable[[float], str]]] = {
     "fp32_test_accuracy": ("fp32 test acc.", accuracy),
     "int8_test_accuracy": ("int8 test acc.", accuracy),
-    "fp32_checkpoint_bytes": ("fp32 bytes", mib),
-    "int8_checkpoint_bytes": ("int8 bytes", mib),
+    "fp32_checkpoint_bytes": ("fp32 checkpoint bytes", mib),
+    "int8_checkpoint_bytes": ("int8 checkpoint bytes", mib),
     "fp32_eager_ms_p50": ("fp32 eager ms", seconds),
     "fp32_compiled_ms_p50": ("fp32 compiled ms", seconds),
     "int8_compiled_ms_p50": ("int8 compiled ms", seconds),
@@ -131,7 +131,7 @@ class Table:
         columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), accuracy)
         if REGULARISERS & set(self.varied):
             columns["acc. gap"] = lambda row: bare(row.measures.get("accuracy_gap"), accuracy)
-            columns["overfit from epoch"] = lambda row: bare(row.measures.get("overfit_epoch"), "{:.0f}".format)
+            columns["overfit from epoch"] = _overfit
         for measure, (head, write) in INFERENCE.items():
             if any(measure in row.measures for row in self.rows):
                 columns[head] = lambda row, measure=measure, write=write: bare(row.measures.get(measure), write)  # type: ignore[misc]
@@ -215,6 +215,15 @@ def _alike(one: Row, other: Row, held: str) -> bool:
     return all(one.factors[name] == other.factors[name] for name in one.factors if name not in free)
 
 
+def _overfit(row: Row) -> str:
+    """The epoch, and of how many runs where not of all."""
+    told = row.measures.get("overfit_epoch")
+    if told is None:
+        return ""
+    of_all = len(_ok(row.records))
+    return f"{told.median:.0f}" + (f" ({told.n} of {of_all})" if told.n < of_all else "")
+
+
 def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     if not results.records:
         return ["No runs."]
@@ -225,10 +234,9 @@ def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     }
     days = sorted({record.started_at[:10] for record in results.records})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    notes = [
-        f"Median of n repeats and its 95% bootstrap interval; measured on {'; '.join(sorted(machines))}, "
-        f"{'; '.join(sorted(versions))}, {when}."
-    ]
+    most = max((len(_ok(row.records)) for row in rows), default=0)
+    values = "Median of n repeats and its 95% bootstrap interval" if most > 2 else "Medians" if most > 1 else "Values"
+    notes = [f"{values}; measured on {'; '.join(sorted(machines))}, {'; '.join(sorted(versions))}, {when}."]
     sessions = {record.session for record in results.records if record.outcome is not Outcome.SKIPPED}
     if len(sessions) > 1:
         notes.append(

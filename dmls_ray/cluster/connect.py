@@ -12,7 +12,7 @@ from pathlib import Path
 
 import joblib
 
-from dmls_ray.config import GPU_ONLY, INSTEAD_OF_GPU, TrialConfig
+from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ClusterError
 from dmls_ray.machine import describe_machine
 from dmls_ray.plan import Plan
@@ -88,11 +88,10 @@ class Resources:
                 f"world_size={ranks} needs {ranks} GPUs; {place} has {self.gpus}. Lower --world-size, add machines "
                 "(ray start --address=...), or pass --device cpu."
             )
-        for name, value in GPU_ONLY.items():
-            if device == "cpu" and getattr(config, name) == value:
-                return f"{name}={value} needs GPUs; {place} has {self.gpus}. {INSTEAD_OF_GPU[name]}."
-        if device == "cuda" and config.quantization != "off":
-            return f"quantization={config.quantization} is for CPUs, and ranks train on GPUs here. Pass --device cpu."
+        if reason := config.objection_on(device):
+            return reason
+        if config.backend == "mpi":
+            return "backend=mpi needs ranks that mpirun has started, and Ray's are not. Use backend gloo."
         if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
             threads = f" x threads_per_rank={config.threads_per_rank}" if config.threads_per_rank > 1 else ""
             return (

@@ -15,7 +15,7 @@ def rank_info(config: TrialConfig, rank: int, keep: Keep | None = None) -> RankI
     """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
 
     Raises:
-        ClusterError: there are fewer GPUs than ranks.
+        ClusterError: there are fewer GPUs than ranks, or the device or the launcher cannot do what is asked for.
     """
     gpus = torch.cuda.device_count()
     device = config.device_for(gpus)
@@ -24,6 +24,10 @@ def rank_info(config: TrialConfig, rank: int, keep: Keep | None = None) -> RankI
             f"world_size={config.world_size} needs {config.world_size} GPUs; this machine has {gpus}. "
             "Lower --world-size or pass --device cpu."
         )
+    if reason := config.objection_on(device):
+        raise ClusterError(reason)
+    if config.backend == "mpi":
+        raise ClusterError("backend=mpi needs ranks that mpirun has started. Use backend gloo.")
     return RankInfo(
         rank=rank,
         world_size=config.world_size,

@@ -206,16 +206,17 @@ def _set_dropout(model: nn.Module, name: str, rate: float) -> None:
     model.classifier = nn.Sequential(*classifier[:-1], nn.Dropout(rate), classifier[-1])
 
 
-def check_fits(name: str, shape: Shape, classes: int) -> None:
+def check_fits(config: TrialConfig, shape: Shape, classes: int) -> None:
     """Refuse a model of ours or of torchvision's that cannot take such images; one of the user's own is not run here.
 
     Raises:
-        ConfigError: the model does not take images of this shape.
+        ConfigError: the model does not take images of this shape, or has no place for batch norm or dropout.
     """
+    name = config.model
     if is_reference(name) and not name.startswith("torchvision:"):
         return
     with torch.device("meta"):
-        model = find_model(name)(shape, classes)
+        model = build_model(config, shape, classes)
         try:
             model(torch.empty(2, *shape))
         except (RuntimeError, ValueError, AssertionError) as error:

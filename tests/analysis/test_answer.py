@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dmls_ray.analysis.answer import answer, answer_variants
 from dmls_ray.analysis.tables import make_table
 from tests.analysis.samples import results
@@ -46,8 +48,55 @@ def test_of_choices_the_most_accurate_and_the_fastest_are_named() -> None:
         )
     )
     assert answer(table, "optimizer") == (
-        "Optimizer adam reached the highest test accuracy (0.900 [0.900, 0.900]), and sgd against adam trained faster: "
-        "1.50 [1.50, 1.50] times as fast (n=3)."
+        "Optimizer adam reached 0.900 [0.900, 0.900], the highest test accuracy; in training, sgd against adam is "
+        "faster: 1.50 [1.50, 1.50] times as fast (n=3)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("worse", "told"),
+    [
+        (
+            {"b": [0.0, 0.0, 0.0], "c": [0.0, 0.0, 0.0]},
+            "reached 0.900 [0.900, 0.900] of test accuracy, not told apart from",
+        ),
+        ({"b": [0.1, -0.1, 0.1], "c": [0.2, 0.2, 0.2]}, "the highest test accuracy but not told apart from sgd;"),
+    ],
+)
+def test_a_choice_that_is_not_told_apart_from_the_best_is_not_called_worse(
+    worse: dict[str, list[float]], told: str
+) -> None:
+    less = {"adam": [0.0, 0.0, 0.0], "sgd": worse["b"], "adamw": worse["c"]}
+    table = make_table(
+        results(
+            {"optimizer": list(less), "batch_per_rank": 16},
+            lambda values, repeat: 100.0,
+            accuracy=lambda values, repeat: 0.9 - less[values["optimizer"]][repeat],
+        )
+    )
+    assert told in answer(table, "optimizer")
+
+
+def test_a_field_that_counts_with_one_choice_alone_does_not_part_the_choices() -> None:
+    table = make_table(
+        results(
+            {"optimizer": ["adam", "sgd"], "momentum": 0.9, "batch_per_rank": 16},
+            lambda values, repeat: 100.0,
+        )
+    )
+    assert answer(table, "optimizer").startswith("Optimizer adam reached 0.900")
+
+
+def test_where_only_one_choice_could_be_measured_that_comes_first() -> None:
+    table = make_table(
+        results(
+            {"backend": ["gloo", "nccl"], "batch_per_rank": [16, 32], "world_size": 2},
+            lambda values, repeat: None if values["backend"] == "nccl" else 100.0,
+        )
+    )
+    assert answer(table, "backend").startswith(
+        "Of backend only gloo could be measured, so it is not "
+        "compared with nccl (8 GiB asked for). At backend gloo, from batch_per_rank 16 to 32 training went from"
     )
 
 
@@ -132,6 +181,23 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     assert answer_variants(table, ["dropout", "l1", "label_smoothing"]) == (
         "Against a test accuracy of 0.800 [0.800, 0.800] without, it is higher with dropout=0.3 "
         "(+0.030 [+0.020, +0.040]), lower with l1=0.1 (-0.100 [-0.200, -0.100]), not told apart from it with "
-        "label_smoothing=0.1 (+0.000 [-0.100, +0.100]); the gap to training accuracy, 0.150, is smallest with "
+        "label_smoothing=0.1 (+0.000 [-0.100, +0.100]); the gap to training accuracy, 0.150, is closest to zero with "
         "dropout=0.3: 0.120 (n=3)."
+    )
+
+
+def test_of_quantization_it_is_told_what_int8_does_to_accuracy_size_and_latency() -> None:
+    runs = results(
+        {"quantization": ["off", "static"], "batch_per_rank": 16, "inference_batch": 32}, lambda values, repeat: 100.0
+    )
+    for record in runs.records:
+        record.fp32_compiled_ms_p50 = 0.2
+        if record.config["quantization"] == "static":
+            record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.89
+            record.fp32_checkpoint_bytes, record.int8_checkpoint_bytes = 27_221, 10_943
+            record.int8_compiled_ms_p50 = 0.25
+    assert answer(make_table(runs), "quantization") == (
+        "Static: int8 test accuracy 0.890 [0.890, 0.890], -0.010 [-0.010, -0.010] against its own fp32 form, checkpoint "
+        "10,943 against 27,221 bytes, inference of 32 images slower: 0.80 [0.80, 0.80] times as fast as in fp32, both "
+        "compiled; in training, static against off is indistinguishable in speed: 1.00 [1.00, 1.00] times as fast (n=3)."
     )

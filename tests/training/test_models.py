@@ -12,6 +12,10 @@ from dmls_ray.launch.inline import run_inline
 from dmls_ray.training.models import MODELS, build_model, check_fits, find_model
 
 
+def of(model: str) -> TrialConfig:
+    return TrialConfig(model=model, batch_per_rank=2)
+
+
 def layers(model: nn.Module) -> list[str]:
     """The leaves of a model in short: C3-32 a convolution, L a linear layer, R, P, D and F the others."""
     short = []
@@ -116,20 +120,20 @@ def test_a_model_that_cannot_take_the_images_is_told_before_it_is_trained(
     name: str, shape: tuple[int, int, int], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        check_fits(name, shape, 10)
+        check_fits(of(name), shape, 10)
 
 
 def test_models_with_auxiliary_classifiers_train_without_them() -> None:
-    check_fits("torchvision:googlenet", (3, 32, 32), 10)
+    check_fits(of("torchvision:googlenet"), (3, 32, 32), 10)
     model = find_model("torchvision:googlenet")((3, 32, 32), 10)
     assert isinstance(model.train()(torch.zeros(2, 3, 32, 32)), torch.Tensor)
 
 
 def test_the_smallest_image_that_is_known_without_pytorch_is_the_smallest_that_builds() -> None:
     for name, side in BUILTIN_MODELS.items():
-        check_fits(name, (1, side, side), 10)
+        check_fits(of(name), (1, side, side), 10)
         with pytest.raises(ConfigError):
-            check_fits(name, (1, side - 1, side), 10)
+            check_fits(of(name), (1, side - 1, side), 10)
 
 
 def trial(**changes: object) -> TrialConfig:

@@ -57,17 +57,24 @@ def source_of(name: str, data_dir: str | None) -> Source:
     return find_source(name, data_dir)
 
 
-def check_readable(name: str, data_dir: str | None) -> None:
+def look_at(name: str, data_dir: str | None, image_size: int | None) -> tuple[tuple[int, int, int], int, int]:
     """Open a data set and read a sample of each half, for those who decode it later.
+
+    Returns:
+        The shape of its images (channels, height, width), its classes, and its training samples.
 
     Raises:
         DataError: the data are missing or unreadable.
     """
-    for half in source_of(name, data_dir).halves:
+    source = source_of(name, data_dir)
+    shapes = []
+    for half in source.halves:
         try:
-            half[0]
+            shapes.append(as_chw(half[0][0], image_size).shape)
         except OSError as error:
             raise DataError(f"dataset={name}: the first sample cannot be read: {error}.") from error
+    channels, height, width = shapes[0]
+    return (channels, height, width), source.classes, len(source.halves[0])
 
 
 @functools.cache

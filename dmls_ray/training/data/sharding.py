@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from dmls_ray.config import TrialConfig
-from dmls_ray.errors import ConfigError
 from dmls_ray.training.data.seeding import HOLD_OUT, mixed_seed
 
 
@@ -95,12 +94,7 @@ def hold_out(samples: int, config: TrialConfig) -> tuple[Tensor, Tensor] | None:
     """
     if not config.validation_share:
         return None
-    count = round(samples * config.validation_share)
-    if not 0 < count < samples:
-        raise ConfigError(
-            f"validation_share={config.validation_share} of {samples} samples holds out {count}; give a share that "
-            "leaves some on both sides."
-        )
+    count = config.held_out(samples)
     generator = torch.Generator().manual_seed(mixed_seed(config.seed, HOLD_OUT))
     order = torch.randperm(samples, generator=generator)
     return order[count:].sort().values, order[:count].sort().values
