@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dmls_ray.config import TrialConfig
+from dmls_ray.launch.command import run_command, unavailable
 from dmls_ray.launch.spawn import run_spawned
 from dmls_ray.machine import describe_machine, describe_versions
 from dmls_ray.rank import Emit, RankInfo
@@ -92,8 +94,7 @@ def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
 
 def main() -> None:
     """Probe and print."""
-    available = {"gloo": dist.is_gloo_available(), "nccl": dist.is_nccl_available(), "mpi": dist.is_mpi_available(),
-                 "ucc": dist.is_ucc_available()}  # fmt: skip
+    available = {"gloo": dist.is_gloo_available(), "nccl": dist.is_nccl_available(), "ucc": dist.is_ucc_available()}
     for backend, built_in in available.items():
         devices = dist.Backend.backend_capability.get(backend, [])
         if not built_in:
@@ -108,6 +109,19 @@ def main() -> None:
         if first["outcome"] != "ok":
             raise SystemExit(first["traceback"])
         print(f"{backend}, for {', '.join(devices)}; tried on {device}:\n")
+        print(pd.DataFrame(first["told"]).T.to_markdown(disable_numparse=True) + "\n")
+    config = TrialConfig(batch_per_rank=1, world_size=2, backend="mpi", launcher="mpirun", device="cpu")
+    if reason := unavailable(config):
+        print(f"mpi: not available; {reason}\n")
+    else:
+        (first, _) = run_command(
+            config, train="backends:probe", keep=None, path=[str(Path(__file__).parent)], emit=lambda event: None,
+            overdue=lambda: "",
+        )  # fmt: skip
+        if first["outcome"] != "ok":
+            raise SystemExit(first["traceback"])
+        whose = "PyTorch's own" if dist.is_mpi_available() else "ours over mpi4py"
+        print(f"mpi, {whose}, under mpirun; tried on cpu:\n")
         print(pd.DataFrame(first["told"]).T.to_markdown(disable_numparse=True) + "\n")
     versions = describe_versions()
     print(f"{describe_machine()['cpu']}; torch {versions['torch']}")

@@ -273,8 +273,10 @@ def _barrier(rank: RankInfo) -> None:
 def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways: list[str]) -> dict[str, Any]:
     """A training function: all ways, round by round; returns the seconds of each."""
     torch.set_num_threads(config.threads_per_rank)
-    # A spawned process would spawn its loader workers as well, which takes seconds a way and tells nothing.
-    multiprocessing.set_start_method("fork", force=True)
+    # A spawned process would spawn its loader workers as well, which takes seconds and tells nothing; forked off a
+    # process with threads, they may hang.
+    multiprocessing.set_start_method("forkserver", force=True)
+    multiprocessing.set_forkserver_preload(["torch", "torchvision"])
     told: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(count + 1):
         turn = number % len(ways)

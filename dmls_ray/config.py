@@ -22,6 +22,7 @@ from dmls_ray.fields import checked, field_defaults
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
 LrScaling = Literal["none", "linear", "sqrt"]
 BackendName = Literal["auto", "nccl", "gloo", "mpi"]
+LauncherName = Literal["ray", "inline", "spawn", "torchrun", "mpirun"]
 Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
 BatchNorm = Literal["off", "on", "sync"]
 Augmentation = Literal["none", "flip", "crop", "flip-crop"]
@@ -129,6 +130,10 @@ class TrialConfig:
 
     backend: BackendName = "auto"
     """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""
+
+    launcher: LauncherName = "ray"
+    """Who starts the ranks: ray is the worker group; inline, spawn (torch.multiprocessing), torchrun and mpirun start
+    an interpreter a rank for each run."""
 
     precision: Precision = "fp32"
     """Number format of the forward and backward pass: fp32; tf32 (GPUs); amp-fp16, amp-bf16 (autocast)."""
@@ -277,6 +282,16 @@ class TrialConfig:
             raise without_effect("momentum", [self.momentum], [self.optimizer])
         if self.device != "auto" and (reason := self.objection_on(self.device)):
             raise ConflictError(reason)
+        if self.launcher == "inline" and self.world_size > 1:
+            raise ConflictError(
+                f"launcher=inline is one process and world_size={self.world_size} needs as many; use world_size 1, or "
+                "launcher ray, spawn, torchrun or mpirun."
+            )
+        if self.backend == "mpi" and self.launcher != "mpirun":
+            raise ConflictError(
+                f"backend=mpi needs ranks that mpirun starts and launcher={self.launcher} does not; use launcher "
+                "mpirun, or backend gloo."
+            )
         if self.world_size == 1:
             for name in DDP_ONLY:
                 value = getattr(self, name)

@@ -98,7 +98,10 @@ class Execution:
 
     def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
+        from dmls_ray.launch.command import unavailable
+
         judged = self.plan.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
+        judged = judged.skip_infeasible(unavailable)
         by_id = {run.run_id: run for run in judged.runs}
         self.by_id = by_id
         self.oversubscribes = lambda config: resources.oversubscribes(config)
@@ -144,6 +147,7 @@ class Execution:
         from dmls_ray.cluster.messages import Job, Limits
         from dmls_ray.cluster.pool import WorkerGroup
         from dmls_ray.cluster.tune import run_jobs
+        from dmls_ray.launch.command import run_command
 
         jobs = []
         for run in runs:
@@ -159,7 +163,8 @@ class Execution:
                     keep=self._keep_of(run),
                 )
             )
-        ranks = max(job.config.world_size for job in jobs)
+        # Other launchers bring their own ranks along.
+        ranks = max((job.config.world_size for job in jobs if job.config.launcher == "ray"), default=0)
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
         limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
         group = WorkerGroup(
@@ -168,7 +173,7 @@ class Execution:
         cut_short = True
         try:
             group.start()
-            run_jobs(group, jobs, self._listen, isolation=self.options.isolation)
+            run_jobs(group, jobs, self._listen, isolation=self.options.isolation, launch=run_command)
             cut_short = bool(self.broken)
         finally:
             group.end(cut_short=cut_short)

@@ -17,6 +17,7 @@ SWEEPS = (
     "backend",
     "batch_size",
     "grid",
+    "launcher",
     "optimizer",
     "precision",
     "quantization",

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -307,37 +308,87 @@ def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
         sweep_command("grid", *flags)
 
 
-@pytest.mark.slow
-def test_a_running_cluster_is_joined_and_left_as_it_was(sweep_command: Command, tmp_path: Path) -> None:
+RAY = str(Path(sys.executable).with_name("ray"))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def cluster(cwd: Path, *flags: str) -> Iterator[tuple[Family, str, dict[str, str]]]:
+    """A running cluster of two cores: its processes, its address, and the environment to use it in."""
     # A short folder of its own: sockets have short paths, and `ray stop` would end every Ray on this machine.
     with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp", ignore_cleanup_errors=True) as short:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": short}
         head = start(
-            *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"),
-            *("--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"),
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+            RAY, "start", "--head", "--block", f"--port={port}", "--num-cpus=2", "--disable-usage-stats", *flags,
+            cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
         )  # fmt: skip
         family = Family(head)
         try:
             assert head.stdout is not None
             assert any("Ray runtime started" in line for line in head.stdout), "the cluster did not start"
-            done = subprocess.run(
-                command_line("batch_size", *GRID, "--repeats", "1", "--address", f"127.0.0.1:{port}"),
-                cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            assert len(load(tmp_path / "results" / "batch_size").runs) == 4
-            family.look()
-            assert any("raylet" in " ".join(process.cmdline()) for process in family.members), "it is not ours to end"
+            yield family, f"127.0.0.1:{port}", environment
         finally:
+            family.look()
             head.terminate()
             for process in psutil.wait_procs(family.members, timeout=10)[1]:
                 process.kill()
             head.wait()
             if head.stdout is not None:
                 head.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_running_cluster_is_joined_and_left_as_it_was(tmp_path: Path) -> None:
+    with cluster(tmp_path, "--include-dashboard=false") as (family, address, environment):
+        done = subprocess.run(
+            command_line("batch_size", *GRID, "--repeats", "1", "--address", address),
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert len(load(tmp_path / "results" / "batch_size").runs) == 4
+        family.look()
+        assert any("raylet" in " ".join(process.cmdline()) for process in family.members), "it is not ours to end"
+
+
+@pytest.mark.slow
+def test_a_job_that_is_stopped_keeps_its_runs_and_leaves_no_process(tmp_path: Path) -> None:
+    port = free_port()
+    flags = ("--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={port}")
+    with cluster(tmp_path, *flags) as (family, _, environment):
+
+        def job(*words: str) -> str:
+            done = subprocess.run(
+                [RAY, "job", words[0], "--address", f"http://127.0.0.1:{port}", *words[1:]],
+                cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            return done.stdout + done.stderr
+
+        folder = tmp_path / "results"
+        sweep = command_line("batch_size", *GRID, "--epochs", "200", "--out", str(folder))
+        told = job("submit", "--no-wait", "--submission-id", "soon-stopped", "--", *sweep)
+        assert "soon-stopped" in told, told
+        until = time.monotonic() + 90
+        while len(lines(folder)) < 1 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert lines(folder), job("logs", "soon-stopped")
+        assert "stopped" in job("stop", "soon-stopped").lower()
+        until = time.monotonic() + 10
+        titles = ["?"]
+        while titles and time.monotonic() < until:
+            family.look()
+            running = [item for item in family.members if item.is_running() and item.status() != psutil.STATUS_ZOMBIE]
+            names = [" ".join(item.cmdline()) for item in running]
+            titles = [name for name in names if "sweeps/batch_size" in name or name.startswith("ray::Ray")]
+            time.sleep(0.2)
+        assert not titles
+        assert len(load(folder)) == len(lines(folder)) >= 1
+        assert "Stopped. The runs that had ended are kept" in job("logs", "soon-stopped")
 
 
 def test_a_sweep_from_python_returns_data_frames(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ MEASURES = (
     "images_per_s",
     "epoch_s",
     "total_s",
+    "overhead_s",
     "exposed_comm_ms",
     "peak_mem_mib",
     "train_accuracy",
@@ -119,6 +120,8 @@ class Table:
         columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), rate)
         columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), seconds)
         columns["s/run"] = lambda row: bare(row.measures.get("total_s"), seconds)
+        if "launcher" in self.varied:
+            columns["start-up s"] = lambda row: bare(row.measures.get("overhead_s"), seconds)
         if any(row.speed_up for row in self.rows):
             columns["speed-up [95%]"] = lambda row: shown(row.speed_up.ratio if row.speed_up else None, ratio)
             columns["efficiency"] = lambda row: (

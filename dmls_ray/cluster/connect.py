@@ -90,8 +90,6 @@ class Resources:
             )
         if reason := config.objection_on(device):
             return reason
-        if config.backend == "mpi":
-            return "backend=mpi needs ranks that mpirun has started, and Ray's are not. Use backend gloo."
         if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
             threads = f" x threads_per_rank={config.threads_per_rank}" if config.threads_per_rank > 1 else ""
             return (

@@ -110,7 +110,7 @@ class WorkerGroup:
         self, resources: Resources, *, ranks: int, device: str, isolation: str, own_cluster: bool, limits: Limits
     ) -> None:
         self._resources, self._ranks, self._device = resources, ranks, device
-        self._isolation, self._own_cluster, self._limits = isolation, own_cluster, limits
+        self._isolation, self._own_cluster, self.limits = isolation, own_cluster, limits
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
         # sweep.
@@ -208,7 +208,7 @@ class WorkerGroup:
         expected = self._ranks if self._isolation == "group" else 0
         name = life_name(self.name, life)
         actor = ray.remote(Broker).options(name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000)
-        return actor.remote(expected, limits=self._limits, end_process=end_process)
+        return actor.remote(expected, limits=self.limits, end_process=end_process)
 
     def _keep_broker(self) -> None:
         """Make another broker whenever one dies."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from ray import tune
 from ray.tune import Callback, Trainable
 
 from dmls_ray.cluster.actors import BrokerLine
+from dmls_ray.cluster.launched import Launch, LaunchedRun
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.pool import WorkerGroup, make_trainer
 from dmls_ray.errors import WorkerGroupError
@@ -28,12 +30,14 @@ class RunTrainable(Trainable):
     """One run: hands it to the broker and passes on what the broker tells of it."""
 
     _submitted: bool
+    _launched: LaunchedRun | None
     _brokers_before: int
     _job: Job
 
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
         self._broker = BrokerLine(parts["broker"])
         self._jobs: dict[str, Job] = parts["jobs"]
+        self._start_launched: Callable[[Job], LaunchedRun] = parts["launched"]
         self._take(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -41,6 +45,8 @@ class RunTrainable(Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
+        if self._job.config.launcher != "ray":
+            return self._step_launched()
         events = self._events()
         while events[-1]["kind"] == "unknown":
             # The broker is a new one. What had been told of the run is told again, from its start.
@@ -55,6 +61,12 @@ class RunTrainable(Trainable):
         if done:
             self.end()
         return {"run_id": self._job.run_id, "events": events, "done": done}
+
+    def _step_launched(self) -> dict[str, Any]:
+        if self._launched is None:
+            self._launched = self._start_launched(self._job)
+        events = self._launched.events()
+        return {"run_id": self._job.run_id, "events": events, "done": events[-1]["kind"] in ("done", "aborted")}
 
     def _events(self) -> list[dict[str, Any]]:
         if self._submitted:
@@ -76,12 +88,17 @@ class RunTrainable(Trainable):
         """Nothing was saved."""
 
     def cleanup(self) -> None:
-        if not self._done:
+        if self._done:
+            return
+        if self._launched is not None:
+            self._launched.cancel()
+        else:
             self._broker.tell("cancel", self._job.run_id)
 
     def _take(self, config: dict[str, Any]) -> None:
         self._job = self._jobs[config["run_id"]]
         self._submitted = False
+        self._launched = None
         self._brokers_before = 0
 
     @property
@@ -137,13 +154,26 @@ class _Forward(Callback):
                 self._group.broker.tell("forget", result["run_id"])
 
 
-def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, isolation: str) -> None:
+def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, isolation: str, launch: Launch) -> None:
     """Run the jobs in their order, one at a time, and tell the listener of each event as it comes.
+
+    Args:
+        group: serves those whose launcher is ray.
+        jobs: the runs.
+        listener: called in this process.
+        isolation: `group` or `per_run`.
+        launch: runs those of another launcher.
 
     Raises:
         WorkerGroupError: a trial ended in Ray and not in its run.
     """
-    parameters: dict[str, Any] = {"broker": group.name, "jobs": {job.run_id: job for job in jobs}}
+    parameters: dict[str, Any] = {
+        "broker": group.name,
+        "jobs": {job.run_id: job for job in jobs},
+        "launched": functools.partial(
+            LaunchedRun, launch=launch, path=group.settings(group.name)["path"], limits=group.limits
+        ),
+    }
     trainable: type[RunTrainable] = RunTrainable
     if isolation == "per_run":
         trainable = IsolatedRunTrainable

@@ -26,8 +26,6 @@ def rank_info(config: TrialConfig, rank: int, keep: Keep | None = None) -> RankI
         )
     if reason := config.objection_on(device):
         raise ClusterError(reason)
-    if config.backend == "mpi":
-        raise ClusterError("backend=mpi needs ranks that mpirun has started. Use backend gloo.")
     return RankInfo(
         rank=rank,
         world_size=config.world_size,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -11,7 +15,7 @@ import torch.distributed as dist
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.place import rank_info
-from dmls_ray.rank import Keep, RankInfo, TrainFunction
+from dmls_ray.rank import Emit, Keep, RankInfo, TrainFunction
 from dmls_ray.record import Outcome
 from dmls_ray.training.guard import failure, run_guarded
 from dmls_ray.training.loop import run_trial
@@ -21,7 +25,11 @@ _HOST = "127.0.0.1"
 
 
 def run_spawned(
-    config: TrialConfig, *, train: TrainFunction = run_trial, keep: Keep | None = None
+    config: TrialConfig,
+    *,
+    train: TrainFunction = run_trial,
+    keep: Keep | None = None,
+    emit: Emit = lambda event: None,
 ) -> list[dict[str, Any]]:
     """Run a trial in fresh processes, one a rank; returns the results, each with its `outcome`, in the order of ranks.
 
@@ -29,6 +37,7 @@ def run_spawned(
         config: the trial.
         train: the training function; it must be importable by its name.
         keep: what the run leaves beside its result.
+        emit: takes rank 0's events as they come.
     """
     context = multiprocessing.get_context("spawn")
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
@@ -43,7 +52,7 @@ def run_spawned(
             # Our copy must go, or the end of the rank's would not be seen.
             there.close()
             started.append((rank, process, here))
-        return [_result(*one) for one in started]
+        return _follow(started, emit)
     finally:
         for _, process, _ in started:
             if process.is_alive():  # only where this one was interrupted
@@ -51,23 +60,44 @@ def run_spawned(
             process.join()
 
 
-def _result(rank: RankInfo, process: BaseProcess, here: Connection) -> dict[str, Any]:
-    try:
-        result: dict[str, Any] = here.recv()
-    except EOFError:
-        process.join()
-        return _died(rank, process.exitcode)
-    process.join()
-    return result
+def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) -> list[dict[str, Any]]:
+    """Pass events on until every rank has told its result or ended without one."""
+    results: dict[int, dict[str, Any]] = {}
+    waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {here: (rank, process) for rank, process, here in started}
+    while waiting:
+        ready: list[Any] = multiprocessing.connection.wait(list(waiting))
+        for here in ready:
+            rank, process = waiting[here]
+            try:
+                told: dict[str, Any] = here.recv()
+            except EOFError:
+                process.join()
+                told = _died(rank, process.exitcode)
+            if "outcome" not in told:
+                emit(told)
+                continue
+            results[rank.rank] = told
+            del waiting[here]
+    return [results[rank.rank] for rank, _, _ in started]
 
 
 def _work(config: TrialConfig, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    emit: Emit = told.send if rank.rank == 0 else lambda event: None
     try:
         with process_group(rank, dist.TCPStore(_HOST, port, is_master=False) if rank.world_size > 1 else None):
-            result = run_guarded(train, config, rank, lambda event: None)
+            result = run_guarded(train, config, rank, emit)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade is a result like any other
         result = failure(error, rank)
     told.send(result)
+
+
+def _end_with_parent() -> None:
+    """Nobody is left to tell the result to."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _died(rank: RankInfo, code: int | None) -> dict[str, Any]:

@@ -68,8 +68,13 @@ def process_group(
         yield
         return
     device = torch.device(rank.device)
+    backend = rank.backend
+    if backend == "mpi":
+        from dmls_ray.training.mpi import backend_name
+
+        backend = backend_name()
     dist.init_process_group(
-        rank.backend,
+        backend,
         store=store,
         rank=rank.rank,
         world_size=rank.world_size,

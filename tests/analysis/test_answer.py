@@ -197,7 +197,8 @@ def test_of_quantization_it_is_told_what_int8_does_to_accuracy_size_and_latency(
             record.fp32_checkpoint_bytes, record.int8_checkpoint_bytes = 27_221, 10_943
             record.int8_compiled_ms_p50 = 0.25
     assert answer(make_table(runs), "quantization") == (
-        "Static: int8 test accuracy 0.890 [0.890, 0.890], -0.010 [-0.010, -0.010] against its own fp32 form, checkpoint "
-        "10,943 against 27,221 bytes, inference of 32 images slower: 0.80 [0.80, 0.80] times as fast as in fp32, both "
-        "compiled; in training, static against off is indistinguishable in speed: 1.00 [1.00, 1.00] times as fast (n=3)."
+        "Static: int8 test accuracy 0.890 [0.890, 0.890], -0.010 [-0.010, -0.010] against its own fp32 form, "
+        "checkpoint 10,943 against 27,221 bytes, inference of 32 images slower: 0.80 [0.80, 0.80] times as fast as in "
+        "fp32, both compiled; in training, static against off is indistinguishable in speed: 1.00 [1.00, 1.00] times "
+        "as fast (n=3)."
     )

@@ -34,7 +34,6 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         (LAPTOP, {"world_size": 2, "threads_per_rank": 2}, "world_size=2 x threads_per_rank=2 needs 4 cores"),
         (LAPTOP, {"device": "cuda"}, "world_size=1 needs 1 GPUs; this machine has 0.*pass --device cpu"),
         (LAPTOP, {"backend": "nccl"}, "backend=nccl needs GPUs, and this would train on CPUs. Use backend gloo"),
-        (LAPTOP, {"backend": "mpi"}, "backend=mpi needs ranks that mpirun has started, and Ray's are not"),
         (SERVER, {"quantization": "qat"}, "quantization=qat is for CPUs, and this would train on GPUs"),
         (SERVER, {"world_size": 4}, ""),
         (SERVER, {"world_size": 5}, "world_size=5 needs 5 GPUs; this cluster has 4. Lower --world-size, add machines"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.inline import run_inline
@@ -45,6 +46,22 @@ def test_a_compiled_model_learns_what_the_eager_one_does_and_is_compiled_in_set_
     again = run_inline(config())
     assert again["run"]["compile_cache"] == "warm"
     assert losses(again) == losses(compiled)
+
+
+@pytest.mark.slow
+def test_the_thorough_mode_learns_what_the_eager_one_does() -> None:
+    thorough, eager = (run_inline(config(compile=mode, epochs=1)) for mode in ("max-autotune", "off"))
+    assert thorough["outcome"] == "ok", thorough.get("traceback")
+    assert losses(thorough) == pytest.approx(losses(eager), rel=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["default", "max-autotune"])
+def test_a_compiled_model_learns_what_the_eager_one_does_on_a_gpu(mode: str) -> None:
+    compiled, eager = (run_inline(config(compile=name, device="cuda")) for name in (mode, "off"))
+    assert compiled["outcome"] == "ok", compiled.get("traceback")
+    assert losses(compiled) == pytest.approx(losses(eager), rel=1e-2)
 
 
 @pytest.mark.slow

@@ -183,6 +183,14 @@ def test_the_time_of_conversion_and_inference_is_a_phase_of_its_own() -> None:
     assert result["eval_s"] < 0.5 * result["inference_s"]
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_inference_is_timed_on_the_gpu_as_well() -> None:
+    result = run_inline(config(device="cuda", epochs=1, inference_batch=4))
+    assert result["outcome"] == "ok", result.get("traceback")
+    assert result["run"]["fp32_compiled_ms_p50"] > 0
+
+
 def test_static_quantization_observes_no_image_that_is_held_out() -> None:
     from dmls_ray.training.data.cache import decoded
     from dmls_ray.training.data.loaders import normalized

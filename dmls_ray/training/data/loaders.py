@@ -4,6 +4,8 @@ ordinary path.
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
@@ -185,6 +187,7 @@ class WorkerLoader:
             num_workers=workers,
             pin_memory=self._device.type == "cuda",
             persistent_workers=workers > 0,
+            multiprocessing_context=_worker_context() if workers else None,
             generator=torch.Generator().manual_seed(self._config.seed),
         )
 
@@ -212,6 +215,18 @@ class WorkerLoader:
     def _on_device(self, batch: Batch) -> Batch:
         images, labels = batch
         return images.to(self._device, non_blocking=True), labels.to(self._device, non_blocking=True)
+
+
+def _worker_context() -> Any:
+    """How loader workers are started: forked off a process that has loaded PyTorch and does nothing else.
+
+    Forked off the rank itself, as DataLoader would by default, they may inherit a lock that one of its threads (gloo's,
+    the autograd engine's) held at that moment, and hang for ever: seen at world size 2.
+    """
+    context = multiprocessing.get_context("forkserver")
+    # What the rank's main module loads, the workers load as well; ready-made it costs them nothing.
+    context.set_forkserver_preload([name for name in ("torch", "ray", __name__) if name in sys.modules])
+    return context
 
 
 class _Order:

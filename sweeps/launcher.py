@@ -1,0 +1,20 @@
+"""What does the way ranks are started do to the time, memory and accuracy of training?
+
+Ray's worker group leases ranks that are there already; torch.multiprocessing (spawn), torchrun and mpirun start an
+interpreter a rank for each run, and inline is one such process without DDP. All run the same training function. mpirun
+and --backend mpi need pip install 'dmls_ray[mpi]'.
+"""
+
+from dmls_ray.cli import main
+
+if __name__ == "__main__":
+    main(
+        name="launcher",
+        question=__doc__,
+        axis="launcher",
+        defaults={
+            "launcher": ["ray", "inline", "spawn", "torchrun", "mpirun"],
+            "batch_per_rank": [32],
+            "world_size": [1, 2],
+        },
+    )
