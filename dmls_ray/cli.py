@@ -156,12 +156,14 @@ def _rich_table(table: Any, hidden: Sequence[str], *, stacked: bool = False) -> 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.cluster.connect import cluster_at, local_resources
     from dmls_ray.estimate import describe_estimate
+    from dmls_ray.launch.command import unavailable
     from dmls_ray.store import RUNS, latest_records
 
     folder = options.folder
     records = latest_records(folder) if (folder / RUNS).exists() else []
     if cluster_at(options.address) is None:
         plan = plan.skip_infeasible(local_resources().judge(plan, oversubscribe=options.oversubscribe))
+    plan = plan.skip_infeasible(unavailable)
     done = {record.run_id for record in records if record.outcome.is_final()}
     pending = plan.pending(done)
     check_names(pending)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
+import bisect
+from collections.abc import Iterable, Sequence
 
 from dmls_ray.plan import Plan, Run
 from dmls_ray.record import Outcome, RunRecord
@@ -17,13 +17,26 @@ _GUESSED_STEP_S = 0.003
 _TRAIN_SAMPLES = {"digits": 1438, "cifar10": 50_000, "mnist": 60_000, "fashion_mnist": 60_000, "stl10": 5_000}
 
 
-def expected_s(run: Run, records: Sequence[RunRecord]) -> float | None:
-    """Seconds that a run will take: the median of its trial's runs, else of all runs; None where there are none."""
-    ended = [record for record in records if record.outcome is Outcome.OK and record.total_s is not None]
-    same = [record for record in ended if record.trial_id == run.trial_id] or ended
-    if not same:
-        return None
-    return statistics.median((record.total_s or 0.0) + (record.overhead_s or 0.0) for record in same)
+class Durations:
+    """How long runs took, by trial; adding one costs little, however many there are."""
+
+    def __init__(self, records: Iterable[RunRecord] = ()) -> None:
+        self._all: list[float] = []
+        self._of: dict[str, list[float]] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: RunRecord) -> None:
+        """A run that has ended; only what ended ok tells how long others will take."""
+        if record.outcome is Outcome.OK and record.total_s is not None:
+            seconds = record.total_s + (record.overhead_s or 0.0)
+            bisect.insort(self._all, seconds)
+            bisect.insort(self._of.setdefault(record.trial_id, []), seconds)
+
+    def expected_s(self, trial_id: str) -> float | None:
+        """Seconds that a run will take: the median of its trial's, else of all; None where there are none."""
+        known = self._of.get(trial_id) or self._all
+        return (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else None
 
 
 def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
@@ -31,7 +44,8 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
     feasible = [run for run in pending if not run.skip]
     if not feasible:
         return "Every run that is missing is skipped." if pending else "Nothing is missing: no run would start."
-    measured = [expected_s(run, records) for run in feasible]
+    durations = Durations(records)
+    measured = [durations.expected_s(run.trial_id) for run in feasible]
     if None not in measured:
         total = START_UP_S + sum(value for value in measured if value is not None)
         return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."

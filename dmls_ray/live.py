@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rich.console import Console, Group
@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dmls_ray.estimate import expected_s
+from dmls_ray.estimate import Durations
 from dmls_ray.plan import Run
 from dmls_ray.record import Outcome, RunRecord
 
@@ -36,41 +36,42 @@ class View(Protocol):
         """A run has ended."""
 
 
-@dataclass
 class Progress:
-    """How far a sweep is."""
+    """How far a sweep is.
 
-    pending: list[Run] = field(default_factory=list)
-    records: list[RunRecord] = field(default_factory=list)
-    """All that is known: earlier runs of this folder, too."""
-    varied: tuple[str, ...] = ()
-    ended: int = 0
-    began: float = field(default_factory=time.monotonic)
-    left_s: float | None = None
-    """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
+    Args:
+        pending: the runs to come, in their order.
+        records: all that is known: earlier runs of this folder, too.
+        varied: the fields that tell runs apart.
+    """
 
-    def __post_init__(self) -> None:
-        self._reckon()
-
-    @property
-    def total(self) -> int:
-        return len(self.pending)
+    def __init__(
+        self, pending: Sequence[Run] = (), records: Sequence[RunRecord] = (), varied: Sequence[str] = ()
+    ) -> None:
+        self.total, self.ended = len(pending), 0
+        self.began = time.monotonic()
+        self._varied = tuple(varied)
+        self._durations = Durations(records)
+        self._left = Counter(run.trial_id for run in pending)
 
     def end(self, record: RunRecord) -> None:
         """A run has ended."""
         self.ended += 1
-        self.records.append(record)
-        self._reckon()
+        self._durations.add(record)
+        self._left[record.trial_id] -= 1
 
-    def _reckon(self) -> None:
-        # Once a run, not once a frame of the live view: it walks all runs.
-        known = {run.trial_id: expected_s(run, self.records) for run in self.pending}
-        left = [known[run.trial_id] for run in self.pending[self.ended :]]
-        self.left_s = None if None in left else sum(value for value in left if value is not None)
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
+        left = {trial_id: count for trial_id, count in self._left.items() if count}
+        each = {trial_id: self._durations.expected_s(trial_id) for trial_id in left}
+        if None in each.values():
+            return None
+        return sum((each[trial_id] or 0.0) * count for trial_id, count in left.items())
 
     def name(self, run: Run) -> str:
         """What to call a run."""
-        return run.label(self.varied)
+        return run.label(self._varied)
 
 
 class PlainView:
@@ -90,7 +91,7 @@ class PlainView:
         self._line(text)
 
     def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
-        self._progress = Progress(list(pending), list(records), tuple(varied))
+        self._progress = Progress(pending, records, varied)
 
     def event(self, run: Run, event: Mapping[str, Any]) -> None:
         if event["kind"] == "start" and event["attempt"] > 1:
@@ -130,7 +131,7 @@ class LiveView:
         self._console.print(text, highlight=False, markup=False)
 
     def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
-        self._progress = Progress(list(pending), list(records), tuple(varied))
+        self._progress = Progress(pending, records, varied)
         self._under_way = "starting Ray and the ranks ..."
         self._live.start(refresh=True)
 

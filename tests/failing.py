@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 
 def _send(number: signal.Signals) -> None:
@@ -78,6 +79,32 @@ def growing() -> nn.Module:
     """A net whose rank takes 8 GiB in its first training pass, and holds them for a while."""
     HOW["grow"] = _grow
     return _Failing("grow", "step", 0)
+
+
+_leaked: list[torch.Tensor] = []
+
+
+def leaking() -> nn.Module:
+    """A net whose rank keeps 400 MiB more each time it is built."""
+    _leaked.append(torch.ones(100 * 2**20))
+    return _Failing("loop", "never", 0)
+
+
+class _Broken(Dataset[tuple[torch.Tensor, int]]):
+    classes = 4
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == 31:
+            raise OSError(f"sample {index} is broken")
+        return torch.zeros(1, 8, 8), index % 4
+
+
+def broken_data(split: str) -> Dataset[tuple[torch.Tensor, int]]:
+    """A data set whose last sample cannot be read."""
+    return _Broken()
 
 
 def steady() -> nn.Module:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dmls_ray.estimate import describe_estimate, expected_s
+from dmls_ray.estimate import Durations, describe_estimate
 from dmls_ray.plan import make_plan
 from tests.test_record import record
 
@@ -11,12 +11,12 @@ def test_a_trial_that_was_measured_is_expected_to_take_its_median() -> None:
     run = PLAN.runs[0]
     records = [record(trial_id=run.trial_id, total_s=seconds, overhead_s=0.5) for seconds in (1.0, 2.0, 9.0)]
     records.append(record(trial_id="other", total_s=100.0))
-    assert expected_s(run, records) == 2.5
+    assert Durations(records).expected_s(run.trial_id) == 2.5
 
 
 def test_a_trial_that_was_not_is_expected_to_take_what_others_did() -> None:
-    assert expected_s(PLAN.runs[0], [record(trial_id="other", total_s=4.0)]) == 4.0
-    assert expected_s(PLAN.runs[0], []) is None
+    assert Durations([record(trial_id="other", total_s=4.0)]).expected_s(PLAN.runs[0].trial_id) == 4.0
+    assert Durations([]).expected_s(PLAN.runs[0].trial_id) is None
 
 
 def test_the_estimate_says_how_it_is_known() -> None:

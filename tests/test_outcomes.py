@@ -47,20 +47,16 @@ def assert_unharmed(folder: Path, sweep_command: Command, *flags: str) -> None:
         assert metrics(record) == alone[record.run_id]
 
 
+@pytest.mark.slow
 def test_a_run_that_hangs_is_a_timeout_and_its_ranks_serve_the_next(sweep_command: Command, here: Path) -> None:
-    flags = (*ONE, "--world-size", "2", "--repeats", "2")
-    done = sweep_command(
-        "grid", *flags, *models("loop_in_step_of_rank_1"), "--stall-timeout", "2", "--max-retries", "0",
-        "--give-up-after", "1",
-    )  # fmt: skip
+    flags = (*ONE, "--world-size", "2", "--repeats", "2", "--max-retries", "0", "--give-up-after", "1")
+    done = sweep_command("grid", *flags, *models("loop_in_step_of_rank_1"), "--stall-timeout", "1.5")
     assert done.returncode == 1, done.stderr
     records = load(here / "results" / "grid").records
     hung, given_up = (record for record in records if short(record) != "steady")
-    assert (hung.outcome, hung.reason) == ("timeout", "no progress for 2 s (stall_timeout)")
-    assert (given_up.outcome, given_up.reason) == (
-        "skipped",
-        "given up after 1 equal failures (timeout: no progress for 2 s (stall_timeout))",
-    )
+    why = "no progress for 1.5 s (stall_timeout)"
+    assert (hung.outcome, hung.reason) == ("timeout", why)
+    assert (given_up.outcome, given_up.reason) == ("skipped", f"given up after 1 equal failures (timeout: {why})")
     assert [record.outcome.value for record in records if short(record) == "steady"] == ["ok", "ok"]
 
 
@@ -166,6 +162,32 @@ def test_a_rank_that_ray_ends_for_its_memory_is_out_of_memory(
     assert (large.outcome, large.attempts) == ("oom", 1)
     assert large.reason == "1 of 1 ranks died: Ray's memory monitor ended it"
     assert small.outcome == "ok"
+
+
+@pytest.mark.slow
+def test_a_rank_that_grows_is_replaced_between_two_runs(sweep_command: Command, here: Path) -> None:
+    flags = (*ONE, "--repeats", "6", "--model", "tests.failing:leaking")
+    done = sweep_command("grid", *flags, "--recycle-above-mib", "1800")
+    assert done.returncode == 0, done.stderr
+    records = load(here / "results" / "grid").records
+    assert [(record.outcome.value, record.attempts) for record in records] == [("ok", 1)] * 6
+    assert len({record.ranks[0].pid for record in records}) > 1
+    assert sweep_command("grid", *flags, "--out", "kept").returncode == 0
+    kept = load(here / "kept").records
+    assert len({record.ranks[0].pid for record in kept}) == 1
+    assert [metrics(record) for record in records] == [metrics(record) for record in kept]
+
+
+@pytest.mark.slow
+def test_a_sample_that_cannot_be_read_is_an_error_of_its_run_alone(sweep_command: Command, here: Path) -> None:
+    flags = (*ONE, "--world-size", "2", "--repeats", "1", "--loader", "dataloader")
+    done = sweep_command("grid", *flags, "--dataset", SMALL, "tests.failing:broken_data")
+    assert done.returncode == 1, done.stderr
+    by_name = {record.config["dataset"]: record for record in load(here / "results" / "grid").records}
+    assert by_name[SMALL].outcome == "ok"
+    broken = by_name["tests.failing:broken_data"]
+    assert broken.outcome == "error"
+    assert "sample 31 is broken" in broken.traceback
 
 
 @pytest.mark.slow

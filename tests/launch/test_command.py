@@ -44,6 +44,7 @@ def metrics(ranks: list[dict[str, Any]]) -> list[tuple[float, ...]]:
     return [tuple(epoch[name] for name in METRICS) for epoch in ranks[0]["run"]["epochs"]]
 
 
+@pytest.mark.slow
 def test_torchrun_gives_the_losses_of_spawned_ranks_and_tells_its_epochs(tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     trial = config("torchrun", world_size=2)
@@ -102,7 +103,8 @@ def test_a_rank_that_fails_ends_the_run_and_leaves_no_process(launcher: str, mod
     assert not children() - before
 
 
-@pytest.mark.parametrize("launcher", ["inline", pytest.param("torchrun", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["inline", "torchrun"])
 def test_a_run_that_is_overdue_is_ended_with_all_its_processes(launcher: str) -> None:
     until, before = time.monotonic() + 6, children()
     results = run(config(launcher, epochs=1_000_000), overdue=lambda: "too long" if time.monotonic() > until else "")

@@ -76,7 +76,7 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     assert resumed[0]["total_s"] >= sum(resumed[0][name] for name in ("setup_s", "warmup_s", "train_s", "eval_s"))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "one bit"])
+@pytest.mark.parametrize("damage", [pytest.param("truncated", marks=pytest.mark.slow), "one bit"])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +111,7 @@ def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, m
     assert losses(run_inline(other, keep=keep)) == losses(run_inline(other))
 
 
+@pytest.mark.slow
 def test_checkpoints_of_another_configuration_do_not_hide_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,7 +130,7 @@ def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_mo
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"device": "cuda"}, "does not go with device=cuda; use device cpu"),
+        ({"device": "cuda"}, "is for CPUs, and this would train on GPUs. Use device cpu"),
         ({"precision": "amp-bf16"}, "does not go with precision=amp-bf16; use precision fp32"),
         ({"compile": "default"}, "does not go with compile=default; use compile off"),
     ],
@@ -163,6 +163,7 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
     assert told in result["reason"]
 
 
+@pytest.mark.slow
 def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
     from torch._dynamo.utils import counters
 
@@ -177,6 +178,7 @@ def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
     assert counters["stats"]["unique_graphs"] == before
 
 
+@pytest.mark.slow
 def test_the_time_of_conversion_and_inference_is_a_phase_of_its_own() -> None:
     result = run_inline(config(quantization="dynamic", epochs=1, inference_batch=4))
     assert result["inference_s"] > result["run"]["quantize_s"] > 0
