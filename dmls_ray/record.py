@@ -6,6 +6,7 @@ Names and units are those of the README's "Reading the numbers": seconds end in 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -63,7 +64,7 @@ OF_THE_RANKS = (
 """Fields of a run that are the largest of its ranks'."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class EpochRecord:
     """One pass over the training samples, all ranks together."""
 
@@ -87,7 +88,7 @@ class EpochRecord:
     images_per_s: float | None = None
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class RankRecord:
     """One rank of a run: its own clock, memory and share of the samples."""
 
@@ -130,7 +131,7 @@ class RankRecord:
     """This rank's own epochs, over its own share of the samples."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class RunRecord:
     """One run: one trial with one seed, and its one outcome."""
 
@@ -333,8 +334,13 @@ class RunRecord:
 
 
 def _known(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {item.name for item in fields(cls)}
+    names = _names(cls)
     return {name: value for name, value in values.items() if name in names}
+
+
+@functools.cache
+def _names(cls: type) -> frozenset[str]:
+    return frozenset(item.name for item in fields(cls))
 
 
 def _plain(value: Any) -> Any:

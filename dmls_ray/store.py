@@ -17,10 +17,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 from filelock import FileLock, Timeout
 
 from dmls_ray.errors import NewerSchemaError, StoreError, StoreInUseError
 from dmls_ray.record import SCHEMA, RunRecord
+
+_SHARED = {"config", "machine", "versions", "git"}
+"""What many records have alike; they share one object of it, which nobody changes."""
 
 RUNS = "runs.jsonl"
 SWEEP = "sweep.json"
@@ -113,12 +117,15 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
         return
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error}); name another folder with --out.") from error
+    alike: dict[bytes, Any] = {}
     with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n") and not _is_whole(line):
                 return
             try:
-                values = json.loads(line)
+                values = orjson.loads(line)
+                for name in _SHARED & values.keys():
+                    values[name] = alike.setdefault(orjson.dumps(values[name]), values[name])
                 _refuse_newer(values.get("schema", 0), path)
                 yield RunRecord.from_dict(values)
             except (ValueError, KeyError, TypeError, AttributeError) as error:

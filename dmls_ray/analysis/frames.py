@@ -9,13 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dmls_ray.config import DEFAULTS
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
 from dmls_ray.store import latest_records
 
-NESTED = ("config", "machine", "versions", "git", "epochs", "ranks")
+NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts")
 KEYS = ("run_id", "trial_id", "repeat")
 
 
@@ -42,27 +43,31 @@ class Results:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """One row a run: every field of the configuration, every column of the record, and the machine's name."""
-        rows = []
-        for record in self.records:
-            values = record.to_dict()
-            row: dict[str, Any] = {name: values[name] for name in KEYS}
-            row |= factors_of(record)
-            # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
-            row |= {f"resolved_{name}": values[name] for name in ("device", "backend", "warmup_steps")}
-            row |= {name: value for name, value in values.items() if name not in (*NESTED, *row, "seed")}
-            row["run_seed"] = values["seed"]
-            row |= {
-                "host": record.machine.get("host", ""),
-                "cpu": record.machine.get("cpu", ""),
-                "cores": record.machine.get("cores"),
-                "gpus": ", ".join(record.machine.get("gpus", [])),
-                "torch": record.versions.get("torch", ""),
-                "ray": record.versions.get("ray", ""),
-                "git_commit": record.git.get("commit", ""),
-                "git_dirty": record.git.get("dirty"),
-            }
-            rows.append(row)
-        return pd.DataFrame(rows)
+        records = self.records
+        # Column by column: a dict a run would take gigabytes for a hundred thousand.
+        columns: dict[str, list[Any]] = {name: [getattr(record, name) for record in records] for name in KEYS}
+        for name, default in DEFAULTS.items():
+            columns[name] = [record.config.get(name, default) for record in records]
+        columns["global_batch"] = [factors_of(record)["global_batch"] for record in records]
+        # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
+        for name in ("device", "backend", "warmup_steps"):
+            columns[f"resolved_{name}"] = [getattr(record, name) for record in records]
+        for name in (item.name for item in fields(RunRecord)):
+            if name not in (*NESTED, "seed") and name not in columns:
+                columns[name] = [getattr(record, name) for record in records]
+        columns["outcome"] = [record.outcome.value for record in records]
+        columns["run_seed"] = [record.seed for record in records]
+        for name, default in (("host", ""), ("cpu", ""), ("cores", None)):
+            columns[name] = [record.machine.get(name, default) for record in records]
+        columns["gpus"] = [", ".join(record.machine.get("gpus", [])) for record in records]
+        for name in ("torch", "ray"):
+            columns[name] = [record.versions.get(name, "") for record in records]
+        columns["git_commit"] = [record.git.get("commit", "") for record in records]
+        columns["git_dirty"] = [record.git.get("dirty") for record in records]
+        frame = pd.DataFrame(columns)
+        numbers = frame.select_dtypes("float").columns
+        frame[numbers] = frame[numbers].where(np.isfinite(frame[numbers]))
+        return frame
 
     @cached_property
     def ranks(self) -> pd.DataFrame:

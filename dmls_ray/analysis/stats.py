@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 MIN_REPEATS = 3
 """Fewer values have no interval."""
@@ -23,11 +26,32 @@ class Estimate:
     With n = 3 the interval is close to the range of the values, which holds the true median 3 times in 4.
     """
 
-    median: float
-    low: float | None
-    """None with fewer than `MIN_REPEATS` values."""
-    high: float | None
-    n: int
+    values: tuple[float, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def low(self) -> float | None:
+        """None with fewer than `MIN_REPEATS` values."""
+        return self._interval[0]
+
+    @property
+    def high(self) -> float | None:
+        return self._interval[1]
+
+    @cached_property
+    def _interval(self) -> tuple[float, float] | tuple[None, None]:
+        # Worked out when it is asked for: of most measures only the median is shown.
+        if self.n < MIN_REPEATS:
+            return None, None
+        low, high = np.percentile(np.median(np.asarray(self.values)[_draws(self.n)], axis=1), [2.5, 97.5])
+        return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -41,12 +65,13 @@ class Comparison:
 
 def estimate(values: Sequence[float]) -> Estimate:
     """The median of one value or more, with an interval from `MIN_REPEATS` on; equal values give equal intervals."""
-    data = np.asarray(values, dtype=float)
-    if len(data) < MIN_REPEATS:
-        return Estimate(float(np.median(data)), None, None, len(data))
-    draws = np.random.default_rng(0).choice(data, (_DRAWS, len(data)))
-    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-    return Estimate(float(np.median(data)), float(low), float(high), len(data))
+    return Estimate(tuple(map(float, values)))
+
+
+@cache
+def _draws(count: int) -> NDArray[np.int64]:
+    """Which of so many values each draw takes, with replacement; the same for equal counts."""
+    return np.random.default_rng(0).integers(0, count, (_DRAWS, count))
 
 
 def difference(values: Mapping[int, float], base: Mapping[int, float]) -> Estimate | None:

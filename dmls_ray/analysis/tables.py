@@ -207,15 +207,16 @@ def _held_batch(records: Sequence[RunRecord], varied: Sequence[str]) -> str:
 
 def _add_speed_up(rows: Sequence[Row], held: str) -> None:
     """Against world size 1 at the same held batch, all else equal."""
-    for row in rows:
-        base = next((other for other in rows if other.world_size == 1 and _alike(other, row, held)), None)
-        if base is not None and row.world_size > 1 and row.rates() and base.rates():
-            row.speed_up = compare(row.rates(), base.rates())
-
-
-def _alike(one: Row, other: Row, held: str) -> bool:
     free = {"world_size", "batch_per_rank", "global_batch"} - {held}
-    return all(one.factors[name] == other.factors[name] for name in one.factors if name not in free)
+
+    def rest(row: Row) -> str:
+        return repr([value for name, value in row.factors.items() if name not in free])
+
+    bases = {rest(row): row for row in reversed(rows) if row.world_size == 1}
+    for row in rows:
+        base = bases.get(rest(row)) if row.world_size > 1 else None
+        if base is not None and row.rates() and base.rates():
+            row.speed_up = compare(row.rates(), base.rates())
 
 
 def _overfit(row: Row) -> str:

@@ -10,6 +10,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ class Trial:
         while not stop and len(self.epochs) < self.config.epochs:
             epoch = self._epoch(len(self.epochs) + 1)
             if self.rank.rank == 0:
-                emit({"kind": "epoch", **vars(epoch)})
+                emit({"kind": "epoch", **asdict(epoch)})
             if not (math.isfinite(epoch.train_loss or 0.0) and math.isfinite(epoch.test_loss or 0.0)):
                 # All ranks have the same sums, so all stop here together.
                 outcome = Outcome.DIVERGED
@@ -241,7 +242,7 @@ class Trial:
             "model": self.model.state_dict(),
             "update": self.update.state(),
             "stopping": self.stopping.state(),
-            "epochs": [vars(epoch) for epoch in self.epochs],
+            "epochs": [asdict(epoch) for epoch in self.epochs],
             "reached": self.reached,
             "stop": stop,
         }
@@ -311,7 +312,7 @@ class Trial:
                 **self.compiled,
                 **self.inference,
                 **self.reached,
-                "epochs": [vars(epoch) for epoch in self.epochs],
+                "epochs": [asdict(epoch) for epoch in self.epochs],
             },
         }
 

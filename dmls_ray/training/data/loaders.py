@@ -17,7 +17,7 @@ from dmls_ray.config import TrialConfig
 from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.augmentation import Augmentation
 from dmls_ray.training.data.cache import as_chw, decoded, source_of
-from dmls_ray.training.data.seeding import mixed_seed, seed_process
+from dmls_ray.training.data.seeding import mixed_seed, seed_worker
 from dmls_ray.training.data.sharding import Pass, epoch_order, hold_out, passes_of, test_shards
 from dmls_ray.training.data.sources import Samples
 
@@ -255,12 +255,15 @@ class _Tensors(Dataset[tuple[Tensor, int]]):
     def __len__(self) -> int:
         return len(self._samples)
 
-    def __getitem__(self, where: tuple[int, int]) -> tuple[Tensor, int]:
-        epoch, place = where
+    def __getitems__(self, wheres: list[tuple[int, int]]) -> list[tuple[Tensor, int]]:
+        """A whole batch; DataLoader asks for it so where a data set can."""
         if torch.utils.data.get_worker_info() is not None:
             # The process is the loader's own: what it draws would depend on what it served before, and on which.
-            seed_process(mixed_seed(self._seed, epoch, place))
-        image, label = self._samples[place]
+            seed_worker(mixed_seed(self._seed, *wheres[0]))
+        return [self[where] for where in wheres]
+
+    def __getitem__(self, where: tuple[int, int]) -> tuple[Tensor, int]:
+        image, label = self._samples[where[1]]
         array = as_chw(image, self._image_size, self._channels)
         # A copy, since PIL's own buffer is read-only.
         return normalized(torch.from_numpy(array.copy())), int(label)

@@ -19,5 +19,11 @@ def mixed_seed(*numbers: int) -> int:
 def seed_process(seed: int) -> None:
     """Seed all generators of this process."""
     torch.manual_seed(seed)
+    seed_worker(seed)
+
+
+def seed_worker(seed: int) -> None:
+    """Seed the generators of a process that has no business with GPUs: theirs cost a hundred times as much."""
+    torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)
