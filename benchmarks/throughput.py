@@ -45,6 +45,7 @@ from dmls_ray.machine import describe_machine, describe_versions
 from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.training.data.loaders import make_loader
 from dmls_ray.training.loop import Trial
+from dmls_ray.training.measure import give_back_free_pages
 from dmls_ray.training.models import find_model
 
 SHAPES = {"mnist_convnet": (1, 28, 28), "convnet": (3, 32, 32)}
@@ -281,7 +282,9 @@ def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways:
     for number in range(count + 1):
         turn = number % len(ways)
         for name in ways[turn:] + ways[:turn]:
-            gc.collect()  # no way pays for what another left
+            # No way pays for what another left, or gets it for nothing: a run begins with its free pages given back.
+            gc.collect()
+            give_back_free_pages()
             seconds = (WAYS | PEERS)[name](config, rank)
             if number:  # the first round warms up
                 told[name].append(seconds)

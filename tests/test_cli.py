@@ -151,6 +151,7 @@ def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_fo
     assert (empty_folder / "done" / "table.md").exists()
 
 
+@pytest.mark.slow
 def test_a_row_that_is_no_answer_makes_the_exit_code_1(empty_folder: Path) -> None:
     from dmls_ray.record import Outcome
 

@@ -141,7 +141,7 @@ class MemoryMeter:
             self.start_mib = torch.cuda.memory_allocated(device) / MIB
             return
         if sys.platform == "linux":
-            _give_back_free_pages()
+            give_back_free_pages()
         self.start_mib = psutil.Process().memory_info().rss / MIB
         self._resettable = _reset_peak()
 
@@ -184,7 +184,8 @@ def _peak_mib() -> float | None:
     return None
 
 
-def _give_back_free_pages() -> None:
+def give_back_free_pages() -> None:
+    """Let the system have the memory that this process has freed; what is needed again costs page faults."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):  # glibc only
         libc.malloc_trim(0)
