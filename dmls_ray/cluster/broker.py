@@ -183,13 +183,13 @@ class Broker:
         for name in self._of(trainer):
             self._lose(name)
 
-    async def rank_failed(self, trainer: str, index: int, *, memory: str = "", reason: str = "") -> None:
+    async def rank_failed(self, trainer: str, index: int, *, memory: str = "") -> None:
         """Ray saw a rank's process die; `memory` says so where it was ended for want of memory."""
         for name, rank in self._of(trainer).items():
             if rank.card.index == index:
                 if rank.attempt is not None and memory:
                     rank.attempt.memory = memory
-                self._lose(name, reason=reason)
+                self._lose(name)
 
     async def controlled_by(self, controller: Any) -> None:
         """A trainer's controller tells of itself."""
@@ -362,7 +362,7 @@ class Broker:
         attempt = self._attempts.get(lease_id)
         return attempt if attempt is not None and name in attempt.waits_for else None
 
-    def _lose(self, name: str, *, card: RankCard | None = None, reason: str = "") -> None:
+    def _lose(self, name: str, *, card: RankCard | None = None) -> None:
         """A rank does not serve any more; `card` is the one of its successor, which knows what happened since."""
         rank = self._ranks.pop(name)
         if rank.waiting is not None and not rank.waiting.done():
@@ -378,7 +378,7 @@ class Broker:
                 attempt.memory = (
                     f"out of memory, the kernel ended {card.oom_kills - before} processes on {card.machine}"
                 )
-        attempt.lost[name] = reason
+        attempt.lost[name] = ""
         self._settle(attempt)
 
     def _settle(self, attempt: Attempt) -> None:

@@ -118,6 +118,7 @@ class WorkerGroup:
         self._threads: list[threading.Thread] = []
         """The broker's keeper, and one a trainer."""
         self._controllers: set[Any] = set()
+        self._trainers_made = 0
         self._ended = False
         self.broker = BrokerLine(self.name)
         self._actor: Any = None
@@ -202,7 +203,8 @@ class WorkerGroup:
 
     def note_controllers(self) -> None:
         """Remember who controls the trainers: a broker that died has forgotten it."""
-        self._controllers |= set(self.broker.call("controllers"))
+        if len(self._controllers) < self._trainers_made or self._ended:
+            self._controllers |= set(self.broker.call("controllers"))
 
     def _make_broker(self, life: int) -> Any:
         expected = self._ranks if self._isolation == "group" else 0
@@ -234,6 +236,7 @@ class WorkerGroup:
         for life in itertools.count():
             settings = self.settings(f"{self.name}-{number}.{life}")
             began = time.monotonic()
+            self._trainers_made += 1
             try:
                 make_trainer(settings, ranks=share.ranks, per_rank=self.per_rank, node_id=share.machine.node_id).fit()
                 return
