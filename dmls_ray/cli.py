@@ -15,12 +15,15 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from dmls_ray.config import TrialConfig
+from dmls_ray.config import trial_schema
 from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
 from dmls_ray.options import Options
+from dmls_ray.own import folder_name, own_schema
 from dmls_ray.plan import Plan, Variant, make_plan
-from dmls_ray.runner import check_names, run_plan
+from dmls_ray.preparation import check_names
+from dmls_ray.runner import run_plan
+from dmls_ray.schema import Schema
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -49,10 +52,21 @@ def main(
     """
     # A job that is stopped (SIGTERM) keeps what it has, as one that is interrupted does.
     signal.signal(signal.SIGTERM, _interrupt)
-    parser = _parser(question, defaults)
-    given = vars(_parse(parser, sys.argv[1:] if arguments is None else list(arguments)))
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    parser = _Parser(
+        description=inspect.cleandoc(question),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     try:
-        sys.exit(_run(name, axis, dict(defaults), variants, dict(given)))
+        own = _own_function(parser, words)
+        schema = own_schema(own.train, [name for name, *_ in own.set]) if own.train else trial_schema()
+        if own.train:
+            name, variants = folder_name(own.train), ({},)
+            defaults = _known_defaults(schema, defaults, axis)
+        _add_flags(parser, schema, defaults)
+        given = vars(_parse(parser, words))
+        sys.exit(_run(name, axis, dict(defaults), variants, dict(given), schema))
     except InputError as error:
         parser.error(str(error))
     except WorkerGroupError as error:
@@ -66,14 +80,22 @@ def main(
 
 
 def _run(
-    name: str, axis: str | None, defaults: dict[str, Any], variants: Sequence[Variant], given: dict[str, Any]
+    name: str,
+    axis: str | None,
+    defaults: dict[str, Any],
+    variants: Sequence[Variant],
+    given: dict[str, Any],
+    schema: Schema,
 ) -> int:
     dry_run = given.pop("dry_run")
+    del given["train"]
+    for own, *texts in given.pop("set"):
+        given[own] = [schema.specs[own].parse(text) for text in texts]
     options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTIONS})
     axes = _axes(defaults, given)
     if any(given.get(field) is not None for variant in variants for field in variant):
         variants = ({},)
-    plan = make_plan(axes, variants=variants, repeats=options.repeats, order_seed=options.order_seed)
+    plan = make_plan(axes, variants=variants, repeats=options.repeats, order_seed=options.order_seed, schema=schema)
     console = Console()
     if dry_run:
         return _show_plan(plan, options, console)
@@ -82,6 +104,39 @@ def _run(
     with make_view(console) as view:
         results = run_plan(plan, options, view)
     return _show_results(results, plan, axis, console)
+
+
+def _own_function(parser: _Parser, words: list[str]) -> argparse.Namespace:
+    """The flags that say which function is swept, and so which others there are."""
+    parser.add_argument("--train", metavar="MODULE:FUNCTION", help="A training function of your own")
+    parser.add_argument(
+        "--set", action="append", nargs="+", default=[], metavar=("NAME", "VALUE"),
+        help="With --train, where its configuration is a dict: values of one of its fields",
+    )  # fmt: skip
+    first = _Parser(add_help=False, allow_abbrev=False, prog=parser.prog, parents=[parser], conflict_handler="resolve")
+    own, _ = first.parse_known_args([word for word in words if word not in ("-h", "--help")])
+    for name, *values in own.set:
+        if not values:
+            raise ConfigError(f"--set {name} names no value; give one or several: --set {name} 1 2.")
+        if not own.train:
+            raise ConfigError(f"--set {name} is for a function of your own; give it with --train module:function.")
+    return own
+
+
+def _known_defaults(schema: Schema, defaults: Mapping[str, Any], axis: str | None) -> dict[str, Any]:
+    """The axes that the script has by default, as far as a function of the user's own has such fields."""
+    clash = schema.specs.keys() & {*_OPTIONS, "dry_run", "set", "help"}
+    if clash:
+        raise ConfigError(
+            f"{', '.join(sorted(clash))} of {schema.title} is also an option of every sweep; give that field another "
+            "name."
+        )
+    if axis is not None and axis not in schema.specs:
+        raise ConfigError(
+            f"{axis}, which this script asks about, is no field of {schema.title}; use sweeps/grid.py, which asks "
+            "about any, or a function that has it."
+        )
+    return {name: value for name, value in defaults.items() if name in schema.specs and len(value) > 1}
 
 
 def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -204,22 +259,16 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
     return known
 
 
-def _parser(question: str, defaults: Mapping[str, Any]) -> _Parser:
-    parser = _Parser(
-        description=inspect.cleandoc(question),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_flags(parser: _Parser, schema: Schema, defaults: Mapping[str, Any]) -> None:
     # argparse takes -1 for a value and -1e-3 for a flag.
     parser._negative_number_matcher = re.compile(r"^-\d+$|^-\d*\.?\d+([eE][-+]?\d+)?$")
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
-    for spec in field_specs(TrialConfig).values():
+    for spec in schema.specs.values():
         _add_field(fields, spec, defaults)
     how = parser.add_argument_group("how to run it")
     for spec in _OPTIONS.values():
         _add_option(how, spec)
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
-    return parser
 
 
 def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None:

@@ -9,20 +9,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import functools
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dmls_ray.errors import ConfigError, ConflictError
-from dmls_ray.fields import checked, field_defaults
+from dmls_ray.fields import checked, field_defaults, field_specs
+from dmls_ray.placement import BackendName, DeviceName, LauncherName, Placed, digest, require
+from dmls_ray.schema import Schema
 
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
 LrScaling = Literal["none", "linear", "sqrt"]
-BackendName = Literal["auto", "nccl", "gloo", "mpi"]
-LauncherName = Literal["ray", "inline", "spawn", "torchrun", "mpirun"]
 Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
 BatchNorm = Literal["off", "on", "sync"]
 Augmentation = Literal["none", "flip", "crop", "flip-crop"]
@@ -32,22 +31,11 @@ MemoryFormat = Literal["contiguous", "channels_last"]
 CompileMode = Literal["off", "default", "max-autotune"]
 Quantization = Literal["off", "dynamic", "static", "qat"]
 Compression = Literal["none", "fp16", "bf16", "powersgd"]
-DeviceName = Literal["auto", "cpu", "cuda"]
 LoaderName = Literal["resident", "dataloader"]
 
 BUILTIN_MODELS = {"convnet": 8, "simplecnn": 8, "mnist_convnet": 4, "digits_convnet": 4}
 """Models that are known without loading PyTorch, with the fewest pixels a side that they take; `training.models` builds
 them."""
-
-GPU_ONLY = {"backend": "nccl", "precision": "tf32", "batch_norm": "sync", "compression": "powersgd"}
-"""Values that a CPU does not have: SyncBatchNorm refuses CPU tensors, and PowerSGD can wait for ever over gloo."""
-
-INSTEAD_OF_GPU = {
-    "backend": "Use backend gloo",
-    "precision": "Use precision fp32 or amp-bf16",
-    "batch_norm": "Use batch_norm on",
-    "compression": "Use compression fp16 or bf16",
-}
 
 DDP_ONLY = (
     "bucket_cap_mib",
@@ -69,7 +57,7 @@ COUNTS_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialConfig:
+class TrialConfig(Placed):
     """One configuration of one training, checked when it is made.
 
     Give exactly one of `batch_per_rank` and `global_batch`; the other follows from
@@ -227,34 +215,42 @@ class TrialConfig:
     seed: int = 0
     """Seed of the first repeat; each further repeat has its own."""
 
+    # SyncBatchNorm refuses CPU tensors, and PowerSGD can wait for ever over gloo.
+    GPU_ONLY: ClassVar[Mapping[str, tuple[str, str]]] = {
+        **Placed.GPU_ONLY,
+        "precision": ("tf32", "Use precision fp32 or amp-bf16"),
+        "batch_norm": ("sync", "Use batch_norm on"),
+        "compression": ("powersgd", "Use compression fp16 or bf16"),
+    }
+
     def __post_init__(self) -> None:
         for spec in fields(self):
             object.__setattr__(self, spec.name, checked(TrialConfig, spec.name, getattr(self, spec.name)))
+        self.check_place()
         self._check_bounds()
         self._settle_batch()
         self._check_together()
 
     def _check_bounds(self) -> None:
         for name in ("model", "dataset"):
-            _require(getattr(self, name).strip() != "", name, "", "give a name")
-        at_least_one = ("world_size", "accum_steps", "epochs", "lr_base_batch", "threads_per_rank")
+            require(getattr(self, name).strip() != "", name, "", "give a name")
+        at_least_one = ("accum_steps", "epochs", "lr_base_batch")
         or_none = ("image_size", "batch_per_rank", "global_batch", "test_batch_per_rank", "patience", "inference_batch")
         for name in at_least_one + or_none:
             value = getattr(self, name)
-            _require(value is None or value >= 1, name, value, "give 1 or more")
-        for name in ("loader_workers", "warmup_steps", "lr_warmup_steps", "weight_decay", "l1", "seed"):
-            _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
+            require(value is None or value >= 1, name, value, "give 1 or more")
+        for name in ("loader_workers", "warmup_steps", "lr_warmup_steps", "weight_decay", "l1"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
         for name in ("clip_norm", "bucket_cap_mib", "lr"):
             value = getattr(self, name)
-            _require(value is None or value > 0, name, value, "give more than 0")
+            require(value is None or value > 0, name, value, "give more than 0")
         cap = self.bucket_cap_mib
-        _require(cap is None or cap <= 1e6, "bucket_cap_mib", cap, "give at most 1000000")
+        require(cap is None or cap <= 1e6, "bucket_cap_mib", cap, "give at most 1000000")
         for name in ("momentum", "dropout", "label_smoothing", "validation_share"):
             value = getattr(self, name)
-            _require(value is None or 0 <= value < 1, name, value, "give 0 or more and less than 1")
+            require(value is None or 0 <= value < 1, name, value, "give 0 or more and less than 1")
         target = self.target_accuracy
-        _require(target is None or 0 < target <= 1, "target_accuracy", target, "give more than 0 and at most 1")
-        _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
+        require(target is None or 0 < target <= 1, "target_accuracy", target, "give more than 0 and at most 1")
 
     def _settle_batch(self) -> None:
         per_step = self.world_size * self.accum_steps
@@ -282,16 +278,6 @@ class TrialConfig:
             raise without_effect("momentum", [self.momentum], [self.optimizer])
         if self.device != "auto" and (reason := self.objection_on(self.device)):
             raise ConflictError(reason)
-        if self.launcher == "inline" and self.world_size > 1:
-            raise ConflictError(
-                f"launcher=inline is one process and world_size={self.world_size} needs as many; use world_size 1, or "
-                "launcher ray, spawn, torchrun or mpirun."
-            )
-        if self.backend == "mpi" and self.launcher != "mpirun":
-            raise ConflictError(
-                f"backend=mpi needs ranks that mpirun starts and launcher={self.launcher} does not; use launcher "
-                "mpirun, or backend gloo."
-            )
         if self.world_size == 1:
             for name in DDP_ONLY:
                 value = getattr(self, name)
@@ -353,14 +339,6 @@ class TrialConfig:
         ratio = self.global_batch / self.lr_base_batch
         return self.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[self.lr_scaling]
 
-    def device_for(self, gpus: int) -> str:
-        """`cpu` or `cuda`: what device=auto is where there are so many GPUs."""
-        return self.device if self.device != "auto" else "cuda" if gpus else "cpu"
-
-    def backend_for(self, gpus: int) -> str:
-        """`nccl` or `gloo`: what backend=auto is where there are so many GPUs."""
-        return self.backend if self.backend != "auto" else "nccl" if self.device_for(gpus) == "cuda" else "gloo"
-
     def held_out(self, samples: int) -> int:
         """How many of the training samples validation_share holds out.
 
@@ -377,9 +355,8 @@ class TrialConfig:
 
     def objection_on(self, device: str) -> str:
         """Why ranks on `cpu` or `cuda` cannot do this, and the way out; empty where they can."""
-        for name, value in GPU_ONLY.items():
-            if device == "cpu" and getattr(self, name) == value:
-                return f"{name}={value} needs GPUs, and this would train on CPUs. {INSTEAD_OF_GPU[name]}."
+        if reason := super().objection_on(device):
+            return reason
         if device == "cuda" and self.quantization != "off":
             return f"quantization={self.quantization} is for CPUs, and this would train on GPUs. Use device cpu."
         return ""
@@ -395,6 +372,10 @@ class TrialConfig:
         """All fields as plain values; global_batch is left out, since it follows from the others."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name != "global_batch"}
 
+    def factors(self) -> dict[str, Any]:
+        """All fields as plain values, global_batch included."""
+        return {**self.canonical(), "global_batch": self.global_batch}
+
     @property
     def hash(self) -> str:
         """12 hex digits that name this trial: equal configurations have equal hashes."""
@@ -407,19 +388,7 @@ def content_hash(values: Mapping[str, Any]) -> str:
     A field at its default is left out, so results recorded before a field existed keep their names.
     """
     changed = {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}
-    text = json.dumps(changed, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def check_value(name: str, value: Any) -> Any:
-    """The value as its field has it.
-
-    Raises:
-        ConfigError: there is no such field, or the value is of the wrong type or not among the choices.
-    """
-    if name not in DEFAULTS:
-        raise ConfigError(f"{name} is no field of TrialConfig; the fields are {', '.join(DEFAULTS)}.")
-    return checked(TrialConfig, name, value)
+    return digest(changed)
 
 
 def without_effect(name: str, values: Collection[Any], others: Collection[Any]) -> ConflictError:
@@ -442,10 +411,17 @@ def typed(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
-def _require(holds: bool, name: str, value: Any, way_out: str) -> None:
-    if not holds:
-        raise ConfigError(f"{name}={value} is out of range; {way_out}.")
-
-
 DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
 """Each field's default, by name."""
+
+
+@functools.cache
+def trial_schema() -> Schema:
+    """The fields of `TrialConfig`."""
+    return Schema(
+        title="TrialConfig",
+        specs=field_specs(TrialConfig),
+        make=TrialConfig,
+        name_of=content_hash,
+        counts_with=COUNTS_WITH,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 
+from dmls_ray.config import TrialConfig
 from dmls_ray.plan import Plan, Run
 from dmls_ray.record import Outcome, RunRecord
 
@@ -51,7 +52,7 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
         return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."
     guesses = [_guess_s(run) for run in feasible]
     if None in guesses:
-        return "No run was measured here yet and the data set's size is not known: no estimate."
+        return "No run was measured here yet and it is not known how much data there is: no estimate."
     total = START_UP_S + sum(value for value in guesses if value is not None)
     return (
         f"A guess of {total:.0f} s, start-up included: no run was measured here yet, so a small model's steps on a CPU "
@@ -60,13 +61,14 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
 
 
 def _guess_s(run: Run) -> float | None:
-    if run.config is None or run.config.global_batch is None:
+    config = run.config
+    if not isinstance(config, TrialConfig):
         return None
-    kind, _, options = run.config.dataset.partition(":")
+    kind, _, options = config.dataset.partition(":")
     samples = _TRAIN_SAMPLES.get(kind)
     if kind == "synthetic":
         given = dict(part.split("=") for part in options.split(",") if "=" in part)
         samples = int(given.get("train", 2048))
     if samples is None:
         return None
-    return run.config.epochs * -(-samples // run.config.samples_per_pass) * _GUESSED_STEP_S
+    return config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S

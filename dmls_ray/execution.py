@@ -15,12 +15,14 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from dmls_ray.config import BUILTIN_MODELS, TrialConfig
-from dmls_ray.errors import ConfigError, WorkerGroupError
+from dmls_ray.config import TrialConfig
+from dmls_ray.errors import WorkerGroupError
 from dmls_ray.live import View
-from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average, slow_precisions
+from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
 from dmls_ray.options import Options
+from dmls_ray.own import OwnConfig
 from dmls_ray.plan import Plan, Run
+from dmls_ray.preparation import prepare
 from dmls_ray.rank import Keep
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
 from dmls_ray.store import Store
@@ -29,6 +31,9 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 RUN_TRIAL = "dmls_ray.training.loop:run_trial"
 """The training function of every built-in sweep."""
+
+RUN_OWN = "dmls_ray.training.own:run_own"
+"""Calls a training function of the user's own."""
 
 
 @dataclass
@@ -74,13 +79,7 @@ class Execution:
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
         """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
         if here:
-            self._prepare_data(runs)
-            slow = {run.config.precision for run in runs if run.config is not None} & slow_precisions()
-            if slow:
-                self.view.note(
-                    f"This processor has no units for {', '.join(sorted(slow))}: such runs may take many times as long "
-                    "as in fp32."
-                )
+            prepare(runs, self.view)
         self.view.begin(runs, self.store.records, self.plan.varied)
 
     def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
@@ -112,36 +111,6 @@ class Execution:
                 self._keep(self._record(run, Outcome.SKIPPED, reason=run.skip))
         return [run for run in wanted if not run.skip]
 
-    def _prepare_data(self, runs: Sequence[Run]) -> None:
-        """Decode each data set once, here, so that bad data are told in one line before Ray starts."""
-        from dmls_ray.training.data.cache import decoded, is_decoded, look_at
-
-        models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
-        for run in runs:
-            config = run.config
-            assert config is not None
-            if config.loader == "resident":
-                wanted = (config.dataset, config.data_dir, config.image_size)
-                if not is_decoded(*wanted):
-                    self.view.note(f"Preparing {config.dataset}, once on this machine ...")
-                data = decoded(*wanted)
-                shape, classes, samples = data.shape, data.classes, len(data.train_labels)
-            else:
-                shape, classes, samples = look_at(config.dataset, config.data_dir, config.image_size)
-            config.held_out(samples)
-            if config.model not in BUILTIN_MODELS:
-                kind = (config.model, config.batch_norm, config.dropout, shape, classes)
-                models[kind] = (config, shape, classes)
-            elif min(shape[1:]) < BUILTIN_MODELS[config.model]:
-                raise ConfigError(
-                    f"model={config.model} takes images of {BUILTIN_MODELS[config.model]} pixels a side or more, and "
-                    f"those of {config.dataset} have {min(shape[1:])}; set image_size, or use another model."
-                )
-        for model in models.values():
-            from dmls_ray.training.models import check_fits
-
-            check_fits(*model)
-
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
         """Run these on the connected cluster."""
         from dmls_ray.cluster.messages import Job, Limits
@@ -156,7 +125,7 @@ class Execution:
                 Job(
                     run_id=run.run_id,
                     trial_id=run.trial_id,
-                    train=RUN_TRIAL,
+                    train=RUN_OWN if isinstance(config, OwnConfig) else RUN_TRIAL,
                     config=config,
                     device=resources.device_of(config),
                     backend=resources.backend_of(config),
@@ -184,7 +153,7 @@ class Execution:
 
     def _keep_of(self, run: Run) -> Keep | None:
         """What the run is to leave in a folder of its own."""
-        profiled = run.config is not None and run.config.inference_batch is not None
+        profiled = isinstance(run.config, TrialConfig) and run.config.inference_batch is not None
         if not (self.options.checkpoints or self.options.save_weights or profiled):
             return None
         folder = self.store.folder.resolve() / "runs" / run.run_id

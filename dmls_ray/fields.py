@@ -1,12 +1,13 @@
 """What a configuration class says of its fields: type, choices, default and help, and whether a value is right for one.
 
-A configuration class is a dataclass with a docstring under every field. Types are int, float, str, bool, a Literal of
-one of these, or one of these or None.
+A configuration class is a dataclass, best with a docstring under every field. Types are int, float, str, bool, a
+Literal of one of these, or one of these or None; a field of any other type takes plain values as they are.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import math
@@ -30,8 +31,11 @@ class FieldSpec:
     choices: tuple[Any, ...]
     """The values it may have; empty where any of its type will do."""
     type: str
-    """`int`, `float`, `str` or `bool`."""
+    """`int`, `float`, `str` or `bool`; `value` for any of them."""
     parse: Callable[[str], Any] = field(repr=False)
+    """From the command line."""
+    check: Callable[[Any], Any] = field(repr=False)
+    """Gives the value as the field has it."""
 
 
 @functools.cache
@@ -44,18 +48,33 @@ def field_specs(config_class: type) -> dict[str, FieldSpec]:
         kind, choices, optional = _shape(config_class, name)
         specs[name] = FieldSpec(
             name=name,
-            help=docs[name],
+            help=docs.get(name, ""),
             default=defaults[name],
             choices=choices,
-            type=kind.__name__,
+            type="value" if kind is object else kind.__name__,
             parse=functools.partial(_parse, config_class, name, kind, optional),
+            check=functools.partial(checked, config_class, name),
         )
     return specs
 
 
 def field_defaults(config_class: type) -> dict[str, Any]:
     """Each field's default, by name."""
-    return {spec.name: None if spec.default is MISSING else spec.default for spec in fields(config_class)}
+    return {
+        spec.name: spec.default
+        if spec.default is not MISSING
+        else None
+        if spec.default_factory is MISSING
+        else spec.default_factory()
+        for spec in fields(config_class)
+        if spec.init
+    }
+
+
+def plain_spec(name: str) -> FieldSpec:
+    """A field of which nothing is known but its name: it takes any plain value."""
+    check = functools.partial(_checked_plain, name)
+    return FieldSpec(name=name, help="", default=None, choices=(), type="value", parse=_plain_of, check=check)
 
 
 def checked(config_class: type, name: str, value: Any) -> Any:
@@ -67,6 +86,8 @@ def checked(config_class: type, name: str, value: Any) -> Any:
     kind, choices, optional = _shape(config_class, name)
     if value is None and optional:
         return None
+    if kind is object:
+        return _checked_plain(name, value)
     # An int is a good float, numpy scalars are good numbers, and a bool is neither.
     if not isinstance(value, bool):
         if kind is float and hasattr(value, "__float__") and not isinstance(value, str):
@@ -84,15 +105,20 @@ def checked(config_class: type, name: str, value: Any) -> Any:
 
 @functools.cache
 def _shape(config_class: type, name: str) -> tuple[type, tuple[Any, ...], bool]:
-    """A field's type, its choices (empty for a free value) and whether None is allowed."""
+    """A field's type (object for one that is not known here), its choices (empty for a free value) and whether None is
+    allowed.
+    """
     hint = typing.get_type_hints(config_class)[name]
-    optional = isinstance(hint, types.UnionType)
-    if optional:
-        (hint,) = (arg for arg in typing.get_args(hint) if arg is not type(None))
+    optional = False
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        args = typing.get_args(hint)
+        kinds = [arg for arg in args if arg is not type(None)]
+        hint, optional = kinds[0] if len(kinds) == 1 else object, len(kinds) < len(args)
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
-        return type(choices[0]), choices, optional
-    return hint, (), optional
+        if len({type(choice) for choice in choices}) == 1:
+            return type(choices[0]), choices, optional
+    return hint if hint in _TYPE_NAMES else object, (), optional
 
 
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -107,6 +133,8 @@ def _parse(config_class: type, name: str, kind: type, optional: bool, text: str)
     """
     if optional and text.lower() == "none":
         return None
+    if kind is object:
+        return _checked_plain(name, _plain_of(text))
     if kind is bool:
         if text.lower() not in _BOOLS:
             raise ConfigError(f"{name}={text} is unknown; choose from true, false.")
@@ -117,9 +145,34 @@ def _parse(config_class: type, name: str, kind: type, optional: bool, text: str)
         raise ConfigError(f"{name}={text} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.") from error
 
 
+def _plain_of(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _checked_plain(name: str, value: Any) -> Any:
+    if hasattr(value, "item"):  # numpy's scalars
+        value = value.item()
+    if isinstance(value, list | tuple):
+        return tuple(_checked_plain(name, item) for item in value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name}={value} is not finite; give a number.")
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise ConfigError(f"{name}={value!r} is no plain value; give a number, a text, true, false or none.")
+    return value
+
+
 def _field_docs(config_class: type) -> dict[str, str]:
-    """The docstring under each field."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
+    """The docstring under each field, as far as the source is at hand."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
+    except (OSError, TypeError):  # typed into an interpreter
+        return {}
     assert isinstance(body, ast.ClassDef)
     docs = {}
     for node, after in zip(body.body, body.body[1:], strict=False):

@@ -11,6 +11,14 @@ from typing import Any
 
 from dmls_ray.errors import UnknownNameError, UserCodeError
 
+_importing = 0
+"""How many imports of a user's module are under way."""
+
+
+def is_importing() -> bool:
+    """Whether the user's code that runs now does so because its module is imported."""
+    return _importing > 0
+
 
 def is_reference(name: str) -> bool:
     """Whether the name is of the form `module:function`."""
@@ -34,6 +42,8 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
     if here not in sys.path and "" not in sys.path:
         # Last, so that a file of the user's named like an installed package does not take its place.
         sys.path.append(here)
+    global _importing
+    _importing += 1
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -45,6 +55,8 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
         raise UserCodeError(_failed(reference, flag, error)) from error
     except (Exception, SystemExit) as error:
         raise UserCodeError(_failed(reference, flag, error)) from error
+    finally:
+        _importing -= 1
     function = getattr(module, function_name, None)
     if not callable(function):
         offered = sorted(

@@ -17,6 +17,9 @@ from dmls_ray.estimate import Durations
 from dmls_ray.plan import Run
 from dmls_ray.record import Outcome, RunRecord
 
+_OWN_SHOWN = 3
+"""Measures of the user's own that a line has room for."""
+
 
 class View(Protocol):
     """Is told what happens."""
@@ -141,11 +144,13 @@ class LiveView:
             again = f", attempt {event['attempt']}: a rank died" if event["attempt"] > 1 else ""
             self._under_way = f"{name}{again}"
         elif event["kind"] == "epoch":
-            loss, accuracy = event.get("train_loss"), event.get("test_accuracy")
-            epochs = run.config.epochs if run.config else "?"
-            self._under_way = f"{name}  epoch {event['epoch']}/{epochs}  loss {loss:.4f}"
-            if accuracy is not None:
-                self._under_way += f"  test accuracy {accuracy:.3f}"
+            epochs = run.values.get("epochs")
+            self._under_way = f"{name}  epoch {event['epoch']}" + (f"/{epochs}" if epochs else "")
+            if event.get("train_loss") is not None:
+                self._under_way += f"  loss {event['train_loss']:.4f}"
+            if event.get("test_accuracy") is not None:
+                self._under_way += f"  test accuracy {event['test_accuracy']:.3f}"
+            self._under_way += "".join(f"  {text}" for text in _own_measures(event.get("measures", {})))
 
     def done(self, run: Run, record: RunRecord) -> None:
         self._progress.end(record)
@@ -156,15 +161,19 @@ class LiveView:
         """What the terminal shows now."""
         progress = self._progress
         rows = Table(box=None, padding=(0, 2), show_header=bool(self._latest))
-        for head in ("run", "outcome", "images/s", "test acc.", "s"):
+        own = any(record.measures for _, record in self._latest)
+        for head in ("run", "outcome", *(("measures",) if own else ("images/s", "test acc.")), "s"):
             rows.add_column(head, justify="left" if head in ("run", "outcome") else "right", no_wrap=True)
         for name, record in self._latest:
             style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
             rows.add_row(
                 Text(name, style=style),
                 Text(record.outcome.value, style=style),
-                _number(record.images_per_s, "{:,.0f}"),
-                _number(record.test_accuracy, "{:.3f}"),
+                *(
+                    (", ".join(_own_measures(record.measures)),)
+                    if own
+                    else (_number(record.images_per_s, "{:,.0f}"), _number(record.test_accuracy, "{:.3f}"))
+                ),
                 _number(record.total_s, "{:.2f}"),
             )
         left = progress.left_s if progress.total else None
@@ -187,12 +196,17 @@ def told(record: RunRecord) -> str:
     """A run's end in a few words."""
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
-    parts = [
-        ("{:,.0f} images/s", record.images_per_s),
-        ("test accuracy {:.3f}", record.test_accuracy),
-        ("{:.2f} s", record.total_s),
-    ]
-    return ", ".join(["ok", *(form.format(value) for form, value in parts if value is not None)])
+    form_of = {"images_per_s": "{:,.0f} images/s", "test_accuracy": "test accuracy {:.3f}"}
+    values = {form: getattr(record, name) for name, form in form_of.items()}
+    parts = [form.format(value) for form, value in values.items() if value is not None]
+    seconds = [] if record.total_s is None else [f"{record.total_s:.2f} s"]
+    return ", ".join(["ok", *parts, *_own_measures(record.measures), *seconds])
+
+
+def _own_measures(measures: Mapping[str, Any]) -> list[str]:
+    """The first numbers that a training function of the user's own told."""
+    numbers = {name: value for name, value in measures.items() if isinstance(value, int | float)}
+    return [f"{name} {value:.4g}" for name, value in list(numbers.items())[:_OWN_SHOWN]]
 
 
 def duration(seconds: float) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.config import TrialConfig
-
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
@@ -51,5 +49,5 @@ Emit = Callable[[dict[str, Any]], None]
 
 Of kind `epoch` (rank 0's) it becomes a row of the record; one of kind `progress` only says that the rank gets on."""
 
-TrainFunction = Callable[[TrialConfig, RankInfo, Emit], dict[str, Any]]
+TrainFunction = Callable[[Any, RankInfo, Emit], dict[str, Any]]
 """What a worker group serves: `train(config, rank, emit)` returns this rank's result as a dict of plain values."""

@@ -64,6 +64,15 @@ OF_THE_RANKS = (
 """Fields of a run that are the largest of its ranks'."""
 
 
+RETURNED = (*METRICS, "images_per_s", "epoch_s", "train_s", "eval_s", "parameters", "train_samples", "test_samples",
+            "validation_samples")  # fmt: skip
+"""Fields of a run that a training function of the user's own may fill in; what else it returns is a measure of its
+own."""
+
+OF_AN_EPOCH = (*METRICS, "train_s", "eval_s", "images_per_s")
+"""Fields of an epoch that it may fill in."""
+
+
 @dataclass(kw_only=True, slots=True)
 class EpochRecord:
     """One pass over the training samples, all ranks together."""
@@ -86,6 +95,8 @@ class EpochRecord:
     images: int = 0
     """Samples trained on in the counted steps, all ranks."""
     images_per_s: float | None = None
+    measures: dict[str, Any] = field(default_factory=dict)
+    """What a training function of the user's own told besides."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -255,6 +266,8 @@ class RunRecord:
     """Optimizer steps until then."""
     target_s: float | None = None
     """Seconds from assignment until then, set-up and tests included."""
+    measures: dict[str, Any] = field(default_factory=dict)
+    """What a training function of the user's own returned, or told of its last epoch, besides."""
 
     machine: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, Any] = field(default_factory=dict)
@@ -295,6 +308,8 @@ class RunRecord:
         for name in OF_THE_RANKS:
             values = [value for rank in self.ranks if (value := getattr(rank, name)) is not None]
             setattr(self, name, max(values) if values else None)
+        if "returned" in first.get("run", {}):
+            self._take_returned(first["run"]["returned"])
 
     def take_epochs(self, epochs: list[EpochRecord]) -> None:
         """Fill in the epochs and what follows from them."""
@@ -310,6 +325,7 @@ class RunRecord:
         if self.images_per_s and self.train_samples:
             self.epoch_s = self.train_samples / self.images_per_s
         kept = epochs[self.best_epoch - 1] if self.best_epoch else epochs[-1]
+        self.measures = dict(kept.measures)
         for name in METRICS:
             setattr(self, name, getattr(kept, name))
         if kept.train_loss is not None and kept.test_loss is not None:
@@ -317,6 +333,17 @@ class RunRecord:
         if kept.train_accuracy is not None and kept.test_accuracy is not None:
             self.accuracy_gap = kept.train_accuracy - kept.test_accuracy
         self._take_overfitting()
+
+    def _take_returned(self, returned: Mapping[str, Any]) -> None:
+        """Fill in what a training function of the user's own returned."""
+        if not any(epoch.train_s for epoch in self.epochs):
+            # It told no times; that is not to say that it took none.
+            self.train_s = self.warmup_s = self.eval_s = None
+        for name, value in returned.items():
+            if name in RETURNED:
+                setattr(self, name, value)
+            else:
+                self.measures[name] = value
 
     def _take_overfitting(self) -> None:
         tested = [item for item in self.epochs if item.test_loss is not None and item.train_loss is not None]

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
 from dmls_ray.analysis.files import are_written, write_files
 from dmls_ray.analysis.frames import Results
-from dmls_ray.config import BUILTIN_MODELS
+from dmls_ray.config import trial_schema
 from dmls_ray.errors import ConfigError
 from dmls_ray.execution import Execution
+from dmls_ray.importing import is_importing
 from dmls_ray.live import PlainView, View
 from dmls_ray.machine import describe_machine, same_machine
 from dmls_ray.options import Options
-from dmls_ray.plan import Plan, Run, make_plan
+from dmls_ray.own import folder_name, own_schema
+from dmls_ray.plan import Plan, make_plan
+from dmls_ray.preparation import check_names
 from dmls_ray.record import Outcome, RunRecord
 from dmls_ray.store import Store, read_records
 
 
-def sweep(axes: Mapping[str, Any], **options: Any) -> Results:
+@overload
+def sweep(axes: Mapping[str, Any], /, **options: Any) -> Results: ...
+@overload
+def sweep(train: str | Callable[..., Any], axes: Mapping[str, Any], /, **options: Any) -> Results: ...
+def sweep(*what: Any, **options: Any) -> Results:
     """Run every configuration of a grid that its results folder does not hold yet.
 
+    ``sweep(axes, ...)`` trains image classifiers, ``sweep(train, axes, ...)`` calls a training function of your own.
+
     Args:
-        axes: field of `TrialConfig` -> one value, or a sequence of values. Give batch_per_rank or global_batch.
-        **options: the fields of `Options`: name, axis, repeats, order_seed, out, fresh, isolation, address,
-            oversubscribe, checkpoints, save_weights, dashboard, verbose.
+        train: `train(config, rank, emit)`, or its name, `module:function`.
+        axes: field -> one value, or a sequence of values. The fields are those of `TrialConfig`, of which
+            batch_per_rank or global_batch must be given; or those of the function's own configuration, and world_size,
+            backend, launcher, device, threads_per_rank and seed.
+        **options: the fields of `Options`: repeats, out, fresh, isolation, address, max_retries, checkpoints, ...
 
     Returns:
         The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
@@ -34,12 +45,18 @@ def sweep(axes: Mapping[str, Any], **options: Any) -> Results:
     """
     from rich.console import Console
 
+    if is_importing():
+        raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
+    *functions, axes = what
+    schema = own_schema(functions[0], axes) if functions else trial_schema()
     known = Options.__dataclass_fields__
     for name in options:
         if name not in known:
             raise ConfigError(f"{name} is no option of sweep; the options are {', '.join(known)}.")
+    if functions:
+        options.setdefault("name", folder_name(functions[0]))
     settled = Options(**options)
-    plan = make_plan(axes, repeats=settled.repeats, order_seed=settled.order_seed)
+    plan = make_plan(axes, repeats=settled.repeats, order_seed=settled.order_seed, schema=schema)
     return run_plan(plan, settled, PlainView(Console()))
 
 
@@ -71,24 +88,6 @@ def run_plan(plan: Plan, options: Options, view: View) -> Results:
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
         return results
-
-
-def check_names(runs: Sequence[Run]) -> None:
-    """Refuse models and data sets that do not exist, before anything starts.
-
-    Raises:
-        UnknownNameError, UserCodeError, ConfigError, DataError: as `find_model` and `check_source`.
-    """
-    from dmls_ray.training.data.sources import check_source
-
-    configs = [run.config for run in runs if run.config is not None]
-    for model in dict.fromkeys(config.model for config in configs):
-        if model not in BUILTIN_MODELS:
-            from dmls_ray.training.models import find_model
-
-            find_model(model)
-    for dataset, data_dir in dict.fromkeys((config.dataset, config.data_dir) for config in configs):
-        check_source(dataset, data_dir)
 
 
 def _warn_of_other_machine(records: Sequence[RunRecord], view: View) -> None:

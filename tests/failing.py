@@ -12,11 +12,14 @@ import itertools
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import Dataset
+
+from dmls_ray.rank import Emit, RankInfo
 
 
 def _send(number: signal.Signals) -> None:
@@ -110,3 +113,19 @@ def broken_data(split: str) -> Dataset[tuple[torch.Tensor, int]]:
 def steady() -> nn.Module:
     """The same net, which does not fail."""
     return _Failing("loop", "never", 0)
+
+
+def own(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, float]:
+    """A training function of one's own, rank 1 (at world size 1, rank 0) of which does what `how` says."""
+    torch.randn(())
+    emit({"train_loss": 1.0})
+    if rank.rank == rank.world_size - 1:
+        if config["how"] == "raise":
+            raise ArithmeticError("of its own")
+        if config["how"] == "oom":
+            raise MemoryError("no room for 8 GiB")
+        if config["how"] in HOW:
+            HOW[config["how"]]()
+    if rank.world_size > 1:
+        dist.barrier()
+    return {"drawn": float(torch.rand(())), "test_loss": float("nan") if config["how"] == "nothing-finite" else 1.0}

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from dmls_ray.config import BUILTIN_MODELS, DEFAULTS, TrialConfig, check_value, content_hash
+from dmls_ray.config import BUILTIN_MODELS, DEFAULTS, TrialConfig, content_hash, trial_schema
 from dmls_ray.errors import ConfigError, ConflictError
 
 
@@ -168,9 +168,9 @@ def test_a_field_at_its_default_is_left_out_of_the_hash() -> None:
     assert content_hash(given) != content_hash({**given, "epochs": DEFAULTS["epochs"] + 1})
 
 
-def test_check_value_names_the_fields_there_are() -> None:
+def test_an_unknown_field_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="batchsize is no field.*batch_per_rank"):
-        check_value("batchsize", 3)
+        trial_schema().check("batchsize", 3)
 
 
 def test_the_models_known_without_pytorch_are_those_that_can_be_built() -> None:

@@ -46,11 +46,13 @@ def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must(module: 
 
 
 LEVELS = {
-    **dict.fromkeys(("errors", "fields", "config", "rank", "record", "importing", "machine"), 0),
+    **dict.fromkeys(
+        ("errors", "fields", "placement", "schema", "config", "own", "rank", "record", "importing", "machine"), 0
+    ),
     **dict.fromkeys(("plan", "store"), 1),
     **dict.fromkeys(("training", "analysis"), 2),
     **dict.fromkeys(("launch", "cluster", "estimate"), 3),
-    **dict.fromkeys(("live", "options", "execution", "runner", "cli", "__init__"), 4),
+    **dict.fromkeys(("live", "options", "preparation", "execution", "runner", "cli", "__init__"), 4),
 }
 """Every module or package of dmls_ray, and the floor it stands on."""
 

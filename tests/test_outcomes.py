@@ -234,3 +234,26 @@ def test_after_the_end_of_the_whole_cluster_the_same_command_goes_on(sweep_comma
     assert done.returncode == 0, done.stderr
     assert lines(folder)[: len(kept)] == kept
     assert len({line["run_id"] for line in lines(folder)}) == 12
+
+
+@pytest.mark.slow
+def test_whatever_ends_a_function_of_ones_own_is_its_row_alone(sweep_command: Command, here: Path) -> None:
+    hows = ("nothing", "nothing-finite", "raise", "oom", "sigkill", "loop")
+    flags = ("--train", "tests.failing:own", "--world-size", "1", "2", "--repeats", "1", "--device", "cpu")
+    limits = ("--oversubscribe", "--stall-timeout", "2", "--max-retries", "0")
+    done = sweep_command("grid", *flags, *limits, "--set", "how", *hows, timeout=240)
+    assert done.returncode == 1, done.stderr
+    records = load(here / "results" / "tests-failing-own").records
+    outcomes = {how: {item.outcome.value for item in records if item.config["how"] == how} for how in hows}
+    assert outcomes == {
+        "nothing": {"ok"}, "nothing-finite": {"diverged"}, "raise": {"error"}, "oom": {"oom"}, "sigkill": {"killed"},
+        "loop": {"timeout"},
+    }  # fmt: skip
+    (raised, *_) = (item for item in records if item.config["how"] == "raise")
+    assert raised.reason == "ArithmeticError: of its own"
+    assert "in own" in raised.traceback
+    assert [epoch.train_loss for epoch in raised.epochs] == [1.0], "what it told before is kept"
+    done = sweep_command("grid", *flags, *limits, "--set", "how", "nothing", "--out", "alone")
+    assert done.returncode == 0, done.stderr
+    alone = {item.run_id: item.measures for item in load(here / "alone").records}
+    assert {item.run_id: item.measures for item in records if item.config["how"] == "nothing"} == alone

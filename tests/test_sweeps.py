@@ -391,17 +391,71 @@ def test_a_job_that_is_stopped_keeps_its_runs_and_leaves_no_process(tmp_path: Pa
         assert "Stopped. The runs that had ended are kept" in job("logs", "soon-stopped")
 
 
-def test_a_sweep_from_python_returns_data_frames(tmp_path: Path) -> None:
-    code = (
-        "from dmls_ray import sweep\n"
-        f"results = sweep({{'dataset': {SMALL!r}, 'batch_per_rank': [8], 'epochs': 1, 'device': 'cpu'}}, repeats=2)\n"
-        "print(len(results.runs), len(results.ranks), len(results.epochs), set(results.runs.outcome))\n"
-    )
+def test_sweeps_from_a_notebook_return_data_frames_of_the_trial_and_of_a_function_of_its_own(tmp_path: Path) -> None:
+    code = f"""
+import ray
+import torch
+from dmls_ray import sweep
+
+def train(config, rank, emit):
+    place = torch.tensor(1.0 + rank.rank)
+    if rank.world_size > 1:
+        torch.distributed.all_reduce(place)
+    emit({{"place": place}})
+    return {{"slope": config["lr"] * place}}
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+results = sweep({{"dataset": {SMALL!r}, "batch_per_rank": [8], "epochs": 1, "device": "cpu"}}, repeats=2)
+print(len(results.runs), len(results.ranks), len(results.epochs), set(results.runs.outcome))
+results = sweep(train, {{"lr": [0.5, 1], "world_size": [1, 2], "device": "cpu"}}, repeats=1)
+runs = results.runs.sort_values(["world_size", "lr"])
+print(results.folder, runs.slope.tolist(), runs.place.tolist(), len(results.epochs))
+"""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "2 2 2 {'ok'}"
+    assert "2 2 2 {'ok'}" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1] == "results/train [0.5, 1.0, 1.5, 3.0] [1.0, 1.0, 3.0, 3.0] 4"
+
+
+def readme_example() -> str:
+    """The language model of the README, as its reader would save it."""
+    blocks = (PROJECT / "README.md").read_text().split("```python\n")
+    (example,) = (block.partition("```")[0] for block in blocks if "class CharLM" in block)
+    return example
+
+
+def test_the_readmes_language_model_is_swept_from_the_command_line(sweep_command: Command, tmp_path: Path) -> None:
+    example = readme_example()
+    assert example.count("\n") < 60
+    (tmp_path / "char_lm.py").write_text(example)
+    done = sweep_command(
+        "grid", "--train", "char_lm:train", "--context", "64", "--world-size", "1", "2", "--repeats", "1",
+        "--oversubscribe", "--device", "cpu",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "bits_per_character [95%]" in done.stdout
+    assert "from world_size 1 to 2 seconds a run went from" in done.stdout
+    results = load(tmp_path / "results" / "char_lm-train")
+    assert [record.outcome.value for record in results.records] == ["ok", "ok"]
+    assert results.runs.bits_per_character.between(1, 5).all(), "seven bits would be no model at all"
+    assert results.runs.parameters.nunique() == 1
+    assert (results.epochs.test_loss > 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["inline", "spawn", "torchrun", "mpirun"])
+def test_a_function_of_ones_own_runs_under_every_launcher(
+    launcher: str, sweep_command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "char_lm.py").write_text(readme_example())
+    size = "1" if launcher == "inline" else "2"
+    flags = ("--train", "char_lm:train", "--context", "64", "--world-size", size, "--repeats", "1", "--oversubscribe")
+    done = sweep_command("grid", *flags, "--device", "cpu", "--launcher", "ray", launcher)
+    assert done.returncode == 0, done.stdout + done.stderr
+    under_ray, other = load(tmp_path / "results" / "char_lm-train").runs.test_loss
+    assert under_ray == other
 
 
 @pytest.mark.slow

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from dmls_ray.analysis.formats import accuracy, bare, mib, rate, ratio, shown
-from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
+from dmls_ray.analysis.formats import accuracy, bare, mib, number, rate, ratio, shown
+from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference, estimate
 from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.config import COUNTS_WITH, DEFAULTS
+from dmls_ray.record import METRICS
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
@@ -22,6 +23,8 @@ def answer(table: Table, axis: str) -> str:
         table: the sweep's table.
         axis: the field that the sweep asks about.
     """
+    if table.is_own:
+        return _answer_own(table, axis)
     rows = [row for row in table.rows if row.rates()]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
@@ -60,6 +63,54 @@ def answer_variants(table: Table, changed: Collection[str]) -> str:
     if not told:
         return "There is no trial to compare with, so nothing can be said of what was changed."
     return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])})."
+
+
+def _answer_own(table: Table, axis: str) -> str:
+    """What the axis does to the time of a run and to whatever a training function of the user's own measured."""
+    rows = [row for row in table.rows if "total_s" in row.measures]
+    if not rows:
+        return f"No run ended ok, so nothing can be said of {axis}."
+    if _measured(rows, axis) < 2:
+        axis = next((name for name in table.varied if _measured(rows, name) > 1), axis)
+    groups = _alike_but_for(rows, {axis})
+    if not groups:
+        return f"No two trials differ in {axis} alone, so nothing can be compared."
+    vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]
+    sentence = "; ".join(_own_along(group, axis, [*vocabulary, *table.own_measures]) for group in groups)
+    counts = sorted({row.measures["total_s"].n for row in rows})
+    return f"{sentence[:1].upper()}{sentence[1:]} (n={' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))})."
+
+
+def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
+    """From the first value of the axis to its last; for choices, from what has least of a measure to what has most."""
+    choices = any(isinstance(row.factors[axis], bool | str | type(None)) for row in group)
+    parts = []
+    for name in ("total_s", *measures):
+        having = [row for row in group if row.by_block(name)]
+        if len(having) > 1:
+            ends = [pick(having, key=lambda row: _level_of(row, name) if choices else row.factors[axis])
+                    for pick in (min, max)]  # fmt: skip
+            parts.append(_own_change(*ends, axis=axis, name=name, choices=choices))
+    if choices:
+        return f"{_where(group, axis)}{'; '.join(parts)}"
+    first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
+    return f"{_where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {', '.join(parts)}"
+
+
+def _level_of(row: Row, name: str) -> float:
+    return estimate(list(row.by_block(name).values())).median
+
+
+def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool) -> str:
+    low, high = (number(_level_of(row, name)) for row in (first, last))
+    more = difference(last.by_block(name), first.by_block(name))
+    told = "no block in common" if more is None else shown(more, "{:+.3g}".format)
+    if more is not None and more.low is not None and more.high is not None and more.low <= 0 <= more.high:
+        told += ", not told apart"
+    words = "seconds a run" if name == "total_s" else name
+    if not choices:
+        return f"{words} went from {low} to {high} ({told})"
+    return f"{words} from {low} with {axis} {first.factors[axis]} to {high} with {last.factors[axis]} ({told})"
 
 
 def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:

@@ -44,3 +44,8 @@ def mib(value: float) -> str:
 def accuracy(value: float) -> str:
     """A fraction from 0 to 1."""
     return f"{value:.3f}"
+
+
+def number(value: float) -> str:
+    """A number of which nothing is known, to four digits."""
+    return f"{value:,.0f}" if abs(value) >= 1e4 or value.is_integer() else f"{value:#.4g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +16,10 @@ from dmls_ray.config import DEFAULTS
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
 from dmls_ray.store import latest_records
 
-NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts")
+NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures")
 KEYS = ("run_id", "trial_id", "repeat")
+OWN = "train"
+"""The entry of a configuration that names a training function of the user's own."""
 
 
 class Results:
@@ -46,15 +48,17 @@ class Results:
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
         columns: dict[str, list[Any]] = {name: [getattr(record, name) for record in records] for name in KEYS}
-        for name, default in DEFAULTS.items():
-            columns[name] = [record.config.get(name, default) for record in records]
-        columns["global_batch"] = [factors_of(record)["global_batch"] for record in records]
-        # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
-        for name in ("device", "backend", "warmup_steps"):
-            columns[f"resolved_{name}"] = [getattr(record, name) for record in records]
+        factors = [factors_of(record) for record in records]
+        for name in field_names(factors):
+            columns[name] = [item.get(name) for item in factors]
         for name in (item.name for item in fields(RunRecord)):
-            if name not in (*NESTED, "seed") and name not in columns:
-                columns[name] = [getattr(record, name) for record in records]
+            if name not in (*NESTED, *KEYS, "seed"):
+                # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
+                column = f"resolved_{name}" if name in columns else name
+                columns[column] = [getattr(record, name) for record in records]
+        for name in field_names([record.measures for record in records]):
+            column = f"measured_{name}" if name in columns else name
+            columns[column] = [record.measures.get(name) for record in records]
         columns["outcome"] = [record.outcome.value for record in records]
         columns["run_seed"] = [record.seed for record in records]
         for name, default in (("host", ""), ("cpu", ""), ("cores", None)):
@@ -83,13 +87,16 @@ class Results:
     @cached_property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
-        columns = [item.name for item in fields(EpochRecord)]
+        columns = [item.name for item in fields(EpochRecord) if item.name != "measures"]
+        own = field_names([epoch.measures for record in self.records for epoch in record.epochs])
         rows = [
-            {name: getattr(record, name) for name in KEYS} | {name: getattr(epoch, name) for name in columns}
+            {name: getattr(record, name) for name in KEYS}
+            | epoch.measures
+            | {name: getattr(epoch, name) for name in columns}
             for record in self.records
             for epoch in record.epochs
         ]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns])
+        return pd.DataFrame(rows, columns=[*KEYS, *columns, *own])
 
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
@@ -113,8 +120,19 @@ def load(folder: str | os.PathLike[str]) -> Results:
 
 
 def factors_of(record: RunRecord) -> dict[str, Any]:
-    """Every field of the run's configuration, global_batch included."""
+    """Every field of the run's configuration, and what follows from them: global_batch."""
+    if OWN in record.config:
+        return record.config
     factors = {name: record.config.get(name, default) for name, default in DEFAULTS.items()}
     if factors["batch_per_rank"] is not None:
         factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
     return factors
+
+
+def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names that any of them has, in their order."""
+    names: dict[str, None] = {}
+    for item in items:
+        if not item.keys() <= names.keys():
+            names |= dict.fromkeys(item)
+    return list(names)

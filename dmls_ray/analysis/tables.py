@@ -8,22 +8,22 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.formats import accuracy, bare, mib, rate, ratio, seconds, shown
-from dmls_ray.analysis.frames import Results, factors_of
+from dmls_ray.analysis.formats import accuracy, bare, mib, number, rate, ratio, seconds, shown
+from dmls_ray.analysis.frames import OWN, Results, factors_of, field_names
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
-from dmls_ray.config import DEFAULTS, TrialConfig
+from dmls_ray.config import TrialConfig
 from dmls_ray.fields import field_specs
-from dmls_ray.record import Outcome, RunRecord
+from dmls_ray.record import METRICS, Outcome, RunRecord
 
 MEASURES = (
     "images_per_s",
     "epoch_s",
     "total_s",
     "overhead_s",
+    "step_ms_p50",
     "exposed_comm_ms",
     "peak_mem_mib",
-    "train_accuracy",
-    "test_accuracy",
+    *METRICS,
     "accuracy_gap",
     "overfit_epoch",
     "fp32_test_accuracy",
@@ -59,6 +59,8 @@ class Row:
     """The fields that vary in this table."""
     records: list[RunRecord]
     measures: dict[str, Estimate] = field(default_factory=dict)
+    own: dict[str, Estimate] = field(default_factory=dict)
+    """What a training function of the user's own measured."""
     speed_up: Comparison | None = None
     """Against world size 1 without DDP, all else equal."""
 
@@ -85,7 +87,10 @@ class Row:
 
     def by_block(self, measure: str) -> dict[int, float]:
         """A measure by block, of the runs that ended ok."""
-        values = {item.repeat: getattr(item, measure) for item in _ok(self.records)}
+        values = {
+            item.repeat: item.measures[measure] if measure in item.measures else getattr(item, measure, None)
+            for item in _ok(self.records)
+        }
         return {repeat: value for repeat, value in values.items() if value is not None}
 
 
@@ -117,9 +122,14 @@ class Table:
         columns: dict[str, Callable[[Row], str]] = {}
         for name in self.varied:
             columns[name] = lambda row, name=name: "" if row.factors[name] is None else str(row.factors[name])  # type: ignore[misc]
-        columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), rate)
-        columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), seconds)
-        columns["s/run"] = lambda row: bare(row.measures.get("total_s"), seconds)
+        if self._has("images_per_s"):
+            columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), rate)
+            columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), seconds)
+            columns["s/run"] = lambda row: bare(row.measures.get("total_s"), seconds)
+        else:
+            columns["s/run [95%]"] = lambda row: shown(row.measures.get("total_s"), seconds)
+            if self._has("step_ms_p50"):
+                columns["step ms"] = lambda row: bare(row.measures.get("step_ms_p50"), seconds)
         if "launcher" in self.varied:
             columns["start-up s"] = lambda row: bare(row.measures.get("overhead_s"), seconds)
         if any(row.speed_up for row in self.rows):
@@ -127,22 +137,42 @@ class Table:
             columns["efficiency"] = lambda row: (
                 f"{row.speed_up.ratio.median / row.world_size:.2f}" if row.speed_up else ""
             )
-        if any("exposed_comm_ms" in row.measures for row in self.rows):
+        if self._has("exposed_comm_ms"):
             columns["exposed comm. ms"] = lambda row: bare(row.measures.get("exposed_comm_ms"), seconds)
         columns["peak MiB"] = lambda row: bare(row.measures.get("peak_mem_mib"), mib)
-        columns["train acc."] = lambda row: bare(row.measures.get("train_accuracy"), accuracy)
-        columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), accuracy)
+        if self._has("train_accuracy"):
+            columns["train acc."] = lambda row: bare(row.measures.get("train_accuracy"), accuracy)
+        if self._has("test_accuracy"):
+            columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), accuracy)
         if REGULARISERS & set(self.varied):
             columns["acc. gap"] = lambda row: bare(row.measures.get("accuracy_gap"), accuracy)
             columns["overfit from epoch"] = _overfit
         for measure, (head, write) in INFERENCE.items():
-            if any(measure in row.measures for row in self.rows):
+            if self._has(measure):
                 columns[head] = lambda row, measure=measure, write=write: bare(row.measures.get(measure), write)  # type: ignore[misc]
+        for name in ("train_loss", "test_loss", "validation_loss") if self.is_own else ():
+            if self._has(name):
+                columns[f"{name} [95%]"] = lambda row, name=name: shown(row.measures.get(name), number)  # type: ignore[misc]
+        for name in self.own_measures:
+            columns[f"{name} [95%]"] = lambda row, name=name: shown(row.own.get(name), number)  # type: ignore[misc]
         columns["n"] = lambda row: str(len(_ok(row.records)))
         columns["outcome"] = lambda row: row.outcome
         if any(record.oversubscribed for row in self.rows for record in row.records):
             columns["oversubscribed"] = lambda row: "yes" if any(item.oversubscribed for item in row.records) else ""
         return columns
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a training function of the user's own was swept."""
+        return any(OWN in record.config for row in self.rows for record in row.records)
+
+    @property
+    def own_measures(self) -> list[str]:
+        """What training functions of the user's own measured."""
+        return field_names([row.own for row in self.rows])
+
+    def _has(self, measure: str) -> bool:
+        return any(measure in row.measures for row in self.rows)
 
 
 def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
@@ -169,21 +199,26 @@ def _ok(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 def _factor_names(firsts: Sequence[RunRecord], varied: Sequence[str] | None) -> tuple[str, ...]:
     all_factors = [factors_of(record) for record in firsts]
-    differing = [name for name in DEFAULTS if len({repr(factors[name]) for factors in all_factors}) > 1]
-    names = {*(varied or ()), *differing}
+    known = field_names(all_factors)
+    names = {*(varied or ()), *(name for name in known if len({repr(item.get(name)) for item in all_factors}) > 1)}
     # A table that shows one batch shows the other.
-    if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"}:
+    if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"} and "global_batch" in known:
         names |= {"batch_per_rank", "global_batch"}
-    return tuple(name for name in DEFAULTS if name in names)
+    return tuple(name for name in known if name in names)
 
 
 def _row(trial_id: str, records: list[RunRecord], names: Sequence[str]) -> Row:
     factors = factors_of(records[0])
-    row = Row(trial_id, {name: factors[name] for name in names}, records)
+    row = Row(trial_id, {name: factors.get(name) for name in names}, records)
+    ok = _ok(records)
     for measure in MEASURES:
-        values = [value for record in _ok(records) if (value := getattr(record, measure)) is not None]
+        values = [value for record in ok if (value := getattr(record, measure)) is not None]
         if values:
             row.measures[measure] = estimate(values)
+    for measure in field_names([record.measures for record in ok]):
+        numbers = [value for record in ok if isinstance(value := record.measures.get(measure), int | float)]
+        if numbers:
+            row.own[measure] = estimate(numbers)
     return row
 
 
@@ -194,7 +229,7 @@ def _held_batch(records: Sequence[RunRecord], varied: Sequence[str]) -> str:
     sizes: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for record in records:
         factors = factors_of(record)
-        if factors["batch_per_rank"] is not None:
+        if factors.get("global_batch") is not None:
             per_rank, together = sizes.setdefault((factors["world_size"], factors["accum_steps"]), (set(), set()))
             per_rank.add(factors["batch_per_rank"])
             together.add(factors["global_batch"])
@@ -256,11 +291,12 @@ def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     threads = {record.config["threads_per_rank"] for record in results.records}
     if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
         scaling = "strong" if held == "global_batch" else "weak"
-        notes.append(
-            f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it; speed-up is "
-            f"against world_size 1 without DDP at the same {held} ({scaling} scaling), "
-            "efficiency is speed-up / world_size."
+        grows = f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it"
+        against = (
+            f"; speed-up is against world_size 1 without DDP at the same {held} ({scaling} scaling), efficiency is "
+            "speed-up / world_size"
         )
+        notes.append(grows + (against if any(row.speed_up for row in rows) else "") + ".")
     slow = {record.config["precision"] for record in results.records if record.fast_units is False}
     if slow:
         notes.append(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")
@@ -283,7 +319,8 @@ def _sortable(name: str, value: Any) -> tuple[int, Any]:
     """Numbers by size; choices in the order of their field, which begins with the plain one."""
     if value is None:
         return (0, 0)
-    choices = field_specs(TrialConfig)[name].choices
+    spec = field_specs(TrialConfig).get(name)
+    choices = spec.choices if spec else ()
     if value in choices:
         return (1, choices.index(value))
     return (1, value) if isinstance(value, int | float) else (2, str(value))

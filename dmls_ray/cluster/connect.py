@@ -12,9 +12,9 @@ from pathlib import Path
 
 import joblib
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ClusterError
 from dmls_ray.machine import describe_machine
+from dmls_ray.placement import Placed
 from dmls_ray.plan import Plan
 
 NAMESPACE = "dmls_ray"
@@ -67,19 +67,19 @@ class Resources:
     def gpus(self) -> int:
         return sum(machine.gpus for machine in self.machines)
 
-    def device_of(self, config: TrialConfig) -> str:
+    def device_of(self, config: Placed) -> str:
         """`cpu` or `cuda`: what device=auto is here."""
         return config.device_for(self.gpus)
 
-    def backend_of(self, config: TrialConfig) -> str:
+    def backend_of(self, config: Placed) -> str:
         """`nccl` or `gloo`: what backend=auto is here."""
         return config.backend_for(self.gpus)
 
-    def oversubscribes(self, config: TrialConfig) -> bool:
+    def oversubscribes(self, config: Placed) -> bool:
         """Whether the trial's ranks have fewer cores than threads."""
         return config.world_size * config.threads_per_rank > self.cores
 
-    def objection(self, config: TrialConfig, *, oversubscribe: bool) -> str:
+    def objection(self, config: Placed, *, oversubscribe: bool) -> str:
         """Why the trial is not feasible here, and the way out; empty where it is."""
         device, ranks = self.device_of(config), config.world_size
         place = "this machine" if len(self.machines) == 1 else "this cluster"
@@ -98,7 +98,7 @@ class Resources:
             )
         return ""
 
-    def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[TrialConfig], str]:
+    def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[Placed], str]:
         """`objection` for the trials of one plan, which are served by one worker group.
 
         A group that serves GPU runs holds a GPU a rank, so a CPU run in it can have no more ranks than there are GPUs.
@@ -106,7 +106,7 @@ class Resources:
         configs = [run.config for run in plan.runs if run.config is not None]
         holds_gpus = self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
 
-        def reason(config: TrialConfig) -> str:
+        def reason(config: Placed) -> str:
             objection = self.objection(config, oversubscribe=oversubscribe)
             if not objection and holds_gpus and config.world_size > self.gpus:
                 return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmls_ray.config import TrialConfig
+from dmls_ray.placement import Placed
 from dmls_ray.rank import Keep
 
 
@@ -40,7 +40,7 @@ class Job:
     trial_id: str
     train: str
     """`module:function` of the training function."""
-    config: TrialConfig
+    config: Placed
     device: str
     """`cpu` or `cuda`: what device=auto became."""
     backend: str
@@ -55,7 +55,7 @@ class Lease:
 
     lease_id: str
     train: str
-    config: TrialConfig
+    config: Placed
     rank: int
     device: str
     backend: str | None

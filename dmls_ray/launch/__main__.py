@@ -1,6 +1,6 @@
 """One run in processes of its own: `python -m dmls_ray.launch FOLDER`, by itself or under torchrun or mpirun.
 
-The folder's job.json says what to run. Rank 0 appends events to events.jsonl, and each rank leaves rank-<n>.json, its
+The folder's job.pickle says what to run. Rank 0 appends events to events.jsonl, and each rank leaves rank-<n>.json, its
 result; see `command`, which starts this.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import sys
 import threading
 import time
@@ -27,16 +28,12 @@ def main(folder: Path) -> None:
     """Run the job; a failure of the run is a result, not an exit code."""
     began = time.perf_counter()
     threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
-    job = json.loads((folder / "job.json").read_text())
-    sys.path[:0] = [path for path in job["path"] if path not in sys.path]
+    config, function, keep, path = pickle.loads((folder / "job.pickle").read_bytes())
+    sys.path[:0] = [entry for entry in path if entry not in sys.path]
 
-    from dmls_ray.config import TrialConfig
     from dmls_ray.importing import import_function
-    from dmls_ray.rank import Keep
 
-    config = TrialConfig(**job["config"])
-    keep = None if job["keep"] is None else Keep(**job["keep"])
-    train = import_function(job["train"], flag="train")
+    train = import_function(function, flag="train")
     if config.launcher == "spawn":
         from dmls_ray.launch.spawn import run_spawned
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from dmls_ray.config import TrialConfig
+from dmls_ray.placement import Placed
 from dmls_ray.rank import Emit, Keep
 from dmls_ray.record import Outcome
 
@@ -33,7 +33,7 @@ _LOG_LINES = 15
 """Last lines of what a command said that are told of a rank that left no result."""
 
 
-def unavailable(config: TrialConfig) -> str:
+def unavailable(config: Placed) -> str:
     """Why the configuration's launcher cannot be used here, and the way out; empty where it can."""
     if config.launcher == "mpirun" and (_mpiexec() is None or importlib.util.find_spec("mpi4py") is None):
         return "launcher=mpirun needs mpi4py and an mpiexec: pip install 'dmls_ray[mpi]', or use launcher torchrun."
@@ -41,7 +41,7 @@ def unavailable(config: TrialConfig) -> str:
 
 
 def run_command(
-    config: TrialConfig, *, train: str, keep: Keep | None, path: list[str], emit: Emit, overdue: Callable[[], str]
+    config: Placed, *, train: str, keep: Keep | None, path: list[str], emit: Emit, overdue: Callable[[], str]
 ) -> list[dict[str, Any]]:
     """Run a trial under its launcher; returns the ranks' results, each with its `outcome`, in their order.
 
@@ -55,8 +55,7 @@ def run_command(
     """
     with tempfile.TemporaryDirectory(prefix="dmls_ray-run-") as name:
         folder = Path(name)
-        job = {"config": config.canonical(), "train": train, "keep": keep and asdict(keep), "path": path}
-        (folder / "job.json").write_text(json.dumps(job))
+        (folder / "job.pickle").write_bytes(pickle.dumps((config, train, keep, path)))
         with open(folder / "log.txt", "wb") as log:
             process = subprocess.Popen(
                 _command(config, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
@@ -79,7 +78,7 @@ def run_command(
         return results
 
 
-def _command(config: TrialConfig, folder: Path) -> list[str]:
+def _command(config: Placed, folder: Path) -> list[str]:
     module = ["-m", "dmls_ray.launch", str(folder)]
     count = str(config.world_size)
     if config.launcher == "torchrun":

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError
 from dmls_ray.launch.place import rank_info
+from dmls_ray.placement import Placed
 from dmls_ray.rank import Emit, Keep, TrainFunction
 from dmls_ray.training.guard import run_guarded
 from dmls_ray.training.loop import run_trial
 
 
 def run_inline(
-    config: TrialConfig,
+    config: Placed,
     *,
     train: TrainFunction = run_trial,
     emit: Emit = lambda event: None,

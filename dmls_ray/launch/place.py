@@ -6,12 +6,12 @@ import socket
 
 import torch
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ClusterError
+from dmls_ray.placement import Placed
 from dmls_ray.rank import Keep, RankInfo
 
 
-def rank_info(config: TrialConfig, rank: int, keep: Keep | None = None) -> RankInfo:
+def rank_info(config: Placed, rank: int, keep: Keep | None = None) -> RankInfo:
     """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
 
     Raises:

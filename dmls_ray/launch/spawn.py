@@ -13,8 +13,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.launch.place import rank_info
+from dmls_ray.placement import Placed
 from dmls_ray.rank import Emit, Keep, RankInfo, TrainFunction
 from dmls_ray.record import Outcome
 from dmls_ray.training.guard import failure, run_guarded
@@ -25,7 +25,7 @@ _HOST = "127.0.0.1"
 
 
 def run_spawned(
-    config: TrialConfig,
+    config: Placed,
     *,
     train: TrainFunction = run_trial,
     keep: Keep | None = None,
@@ -81,7 +81,7 @@ def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) ->
     return [results[rank.rank] for rank, _, _ in started]
 
 
-def _work(config: TrialConfig, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
+def _work(config: Placed, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     emit: Emit = told.send if rank.rank == 0 else lambda event: None
     try:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.errors import DivergedError, UnavailableError
+from dmls_ray.placement import Placed
 from dmls_ray.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.record import Outcome
 
 
-def run_guarded(train: TrainFunction, config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def run_guarded(train: TrainFunction, config: Placed, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """The training function's result with its `outcome`, or a failure's description."""
     try:
         return {"outcome": Outcome.OK.value, "rank": rank.rank, **train(config, rank, emit)}

@@ -75,7 +75,7 @@ class Trial:
         self.clock = PhaseClock(self.device, rank.assigned_at)
         with self.clock.phase("setup_s"):
             check_available(config)
-            prepare_process(config, rank)
+            prepare_process(config, rank, tf32=config.precision == "tf32")
             self.memory = MemoryMeter(self.device)
             self.everyone = Collective(rank, self.device)
             self.loader: Loader = make_loader(config, rank, self.device)

@@ -22,10 +22,10 @@ def make_scaler(config: TrialConfig, device: torch.device) -> torch.amp.GradScal
     return torch.amp.GradScaler(device.type) if config.precision == "amp-fp16" else None
 
 
-def allow_tf32(config: TrialConfig) -> None:
+def allow_tf32(allowed: bool) -> None:
     """Say for this run whether matrix units may round to TF32; PyTorch lets cuDNN do so unless told otherwise."""
-    torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = config.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 def has_fast_units(precision: str, device: torch.device) -> bool:

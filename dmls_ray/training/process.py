@@ -15,14 +15,14 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from dmls_ray.config import TrialConfig
+from dmls_ray.placement import Placed
 from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.seeding import mixed_seed, seed_process
 from dmls_ray.training.precision import allow_tf32
 
 
-def prepare_process(config: TrialConfig, rank: RankInfo) -> None:
-    """Set everything global that a run depends on.
+def prepare_process(config: Placed, rank: RankInfo, *, tf32: bool = False) -> None:
+    """Set everything global that a run depends on; `tf32`: whether matrix units may round to TF32.
 
     All ranks get the same seed, so that they build the same model; `seed_rank` tells them apart afterwards.
     """
@@ -41,14 +41,14 @@ def prepare_process(config: TrialConfig, rank: RankInfo) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
-    allow_tf32(config)
+    allow_tf32(tf32)
     if "torch._dynamo" in sys.modules:
         # What an earlier run compiled, and how often it had to, is not this run's.
         torch._dynamo.reset()
     seed_process(config.seed)
 
 
-def seed_rank(config: TrialConfig, rank: RankInfo) -> None:
+def seed_rank(config: Placed, rank: RankInfo) -> None:
     """Give each rank random numbers of its own, for dropout and the like."""
     seed_process(mixed_seed(config.seed, rank.rank))
 

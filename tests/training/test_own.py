@@ -1,0 +1,124 @@
+"""What is measured around a training function of the user's own, and what it may tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dmls_ray.launch.inline import run_inline
+from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.own import own_schema
+from dmls_ray.rank import Emit, RankInfo
+from dmls_ray.record import EpochRecord, Outcome, RunRecord
+from dmls_ray.training.own import run_own
+
+
+def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
+    """Descends a parabola from a random place, and tells what it is asked to."""
+    place = torch.nn.Parameter(torch.randn(()))
+    optimizer = torch.optim.SGD([place], lr=0.1)
+    for _ in range(config["steps"]):
+        optimizer.zero_grad()
+        (place**2).backward()
+        optimizer.step()
+    if rank.world_size > 1:
+        torch.distributed.all_reduce(place.data)
+    told: dict[str, Any] = {
+        "nothing": None,
+        "scalars": {"test_loss": place.detach() ** 2, "perplexity": np.float32(2.5), "tokens": [1, 2], "note": "x"},
+        "nan": {"test_loss": float("nan")},
+        "tensor": {"places": torch.zeros(3)},
+        "object": {"model": optimizer},
+        "text": {"test_accuracy": "high"},
+        "list": [1],
+    }[config["tells"]]
+    if config["emits"]:
+        emit({"train_loss": torch.tensor(3.0), "grad_norm": 1})
+        emit({"kind": "progress"})
+        emit({"epoch": 2, "train_loss": 2.0, "grad_norm": 0.5})
+    return told
+
+
+def result_of(**values: Any) -> tuple[RunRecord, list[dict[str, Any]]]:
+    given = {"steps": 12, "tells": "nothing", "emits": False} | values
+    config = own_schema(train, given).make(**given)
+    events: list[dict[str, Any]] = []
+    results = (
+        [run_inline(config, train=run_own, emit=events.append)]
+        if config.world_size == 1
+        else run_spawned(config, train=run_own, emit=events.append)
+    )
+    record = RunRecord(
+        run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0]["outcome"])
+    )
+    record.reason = results[0].get("reason", "")
+    record.take_results(results)
+    return RunRecord.from_dict(record.to_dict()), events
+
+
+def test_time_memory_and_steps_are_measured_of_a_function_that_tells_nothing() -> None:
+    record, events = result_of()
+    assert record.outcome is Outcome.OK
+    assert record.steps == 12
+    assert record.step_ms_p50 is not None
+    assert record.step_ms_p50 > 0
+    assert record.total_s is not None
+    assert record.setup_s is not None
+    assert 0 < record.setup_s < record.total_s
+    assert record.peak_mem_mib
+    assert record.measures == {}
+    assert record.train_s is None, "nobody told how long training took"
+    assert events == [{"kind": "progress"}] * 12, "each optimizer step is a sign of progress"
+
+
+def test_what_it_returns_fills_the_columns_of_the_vocabulary_and_makes_others() -> None:
+    record, _ = result_of(tells="scalars")
+    assert record.test_loss is not None
+    assert 0 <= record.test_loss < 1
+    assert record.measures == {"perplexity": 2.5, "tokens": [1, 2], "note": "x"}
+
+
+def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> None:
+    record, events = result_of(emits=True)
+    assert record.epochs == [
+        EpochRecord(epoch=1, train_loss=3.0, measures={"grad_norm": 1}),
+        EpochRecord(epoch=2, train_loss=2.0, measures={"grad_norm": 0.5}),
+    ]
+    assert record.train_loss == 2.0
+    assert record.measures == {"grad_norm": 0.5}
+    assert [event["epoch"] for event in events if event["kind"] == "epoch"] == [1, 2]
+
+
+def test_a_loss_that_is_not_finite_is_diverged() -> None:
+    record, _ = result_of(tells="nan")
+    assert (record.outcome, record.reason) == (Outcome.DIVERGED, "test_loss is not finite")
+
+
+@pytest.mark.parametrize(
+    ("tells", "reason"),
+    [
+        ("tensor", "ValueError: places in what it returned has 3 elements"),
+        ("object", "ValueError: model=SGD"),
+        ("text", "ValueError: test_accuracy='high' in what it returned is no number"),
+        ("list", "ValueError: what it returned is a list"),
+    ],
+)
+def test_what_is_no_plain_value_is_an_error_that_names_it(tells: str, reason: str) -> None:
+    record, _ = result_of(tells=tells)
+    assert record.outcome is Outcome.ERROR
+    assert record.reason.startswith(reason)
+
+
+def test_it_is_seeded_like_any_run() -> None:
+    losses = [result_of(tells="scalars", seed=seed)[0].test_loss for seed in (1, 1, 2)]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_two_ranks_have_a_process_group() -> None:
+    record, _ = result_of(tells="scalars", world_size=2, device="cpu", emits=True)
+    assert record.outcome is Outcome.OK, record.reason
+    assert [rank.rank for rank in record.ranks] == [0, 1]
+    assert len(record.epochs) == 2
