@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -20,10 +21,11 @@ from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
 from dmls_ray.options import Options
 from dmls_ray.own import folder_name, own_schema
-from dmls_ray.plan import Plan, Variant, make_plan
+from dmls_ray.plan import Plan, Variant
 from dmls_ray.preparation import check_names
-from dmls_ray.runner import run_plan
+from dmls_ray.runner import plan_of, run_plan
 from dmls_ray.schema import Schema
+from dmls_ray.space import Range
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -35,6 +37,7 @@ def main(
     axis: str | None,
     defaults: Mapping[str, Any],
     variants: Sequence[Variant] = ({},),
+    how: Mapping[str, Any] | None = None,
     arguments: Sequence[str] | None = None,
 ) -> NoReturn:
     """Run a sweep from the command line, and exit.
@@ -47,6 +50,7 @@ def main(
         question: what the sweep asks; shown by --help.
         axis: the field the sweep asks about; None for the first that varies.
         defaults: values of fields where no flag is given.
+        how: values of options where no flag is given.
         variants: what is changed one thing at a time; a flag for any of these fields asks for a grid in their place.
         arguments: the command line, without the program; sys.argv's by default.
     """
@@ -64,7 +68,7 @@ def main(
         if own.train:
             name, variants = folder_name(own.train), ({},)
             defaults = _known_defaults(schema, defaults, axis)
-        _add_flags(parser, schema, defaults)
+        _add_flags(parser, schema, defaults, how or {})
         given = vars(_parse(parser, words))
         sys.exit(_run(name, axis, dict(defaults), variants, dict(given), schema))
     except InputError as error:
@@ -91,19 +95,21 @@ def _run(
     del given["train"]
     for own, *texts in given.pop("set"):
         given[own] = [schema.specs[own].parse(text) for text in texts]
+    ranges = {field: _range(field, low, high) for field, low, high in given.pop("range")}
+    ranges |= {field: _range(field, low, high, log=True) for field, low, high in given.pop("log_range")}
     options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTIONS})
-    axes = _axes(defaults, given)
+    axes = _axes(defaults, {**given, **ranges})
     if any(given.get(field) is not None for variant in variants for field in variant):
         variants = ({},)
-    plan = make_plan(axes, variants=variants, repeats=options.repeats, order_seed=options.order_seed, schema=schema)
+    plan, space = plan_of(axes, options, schema, variants=variants)
     console = Console()
     if dry_run:
         return _show_plan(plan, options, console)
     from dmls_ray.live import make_view
 
     with make_view(console) as view:
-        results = run_plan(plan, options, view)
-    return _show_results(results, plan, axis, console)
+        results = run_plan(plan, options, view, space=space)
+    return _show_results(results, plan, axis, options, console)
 
 
 def _own_function(parser: _Parser, words: list[str]) -> argparse.Namespace:
@@ -123,6 +129,17 @@ def _own_function(parser: _Parser, words: list[str]) -> argparse.Namespace:
     return own
 
 
+def _is_axis(value: Any) -> bool:
+    return isinstance(value, Range) or (isinstance(value, list | tuple) and len(value) > 1)
+
+
+def _range(name: str, low: str, high: str, *, log: bool = False) -> Range:
+    try:
+        return Range(float(low), float(high), log=log)
+    except ValueError as error:
+        raise ConfigError(f"a range of {name} from {low} to {high} is not of numbers; give two numbers.") from error
+
+
 def _known_defaults(schema: Schema, defaults: Mapping[str, Any], axis: str | None) -> dict[str, Any]:
     """The axes that the script has by default, as far as a function of the user's own has such fields."""
     clash = schema.specs.keys() & {*_OPTIONS, "dry_run", "set", "help"}
@@ -136,7 +153,7 @@ def _known_defaults(schema: Schema, defaults: Mapping[str, Any], axis: str | Non
             f"{axis}, which this script asks about, is no field of {schema.title}; use sweeps/grid.py, which asks "
             "about any, or a function that has it."
         )
-    return {name: value for name, value in defaults.items() if name in schema.specs and len(value) > 1}
+    return {name: value for name, value in defaults.items() if name in schema.specs and _is_axis(value)}
 
 
 def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -151,13 +168,16 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     return {key: values for key, values in defaults.items() if key not in dropped} | flags
 
 
-def _show_results(results: Any, plan: Plan, axis: str | None, console: Console) -> int:
-    from dmls_ray.analysis.answer import answer, answer_variants
+def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, console: Console) -> int:
+    from dmls_ray.analysis.answer import answer, answer_search, answer_variants
     from dmls_ray.analysis.tables import make_table
 
     table = make_table(results, plan.varied)
     asked = axis if axis in table.varied else next(iter(plan.varied), axis or "batch_per_rank")
-    sentence = answer_variants(table, plan.changed) if plan.changed else answer(table, asked)
+    if options.mode == "search":
+        sentence = answer_search(table, options.metric, minimizes=options.minimizes)
+    else:
+        sentence = answer_variants(table, plan.changed) if plan.changed else answer(table, asked)
     _print_table(table, console)
     for note in table.notes:
         _say(console, note, style="dim")
@@ -215,6 +235,9 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.store import RUNS, latest_records
 
     folder = options.folder
+    if options.proposes:
+        _say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {folder}.")
+        return EXIT_OK
     records = latest_records(folder) if (folder / RUNS).exists() else []
     if cluster_at(options.address) is None:
         plan = plan.skip_infeasible(local_resources().judge(plan, oversubscribe=options.oversubscribe))
@@ -259,7 +282,7 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
     return known
 
 
-def _add_flags(parser: _Parser, schema: Schema, defaults: Mapping[str, Any]) -> None:
+def _add_flags(parser: _Parser, schema: Schema, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     # argparse takes -1 for a value and -1e-3 for a flag.
     parser._negative_number_matcher = re.compile(r"^-\d+$|^-\d*\.?\d+([eE][-+]?\d+)?$")
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
@@ -267,7 +290,12 @@ def _add_flags(parser: _Parser, schema: Schema, defaults: Mapping[str, Any]) -> 
         _add_field(fields, spec, defaults)
     how = parser.add_argument_group("how to run it")
     for spec in _OPTIONS.values():
-        _add_option(how, spec)
+        _add_option(how, replace(spec, default=options.get(spec.name, spec.default)))
+    for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, as likely by their logarithm")):
+        how.add_argument(
+            flag, action="append", nargs=3, default=[], metavar=("NAME", "LOW", "HIGH"),
+            help=f"Search mode: let a field have any of these {kind}",
+        )  # fmt: skip
     how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
 
 

@@ -13,27 +13,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.errors import WorkerGroupError
+from dmls_ray.errors import ClusterError, WorkerGroupError
+from dmls_ray.jobs import Jobs
 from dmls_ray.live import View
 from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
 from dmls_ray.options import Options
-from dmls_ray.own import OwnConfig
 from dmls_ray.plan import Plan, Run
 from dmls_ray.preparation import prepare
-from dmls_ray.rank import Keep
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
+from dmls_ray.space import Space, proposed_before
 from dmls_ray.store import Store
 
+if TYPE_CHECKING:
+    from dmls_ray.cluster.messages import Job
+
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-
-RUN_TRIAL = "dmls_ray.training.loop:run_trial"
-"""The training function of every built-in sweep."""
-
-RUN_OWN = "dmls_ray.training.own:run_own"
-"""Calls a training function of the user's own."""
 
 
 @dataclass
@@ -44,6 +40,8 @@ class Execution:
     options: Options
     store: Store
     view: View
+    space: Space | None = None
+    """What a searcher of Tune's proposes from; the plan then has examples of it."""
     by_id: dict[str, Run] = field(default_factory=dict)
     started: dict[str, tuple[str, float | None]] = field(default_factory=dict)
     """When a run began (UTC), and the load then."""
@@ -51,12 +49,23 @@ class Execution:
     session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     told: set[str] = field(default_factory=set)
     """Runs that have ended."""
+    earlier: list[RunRecord] = field(default_factory=list)
+    """Runs that the searcher has proposed before."""
+    searcher: Any = None
+    proposed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By run: what the searcher has said."""
     last_end: float | None = None
     broken: str = ""
     oversubscribes: Callable[[Any], bool] = lambda config: False
 
     def run(self, pending: Sequence[Run]) -> None:
-        """Run what is feasible, and record a reason for what is not."""
+        """Run what is feasible, and record a reason for what is not.
+
+        Raises:
+            InputError: nothing can be run, or a data set or a searcher cannot be used; nothing was started.
+            WorkerGroupError: the ranks are gone for good.
+        """
+        self._make_searcher()
         self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
         from dmls_ray.cluster.connect import cluster_at, local_resources
 
@@ -80,7 +89,8 @@ class Execution:
         """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
         if here:
             prepare(runs, self.view)
-        self.view.begin(runs, self.store.records, self.plan.varied)
+        total = self.options.samples - len(self.earlier) if self.space else None
+        self.view.begin([] if self.space else runs, self.store.records, self.plan.varied, total=total)
 
     def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
         """A worker group waits, without a word from Ray, until the cluster has room for all of its ranks."""
@@ -104,6 +114,8 @@ class Execution:
         by_id = {run.run_id: run for run in judged.runs}
         self.by_id = by_id
         self.oversubscribes = lambda config: resources.oversubscribes(config)
+        if self.space:
+            return self._examples(judged)
         known = {record.run_id: record for record in self.store.records}
         wanted = [by_id[run.run_id] for run in pending]
         for run in wanted:
@@ -113,36 +125,32 @@ class Execution:
 
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
         """Run these on the connected cluster."""
-        from dmls_ray.cluster.messages import Job, Limits
+        from dmls_ray.cluster.messages import Limits
         from dmls_ray.cluster.pool import WorkerGroup
-        from dmls_ray.cluster.tune import run_jobs
+        from dmls_ray.cluster.tune import listed, run_jobs
         from dmls_ray.launch.command import run_command
 
-        jobs = []
-        for run in runs:
-            config = run.seeded()
-            jobs.append(
-                Job(
-                    run_id=run.run_id,
-                    trial_id=run.trial_id,
-                    train=RUN_OWN if isinstance(config, OwnConfig) else RUN_TRIAL,
-                    config=config,
-                    device=resources.device_of(config),
-                    backend=resources.backend_of(config),
-                    keep=self._keep_of(run),
-                )
-            )
+        make = Jobs(resources, self.options, self.store.folder)
+        jobs = [make.of(run) for run in runs]
         # Other launchers bring their own ranks along.
-        ranks = max((job.config.world_size for job in jobs if job.config.launcher == "ray"), default=0)
+        served = [job for job in jobs if job.config.launcher == "ray"]
+        ranks = max((job.config.world_size for job in served), default=0)
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
+        searches = self.options.mode == "search"
+        if searches:
+            threads = max(job.config.threads_per_rank for job in jobs)
+            room = resources.gpus if device == "cuda" else resources.cores // threads
+            ranks = max(ranks, room if self.space else min(room, sum(job.config.world_size for job in jobs)))
         limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
         group = WorkerGroup(
-            resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours, limits=limits
-        )
+            resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours, limits=limits,
+            exclusive=not searches,
+        )  # fmt: skip
+        trials = self._searched(make, jobs, ranks) if searches else listed(jobs)
         cut_short = True
         try:
             group.start()
-            run_jobs(group, jobs, self._listen, isolation=self.options.isolation, launch=run_command)
+            run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
             cut_short = bool(self.broken)
         finally:
             group.end(cut_short=cut_short)
@@ -151,16 +159,69 @@ class Execution:
                 f"{self.broken}. The runs that had ended are kept; the same command runs the others."
             )
 
-    def _keep_of(self, run: Run) -> Keep | None:
-        """What the run is to leave in a folder of its own."""
-        profiled = isinstance(run.config, TrialConfig) and run.config.inference_batch is not None
-        if not (self.options.checkpoints or self.options.save_weights or profiled):
-            return None
-        folder = self.store.folder.resolve() / "runs" / run.run_id
-        return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)
+    # --- searching ------------------------------------------------------------------------------------------
 
-    def _listen(self, run_id: str, event: Mapping[str, Any]) -> None:
-        run = self.by_id[run_id]
+    def _make_searcher(self) -> None:
+        """Where a searcher of Tune's is asked for: it, and the runs that it has proposed before."""
+        if self.space is None:
+            return
+        from dmls_ray.cluster.search import make_searcher
+
+        # What failed is not counted; another takes its place.
+        proposed = proposed_before(self.space, self.store.records)
+        self.earlier = [record for record in proposed if record.outcome.is_answer()]
+        # Drawn anew from the same seed, its first proposals would be those that it has made already.
+        seed = self.options.order_seed + len(proposed)
+        self.searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
+
+    def _goal(self) -> Any:
+        from dmls_ray.cluster.search import Goal
+
+        epochs = [run.values.get("epochs") for run in self.plan.runs]
+        return Goal(
+            metric=self.options.metric,
+            minimizes=self.options.minimizes,
+            scheduler=self.options.scheduler,
+            max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
+        )
+
+    def _examples(self, judged: Plan) -> list[Run]:
+        """What of the examples is feasible.
+
+        Raises:
+            ClusterError: nothing is.
+        """
+        feasible = [run for run in judged.runs if not run.skip]
+        if not feasible:
+            raise ClusterError(f"Nothing of what can be proposed is feasible: {judged.runs[0].skip}")
+        return feasible
+
+    def _searched(self, make: Jobs, jobs: Sequence[Job], ranks: int) -> Any:
+        """The trials of a search, as many at once as there are ranks for."""
+        from dmls_ray.cluster.search import Proposals, listed_trials, proposed_trials
+
+        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
+        if self.space is None:
+            return listed_trials(jobs, self._goal(), at_once=at_once)
+        self.by_id = {}
+        return proposed_trials(
+            self.searcher, Proposals(self.space, make), self._goal(), samples=self.options.samples, at_once=at_once,
+            earlier=self.earlier,
+        )  # fmt: skip
+
+    def _run_of(self, told: Mapping[str, Any]) -> Run:
+        """The run of a trial in Tune, which knows it by its number, or by what a searcher has proposed."""
+        if self.space is None:
+            return self.by_id[told["run_id"]]
+        run = self.space.run_of(told, order=len(self.earlier) + len(self.by_id))
+        self.proposed[run.run_id] = dict(told)
+        return self.by_id.setdefault(run.run_id, run)
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def _listen(self, told: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        run = self._run_of(told)
+        run_id = run.run_id
         if run_id in self.told:
             return  # Tune's actor died right after; the next one is told all again
         if event["kind"] == "start":
@@ -193,7 +254,7 @@ class Execution:
             # The run was cut short; the epochs it had told are what there is.
             record.take_epochs([EpochRecord(**{k: v for k, v in item.items() if k != "kind"}) for item in epochs])
         now = time.monotonic()
-        if self.last_end is not None and record.total_s is not None:
+        if self.last_end is not None and record.total_s is not None and self.options.mode == "bench":
             record.overhead_s = now - self.last_end - record.total_s
         self.last_end = now
         return record
@@ -212,6 +273,8 @@ class Execution:
             sweep=self.options.name,
             session=self.session,
             isolation=self.options.isolation,
+            mode=self.options.mode,
+            proposed=self.proposed.get(run.run_id, {}),
             oversubscribed=run.config is not None
             and outcome is not Outcome.SKIPPED
             and self.oversubscribes(run.config),
@@ -284,6 +347,8 @@ def _session(plan: Plan, options: Options) -> dict[str, Any]:
         "repeats": plan.repeats,
         "order_seed": plan.order_seed,
         "isolation": options.isolation,
+        "mode": options.mode,
+        **({"metric": options.metric, "minimizes": options.minimizes} if options.mode == "search" else {}),
         "machine": describe_machine(),
         "versions": describe_versions(),
         "git": describe_git(),

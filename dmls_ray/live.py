@@ -17,6 +17,9 @@ from dmls_ray.estimate import Durations
 from dmls_ray.plan import Run
 from dmls_ray.record import Outcome, RunRecord
 
+_UNKNOWN = ""
+"""Stands for the trials that a searcher is still to propose."""
+
 _OWN_SHOWN = 3
 """Measures of the user's own that a line has room for."""
 
@@ -29,8 +32,10 @@ class View(Protocol):
     def note(self, text: str) -> None:
         """Something to know, in a line."""
 
-    def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
-        """These runs are to come, in this order; those records are there already."""
+    def begin(
+        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
+    ) -> None:
+        """These runs are to come, in this order, or so many unknown ones; those records are there already."""
 
     def event(self, run: Run, event: Mapping[str, Any]) -> None:
         """A run has started, or ended an epoch."""
@@ -46,22 +51,30 @@ class Progress:
         pending: the runs to come, in their order.
         records: all that is known: earlier runs of this folder, too.
         varied: the fields that tell runs apart.
+        total: how many runs are to come, where nobody knows yet which.
     """
 
     def __init__(
-        self, pending: Sequence[Run] = (), records: Sequence[RunRecord] = (), varied: Sequence[str] = ()
+        self,
+        pending: Sequence[Run] = (),
+        records: Sequence[RunRecord] = (),
+        varied: Sequence[str] = (),
+        *,
+        total: int | None = None,
     ) -> None:
-        self.total, self.ended = len(pending), 0
+        self.total, self.ended = len(pending) if total is None else total, 0
         self.began = time.monotonic()
         self._varied = tuple(varied)
         self._durations = Durations(records)
         self._left = Counter(run.trial_id for run in pending)
+        if total is not None:
+            self._left[_UNKNOWN] = total
 
     def end(self, record: RunRecord) -> None:
         """A run has ended."""
         self.ended += 1
         self._durations.add(record)
-        self._left[record.trial_id] -= 1
+        self._left[record.trial_id if record.trial_id in self._left else _UNKNOWN] -= 1
 
     @property
     def left_s(self) -> float | None:
@@ -93,8 +106,10 @@ class PlainView:
     def note(self, text: str) -> None:
         self._line(text)
 
-    def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
-        self._progress = Progress(pending, records, varied)
+    def begin(
+        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
+    ) -> None:
+        self._progress = Progress(pending, records, varied, total=total)
 
     def event(self, run: Run, event: Mapping[str, Any]) -> None:
         if event["kind"] == "start" and event["attempt"] > 1:
@@ -133,8 +148,10 @@ class LiveView:
     def note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False)
 
-    def begin(self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str]) -> None:
-        self._progress = Progress(pending, records, varied)
+    def begin(
+        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
+    ) -> None:
+        self._progress = Progress(pending, records, varied, total=total)
         self._under_way = "starting Ray and the ranks ..."
         self._live.start(refresh=True)
 
@@ -200,6 +217,11 @@ def told(record: RunRecord) -> str:
     values = {form: getattr(record, name) for name, form in form_of.items()}
     parts = [form.format(value) for form, value in values.items() if value is not None]
     seconds = [] if record.total_s is None else [f"{record.total_s:.2f} s"]
+    if record.stopped_epoch:
+        parts.append(f"stopped after epoch {record.stopped_epoch}")
+    if record.mode == "search":
+        seconds = []
+        parts = [part for part in parts if not part.endswith("images/s")]
     return ", ".join(["ok", *parts, *_own_measures(record.measures), *seconds])
 
 

@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 from dmls_ray.errors import ConfigError
-from dmls_ray.fields import checked
+from dmls_ray.fields import checked, field_defaults
 from dmls_ray.store import fresh_folder
 
 Isolation = Literal["group", "per_run"]
+Mode = Literal["bench", "search"]
+
+GRIDS = ("grid", "random")
+"""Searchers of our own, which know all of their runs beforehand."""
+
+SEARCH_ONLY = ("searcher", "samples", "scheduler", "metric", "goal")
+"""Options that mean something in search mode alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +33,21 @@ class Options:
     """Names the results folder: results/<name>."""
     axis: str | None = None
     """Field that the sweep asks about; without it, the first that varies."""
-    repeats: int = 3
-    """Runs of each trial, each with its own seed."""
+    mode: Mode = "bench"
+    """bench: one run at a time, so that times can be compared; search: runs fill the ranks side by side, and poor ones
+    are stopped early."""
+    searcher: str = "grid"
+    """Search mode: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
+    samples: int = 16
+    """Search mode: how many configurations a searcher other than grid proposes."""
+    scheduler: Literal["asha", "median", "none"] = "asha"
+    """Search mode: by which rule poor runs are stopped after an epoch, Ray Tune's ASHA or its median rule."""
+    metric: str = "test_accuracy"
+    """Search mode: what is searched for; any that an epoch tells."""
+    goal: Literal["auto", "max", "min"] = "auto"
+    """Search mode: whether the metric is to be large or small; auto: small for a loss."""
+    repeats: int | None = None
+    """Runs of each trial, each with its own seed; without it 3, in search mode 1."""
     order_seed: int = 0
     """Seed of the order of runs within a block."""
     out: str | None = None
@@ -64,14 +84,46 @@ class Options:
             object.__setattr__(self, "out", os.fspath(self.out))
         for spec in fields(self):
             object.__setattr__(self, spec.name, checked(Options, spec.name, getattr(self, spec.name)))
+        if self.repeats is None:
+            object.__setattr__(self, "repeats", 1 if self.mode == "search" else 3)
         for name, least in (("repeats", 1), ("give_up_after", 1), ("order_seed", 0), ("max_retries", 0)):
             value = getattr(self, name)
             if value < least:
                 raise ConfigError(f"{name}={value} is out of range; give a whole number of {least} or more.")
+        self._check_search()
         for name in ("run_timeout", "stall_timeout", "recycle_above_mib"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"{name}={value} is out of range; give more than 0, or none.")
+
+    def _check_search(self) -> None:
+        usual = field_defaults(Options)
+        for name in SEARCH_ONLY:
+            value = getattr(self, name)
+            if self.mode == "bench" and value != usual[name]:
+                raise ConfigError(f"{name}={value} means something in search mode alone; add --mode search.")
+        if self.mode == "search" and self.searcher not in GRIDS and self.repeats != 1:
+            raise ConfigError(f"repeats={self.repeats} does not go with searcher={self.searcher}; use repeats 1.")
+        if self.samples < 1:
+            raise ConfigError(f"samples={self.samples} is out of range; give a whole number of 1 or more.")
+        if self.mode == "search" and self.isolation != "group":
+            raise ConfigError(f"isolation={self.isolation} does not go with mode=search; leave it out.")
+
+    @property
+    def blocks(self) -> int:
+        """Runs of each trial."""
+        assert self.repeats is not None
+        return self.repeats
+
+    @property
+    def proposes(self) -> bool:
+        """Whether a searcher of Ray Tune's says which runs there are."""
+        return self.mode == "search" and self.searcher not in GRIDS
+
+    @property
+    def minimizes(self) -> bool:
+        """Whether the metric searched for is to be small."""
+        return self.goal == "min" or (self.goal == "auto" and self.metric.endswith("loss"))
 
     @property
     def folder(self) -> Path:

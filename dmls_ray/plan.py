@@ -198,13 +198,20 @@ def _drop_what_does_nothing(values: dict[str, Any], schema: Schema) -> set[str]:
 
 
 def _settled(axes: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...]]:
-    settled: dict[str, tuple[Any, ...]] = {}
-    for name, given in axes.items():
-        values = list(given) if _is_sequence(given) else [given]
-        if not values:
-            raise ConfigError(f"{name} has no value; give at least one.")
-        settled[name] = tuple(dict.fromkeys(schema.check(name, value) for value in values))
+    settled = {name: values_of(name, given, schema) for name, given in axes.items()}
     return {name: settled[name] for name in schema.specs if name in settled}
+
+
+def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:
+    """The values of an axis, each as its field has it, none twice.
+
+    Raises:
+        ConfigError: there is no such field, or a value is wrong for it.
+    """
+    values = list(given) if _is_sequence(given) else [given]
+    if not values:
+        raise ConfigError(f"{name} has no value; give at least one.")
+    return tuple(dict.fromkeys(schema.check(name, value) for value in values))
 
 
 def _is_sequence(value: Any) -> bool:

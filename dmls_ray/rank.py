@@ -40,12 +40,16 @@ class RankInfo:
     """Name of the machine this rank is on."""
     keep: Keep | None = None
     """What to leave beside the record; None: nothing."""
+    asks: bool = False
+    """Whether the run may be stopped after an epoch (search mode): then every rank emits its epochs, and waits for the
+    answer."""
     assigned_at: float = field(default_factory=time.perf_counter, compare=False)
     """When this rank was given the run, by its own time.perf_counter: making the process group is part of the run."""
 
 
-Emit = Callable[[dict[str, Any]], None]
-"""Takes one event of a running trial, a dict of plain values with the key `kind`; returns at once.
+Emit = Callable[[dict[str, Any]], bool | None]
+"""Takes one event of a running trial, a dict of plain values with the key `kind`; returns at once, but for an epoch of
+a rank that asks: False says that the run is to stop here.
 
 Of kind `epoch` (rank 0's) it becomes a row of the record; one of kind `progress` only says that the rank gets on."""
 

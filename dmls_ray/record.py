@@ -49,7 +49,7 @@ METRICS = (
 
 OF_THE_RUN = (
     "device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "validation_samples", "steps",
-    "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch",
+    "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch", "stopped_epoch",
     "gradient_noise_scale", "best_epoch", "target_epoch", "target_steps", "target_s", "quantize_s",
     "fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes", "fp32_eager_ms_p50",
     "fp32_eager_ms_p95", "fp32_compiled_ms_p50", "fp32_compiled_ms_p95", "int8_compiled_ms_p50",
@@ -168,6 +168,10 @@ class RunRecord:
     session: str = ""
     """When the command that ran it was started (UTC, ISO 8601)."""
     isolation: str = ""
+    mode: str = "bench"
+    """`search` where runs went side by side: then times say nothing."""
+    proposed: dict[str, Any] = field(default_factory=dict)
+    """What a searcher proposed."""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
     attempts: int = 1
@@ -203,6 +207,8 @@ class RunRecord:
     """`cold`, `warm` or `mixed`: whether the compiled graphs lay in the cache on disk."""
     resumed_epoch: int | None = None
     """The epoch after which the run was taken up from a checkpoint."""
+    stopped_epoch: int | None = None
+    """The epoch after which a search's scheduler stopped the run."""
     gradient_noise_scale: float | None = None
     """In samples; where noise_scale asks for it."""
     quantize_s: float | None = None

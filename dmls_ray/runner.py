@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
@@ -15,9 +16,11 @@ from dmls_ray.live import PlainView, View
 from dmls_ray.machine import describe_machine, same_machine
 from dmls_ray.options import Options
 from dmls_ray.own import folder_name, own_schema
-from dmls_ray.plan import Plan, make_plan
+from dmls_ray.plan import Plan, Variant, make_plan
 from dmls_ray.preparation import check_names
 from dmls_ray.record import Outcome, RunRecord
+from dmls_ray.schema import Schema
+from dmls_ray.space import Range, Space, make_space, proposed_before
 from dmls_ray.store import Store, read_records
 
 
@@ -56,12 +59,40 @@ def sweep(*what: Any, **options: Any) -> Results:
     if functions:
         options.setdefault("name", folder_name(functions[0]))
     settled = Options(**options)
-    plan = make_plan(axes, repeats=settled.repeats, order_seed=settled.order_seed, schema=schema)
-    return run_plan(plan, settled, PlainView(Console()))
+    plan, space = plan_of(axes, settled, schema)
+    return run_plan(plan, settled, PlainView(Console()), space=space)
 
 
-def run_plan(plan: Plan, options: Options, view: View) -> Results:
-    """Run what is missing of a plan; returns the results of its runs.
+def plan_of(
+    axes: Mapping[str, Any], options: Options, schema: Schema | None = None, *, variants: Sequence[Variant] = ({},)
+) -> tuple[Plan, Space | None]:
+    """The runs that the options ask for: a grid, or random points of a space.
+
+    Where a searcher of Ray Tune's proposes them, these are examples, and the space that it proposes from comes along.
+
+    Raises:
+        ConfigError: a field or a value is wrong, or a range is given and nothing draws from it.
+    """
+    drawn = options.mode == "search" and options.searcher != "grid"
+    ranges = [name for name, given in axes.items() if isinstance(given, Range)]
+    if ranges and not drawn:
+        raise ConfigError(
+            f"{', '.join(ranges)} has a range, which a grid has no values of; add --mode search --searcher random (or "
+            "optuna), or give values."
+        )
+    space = make_space(axes, schema) if drawn else None
+    if space is not None:
+        axes, variants = space.fixed, space.draw(options.samples, options.order_seed)
+    plan = make_plan(
+        axes, variants=variants, repeats=options.blocks, order_seed=options.order_seed, schema=schema
+    )  # fmt: skip
+    if space is None:
+        return plan, None
+    return dataclasses.replace(plan, changed=()), space if options.proposes else None
+
+
+def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = None) -> Results:
+    """Run what is missing of a plan, or of a space; returns the results of its runs.
 
     Raises:
         InputError: as `sweep`.
@@ -74,20 +105,34 @@ def run_plan(plan: Plan, options: Options, view: View) -> Results:
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.folder}: that run is run again.")
         pending = plan.pending(store.done())
-        before = len(store.records)
+        if space is not None:
+            # Examples of what may be proposed, to be looked over; how many are still to come is another matter.
+            before = [item for item in proposed_before(space, store.records) if item.outcome.is_answer()]
+            missing = len(before) < options.samples
+            pending = plan.runs if missing else ()
+        count = len(store.records)
         try:
             if pending:
                 _warn_of_other_machine(store.records, view)
-                Execution(plan, options, store, view).run(pending)
+                Execution(plan, options, store, view, space=space).run(pending)
         finally:
-            if len(store.records) > before or not are_written(store.folder):
+            if len(store.records) > count or not are_written(store.folder):
                 write_files(Results(store.folder, store.records))
-        wanted = {run.run_id for run in plan.runs}
-        results = Results(store.folder, [record for record in store.records if record.run_id in wanted])
+        results = Results(store.folder, _of_this_call(plan, space, store.records))
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
+        others = [item for item in results.records if item.mode != options.mode]
+        if others:
+            view.note(f"{len(others)} runs were there already, with mode={others[0].mode}: --fresh runs all.")
         return results
+
+
+def _of_this_call(plan: Plan, space: Space | None, records: Sequence[RunRecord]) -> list[RunRecord]:
+    if space is not None:
+        return proposed_before(space, records)
+    wanted = {run.run_id for run in plan.runs}
+    return [record for record in records if record.run_id in wanted]
 
 
 def _warn_of_other_machine(records: Sequence[RunRecord], view: View) -> None:

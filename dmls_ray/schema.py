@@ -37,6 +37,14 @@ class Schema:
         Raises:
             ConfigError: there is no such field, or the value is not right for it.
         """
+        return self.check_name(name).check(value)
+
+    def check_name(self, name: str) -> FieldSpec:
+        """The field of this name.
+
+        Raises:
+            ConfigError: there is none.
+        """
         if name not in self.specs:
             raise ConfigError(f"{name} is no field of {self.title}; the fields are {', '.join(self.specs)}.")
-        return self.specs[name].check(value)
+        return self.specs[name]

@@ -22,6 +22,7 @@ SWEEPS = (
     "precision",
     "quantization",
     "regularization",
+    "search",
     "world_size",
 )
 

@@ -65,6 +65,41 @@ def answer_variants(table: Table, changed: Collection[str]) -> str:
     return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])})."
 
 
+def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
+    """Which configuration reached the best value of a metric, among how many, and how the next one did.
+
+    Args:
+        table: the search's table.
+        metric: what was searched for.
+        minimizes: whether it is to be small.
+    """
+    best_first = sorted(
+        (row for row in table.rows if row.by_block(metric)),
+        key=lambda row: _level_of(row, metric) if minimizes else -_level_of(row, metric),
+    )
+    if not best_first:
+        return f"No run that ended ok told its {metric}, so nothing can be said of it."
+    best, *others = best_first
+    stopped = sum(record.stopped_epoch is not None for row in table.rows for record in row.records)
+    told = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
+            f"{number(_level_of(best, metric))}, with {_factors(best)}"]  # fmt: skip
+    if others:
+        told.append(f"the next is {number(_level_of(others[0], metric))}, with {_factors(others[0])}")
+    if stopped:
+        told.append(f"{stopped} were stopped early")
+    return (
+        f"{'; '.join(told)}. The best of many looks better than it is: run it again with several seeds (--mode bench) "
+        "before you trust it."
+    )
+
+
+def _factors(row: Row) -> str:
+    told = {name: value for name, value in row.factors.items() if value is not None}
+    if "batch_per_rank" in told:
+        told.pop("global_batch", None)
+    return " ".join(f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told.items())
+
+
 def _answer_own(table: Table, axis: str) -> str:
     """What the axis does to the time of a run and to whatever a training function of the user's own measured."""
     rows = [row for row in table.rows if "total_s" in row.measures]

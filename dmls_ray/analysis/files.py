@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.answer import answer, answer_variants
+from dmls_ray.analysis.answer import answer, answer_search, answer_variants
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.tables import make_table
 from dmls_ray.store import RUNS, read_sweep, write_whole
@@ -34,8 +34,11 @@ def write_files(results: Results) -> None:
     sessions = read_sweep(results.folder).get("sessions", [])
     varied, axis = _asked(sessions)
     table = make_table(results, varied)
-    changed = sessions[-1].get("changed") if sessions else None
-    sentence = answer_variants(table, changed) if changed else answer(table, axis)
+    last = sessions[-1] if sessions else {}
+    if last.get("mode") == "search":
+        sentence = answer_search(table, last["metric"], minimizes=last["minimizes"])
+    else:
+        sentence = answer_variants(table, last["changed"]) if last.get("changed") else answer(table, axis)
     write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
 
 

@@ -16,7 +16,7 @@ from dmls_ray.config import DEFAULTS
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
 from dmls_ray.store import latest_records
 
-NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures")
+NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
 KEYS = ("run_id", "trial_id", "repeat")
 OWN = "train"
 """The entry of a configuration that names a training function of the user's own."""

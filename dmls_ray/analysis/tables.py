@@ -23,6 +23,7 @@ MEASURES = (
     "step_ms_p50",
     "exposed_comm_ms",
     "peak_mem_mib",
+    "stopped_epoch",
     *METRICS,
     "accuracy_gap",
     "overfit_epoch",
@@ -34,6 +35,9 @@ MEASURES = (
     "fp32_compiled_ms_p50",
     "int8_compiled_ms_p50",
 )
+
+TIMES = ("images_per_s", "epoch_s", "total_s", "overhead_s", "step_ms_p50", "exposed_comm_ms")
+"""Measures that say nothing where runs went side by side."""
 
 INFERENCE: dict[str, tuple[str, Callable[[float], str]]] = {
     "fp32_test_accuracy": ("fp32 test acc.", accuracy),
@@ -90,6 +94,7 @@ class Row:
         values = {
             item.repeat: item.measures[measure] if measure in item.measures else getattr(item, measure, None)
             for item in _ok(self.records)
+            if measure not in TIMES or item.mode == "bench"
         }
         return {repeat: value for repeat, value in values.items() if value is not None}
 
@@ -126,7 +131,7 @@ class Table:
             columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), rate)
             columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), seconds)
             columns["s/run"] = lambda row: bare(row.measures.get("total_s"), seconds)
-        else:
+        elif self._has("total_s") or not self._has("peak_mem_mib"):
             columns["s/run [95%]"] = lambda row: shown(row.measures.get("total_s"), seconds)
             if self._has("step_ms_p50"):
                 columns["step ms"] = lambda row: bare(row.measures.get("step_ms_p50"), seconds)
@@ -155,6 +160,8 @@ class Table:
                 columns[f"{name} [95%]"] = lambda row, name=name: shown(row.measures.get(name), number)  # type: ignore[misc]
         for name in self.own_measures:
             columns[f"{name} [95%]"] = lambda row, name=name: shown(row.own.get(name), number)  # type: ignore[misc]
+        if self._has("stopped_epoch"):
+            columns["stopped after epoch"] = lambda row: bare(row.measures.get("stopped_epoch"), number)
         columns["n"] = lambda row: str(len(_ok(row.records)))
         columns["outcome"] = lambda row: row.outcome
         if any(record.oversubscribed for row in self.rows for record in row.records):
@@ -212,7 +219,8 @@ def _row(trial_id: str, records: list[RunRecord], names: Sequence[str]) -> Row:
     row = Row(trial_id, {name: factors.get(name) for name in names}, records)
     ok = _ok(records)
     for measure in MEASURES:
-        values = [value for record in ok if (value := getattr(record, measure)) is not None]
+        counted = [record for record in ok if record.mode == "bench"] if measure in TIMES else ok
+        values = [value for record in counted if (value := getattr(record, measure)) is not None]
         if values:
             row.measures[measure] = estimate(values)
     for measure in field_names([record.measures for record in ok]):
@@ -288,6 +296,8 @@ def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     isolations = {record.isolation for record in results.records if record.outcome is not Outcome.SKIPPED}
     if len(isolations) > 1:
         notes.append(f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs.")
+    if any(record.mode == "search" for record in results.records):
+        notes.append("Runs of a search go side by side and some are stopped early: their times are left out.")
     threads = {record.config["threads_per_rank"] for record in results.records}
     if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
         scaling = "strong" if held == "global_batch" else "weak"

@@ -17,7 +17,7 @@ FAILURES = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR, Outcome.OOM)
 """What a trial's further repeats are given up for; whether a loss stays finite may depend on the seed."""
 
 _UNCHARGED = 5
-"""How often an attempt is let off whose ranks died before it began."""
+"""How often a run is let off for deaths that it has no part in."""
 
 
 @dataclass
@@ -35,6 +35,8 @@ class Attempt:
     """By rank, in the order of arrival: the first that is not ok is the cause."""
     lost: dict[str, str] = field(default_factory=dict)
     """Ranks that will not return, and what is known of it."""
+    replaced: set[str] = field(default_factory=set)
+    """Those of them that did not die, but were replaced with another rank of their trainer that did."""
     begun: dict[str, int | None] = field(default_factory=dict)
     """Ranks that have begun, and how many processes the kernel had ended there for want of memory."""
     memory: str = ""
@@ -44,6 +46,30 @@ class Attempt:
     started: float = field(default_factory=time.monotonic)
     progressed: float = field(default_factory=time.monotonic)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: dict[str, int] = field(default_factory=dict)
+    """By rank: after how many epochs it has asked whether to go on."""
+    decided: int = 0
+    """For how many epochs it was decided that the run goes on."""
+    stopped: bool = False
+    """It was decided that it does not."""
+    decision: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, and made anew, at each decision."""
+
+    async def may_go_on(self, name: str) -> bool:
+        """Wait for what is decided of the epoch that a rank has ended."""
+        self.asked[name] = self.asked.get(name, 0) + 1
+        while not self.stopped and self.decided < self.asked[name]:
+            await self.decision.wait()
+        self.progressed = time.monotonic()
+        # What was decided before this epoch holds on every rank; a stop that comes between two of them holds for both.
+        return self.decided >= self.asked[name]
+
+    def decide(self, *, epochs: int | None) -> None:
+        """The run goes on after so many epochs; None: it stops."""
+        self.stopped = epochs is None
+        self.decided = max(self.decided, epochs or 0)
+        self.decision.set()
+        self.decision = asyncio.Event()
 
     @property
     def number(self) -> int:
@@ -96,8 +122,11 @@ class Attempt:
         """The run as it is to be queued anew; None where this attempt is its end."""
         if verdict["outcome"] not in RETRIED:
             return None
-        # A rank that died while it was idle was leased to before anybody knew; the run has no part in that.
-        innocent = not self.begun and len(self.earlier) - self.charged < _UNCHARGED
+        # A rank that died while it was idle was leased to before anybody knew, and one that was replaced did not die at
+        # all; the run has no part in either.
+        innocent = (not self.begun or self.replaced >= self.lost.keys()) and len(
+            self.earlier
+        ) - self.charged < _UNCHARGED
         charged = self.charged if innocent else self.charged + 1
         if charged > limits.max_retries:
             return None

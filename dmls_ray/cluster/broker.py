@@ -92,6 +92,7 @@ class Broker:
         self._ranks: dict[str, _Rank] = {}
         self._queue: deque[Queued] = deque()
         self._streams: dict[str, _Stream] = {}
+        self._owners: dict[str, str] = {}
         self._attempts: dict[str, Attempt] = {}
         # Names are this broker's own: one that follows it must not meet what was left behind under the same.
         self._nonce = uuid.uuid4().hex[:8]
@@ -99,6 +100,8 @@ class Broker:
         self._ended: set[str] = set()
         self._closed = False
         self._broken = ""
+        self._broken_groups: set[tuple[str, str]] = set()
+        """Trainers' groups of which a rank is known to have died: Train replaces the others with it."""
         self._controllers: list[Any] = []
         self._watcher: asyncio.Task[None] | None = None
 
@@ -151,6 +154,22 @@ class Broker:
         if attempt is not None:
             attempt.progressed = time.monotonic()
             self._streams[attempt.job.run_id].add(event)
+
+    async def epoch(self, name: str, lease_id: str, event: dict[str, Any], *, tells: bool) -> bool:
+        """A rank of a run that asks has ended an epoch; returns, once it is decided, whether it is to go on.
+
+        Args:
+            name: the rank.
+            lease_id: its part in the run.
+            event: the epoch.
+            tells: whether this rank's event is the run's; those of the others are the same.
+        """
+        attempt = self._attempt_of(name, lease_id)
+        if attempt is None:
+            return True
+        if tells:
+            await self.emit(name, lease_id, event)
+        return await attempt.may_go_on(name)
 
     async def finish(self, name: str, lease_id: str, result: dict[str, Any]) -> bool:
         """A rank's result, of which the first counts; returns whether the rank may stay.
@@ -210,16 +229,22 @@ class Broker:
         """Never returns: whoever waits for it learns of the end of this process."""
         await asyncio.Event().wait()
 
-    async def submit(self, job: Job, brokers_before: int = 0) -> None:
+    async def submit(self, job: Job, brokers_before: int = 0, *, owner: str = "") -> bool:
         """Queue a run; of one that is known already, all events are told again.
 
         Args:
             job: the run.
             brokers_before: how many brokers died while it was under way.
+            owner: for whom; a run that was submitted for another is not run twice.
+
+        Returns:
+            Whether its events are the caller's to follow.
         """
+        if self._owners.setdefault(job.run_id, owner) != owner:
+            return False
         if job.run_id in self._streams:
             self._streams[job.run_id].rewind()
-            return
+            return True
         stream = self._streams[job.run_id] = _Stream()
         if self._broken:
             stream.add({"kind": "aborted", "reason": self._broken})
@@ -232,6 +257,7 @@ class Broker:
         else:
             self._queue.append(Queued(job))
             self._dispatch()
+        return True
 
     async def events(self, run_id: str) -> list[dict[str, Any]]:
         """What has happened since the last call, once something has; the last event's kind is `done` or `aborted`.
@@ -246,6 +272,12 @@ class Broker:
         stream.told = len(stream.events)
         stream.news.clear()
         return events
+
+    async def decide(self, run_id: str, attempt: int, epochs: int | None) -> None:
+        """Let an attempt at a run go on after so many epochs; None: stop it."""
+        for one in self._attempts.values():
+            if one.job.run_id == run_id and one.number == attempt:
+                one.decide(epochs=epochs)
 
     async def forget(self, run_id: str) -> None:
         """The driver has all events of a run."""
@@ -329,6 +361,7 @@ class Broker:
                     machine=rank.card.machine,
                     store=leader.store,
                     keep=job.keep,
+                    asks=job.asks,
                 )
             )
 
@@ -379,6 +412,11 @@ class Broker:
                     f"out of memory, the kernel ended {card.oom_kills - before} processes on {card.machine}"
                 )
         attempt.lost[name] = ""
+        group = (rank.card.trainer, rank.card.group)
+        if card is None:
+            self._broken_groups.add(group)
+        elif group in self._broken_groups:
+            attempt.replaced.add(name)
         self._settle(attempt)
 
     def _settle(self, attempt: Attempt) -> None:

@@ -28,6 +28,8 @@ _QUIET = {
     # Ctrl-C is ours: Tune would wait for the run under way.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    # A run that fails tells no metric, and is not to end the search.
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     # Tune's newer console prints its configuration whatever its verbosity.
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",

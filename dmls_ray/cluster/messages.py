@@ -47,6 +47,10 @@ class Job:
     """What backend=auto became."""
     keep: Keep | None = None
     """What the run leaves beside its record."""
+    asks: bool = False
+    """Whether its ranks wait after each epoch to be told to go on, or to stop."""
+    skip: str = ""
+    """Why it is not to be run at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,7 @@ class Lease:
     machine: str
     store: tuple[str, int]
     keep: Keep | None
+    asks: bool
 
 
 @dataclass(frozen=True)

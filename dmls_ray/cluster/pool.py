@@ -104,13 +104,23 @@ class WorkerGroup:
         isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
         own_cluster: whether the cluster ends with the sweep.
         limits: how long the broker waits, and how often it tries.
+        exclusive: whether runs go one at a time.
     """
 
     def __init__(
-        self, resources: Resources, *, ranks: int, device: str, isolation: str, own_cluster: bool, limits: Limits
+        self,
+        resources: Resources,
+        *,
+        ranks: int,
+        device: str,
+        isolation: str,
+        own_cluster: bool,
+        limits: Limits,
+        exclusive: bool = True,
     ) -> None:
         self._resources, self._ranks, self._device = resources, ranks, device
         self._isolation, self._own_cluster, self.limits = isolation, own_cluster, limits
+        self._exclusive = exclusive
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
         # sweep.
@@ -210,7 +220,7 @@ class WorkerGroup:
         expected = self._ranks if self._isolation == "group" else 0
         name = life_name(self.name, life)
         actor = ray.remote(Broker).options(name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000)
-        return actor.remote(expected, limits=self.limits, end_process=end_process)
+        return actor.remote(expected, exclusive=self._exclusive, limits=self.limits, end_process=end_process)
 
     def _keep_broker(self) -> None:
         """Make another broker whenever one dies."""

@@ -78,15 +78,19 @@ class _Member:
         """The `emit` of a run: passes events on; signs of progress now and then, since there is one each step."""
         told = time.monotonic()
 
-        def emit(event: dict[str, Any]) -> None:
+        def emit(event: dict[str, Any]) -> bool | None:
             nonlocal told
-            if event["kind"] != "progress":
+            goes_on = None
+            if event["kind"] == "epoch" and lease.asks:
+                goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, tells=lease.rank == 0)
+            elif event["kind"] != "progress":
                 self.broker.tell("emit", self.name, lease.lease_id, event)
             elif time.monotonic() - told < _TELL_EVERY_S:
-                return
+                return None
             else:
                 self.broker.tell("progress", self.name, lease.lease_id)
             told = time.monotonic()
+            return goes_on
 
         return emit
 
@@ -161,6 +165,7 @@ def _work(lease: Lease, me: _Member) -> None:
         backend=lease.backend,
         machine=lease.machine,
         keep=lease.keep,
+        asks=lease.asks,
     )
     try:
         shared = None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -18,12 +21,46 @@ from dmls_ray.cluster.launched import Launch, LaunchedRun
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.pool import WorkerGroup, make_trainer
 from dmls_ray.errors import WorkerGroupError
+from dmls_ray.record import Outcome
 
 _ACTORS_MAY_DIE = 5
 """How often Tune's actor may die within one run."""
 
-Listener = Callable[[str, dict[str, Any]], None]
-"""Called in the driver with a run's id and each of its events."""
+Listener = Callable[[dict[str, Any], dict[str, Any]], None]
+"""Called in the driver with a trial's configuration in Tune, and each event of its run."""
+
+JobOf = Callable[[dict[str, Any]], Job]
+"""Gives the run of a trial's configuration in Tune, in the driver and in Tune's actor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What Tune is to run."""
+
+    job_of: JobOf
+    space: dict[str, Any]
+    """Tune's `param_space`; empty where the searcher knows it."""
+    samples: int = 1
+    at_once: int = 1
+    """How many trials may be under way at the same time."""
+    searcher: Any = None
+    scheduler: Any = None
+    metric: str = ""
+    """What the searcher and the scheduler go by; empty where there is neither."""
+    known: Mapping[str, float | None] = field(default_factory=dict)
+    """By run: the metric of what has ended earlier, if a searcher should propose it again."""
+
+
+def listed(jobs: Sequence[Job]) -> Trials:
+    """These runs in their order, one at a time."""
+    by_id = {job.run_id: job for job in jobs}
+    return Trials(
+        job_of=functools.partial(_of_list, by_id), space={"run_id": tune.grid_search([job.run_id for job in jobs])}
+    )
+
+
+def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:
+    return jobs[config["run_id"]]
 
 
 class RunTrainable(Trainable):
@@ -36,7 +73,7 @@ class RunTrainable(Trainable):
 
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
         self._broker = BrokerLine(parts["broker"])
-        self._jobs: dict[str, Job] = parts["jobs"]
+        self._job_of: JobOf = parts["job_of"]
         self._start_launched: Callable[[Job], LaunchedRun] = parts["launched"]
         self._take(config)
 
@@ -54,7 +91,9 @@ class RunTrainable(Trainable):
                 self._brokers_before += 1
                 self.end()
             self._submitted = True
-            self._broker.call("submit", self._job, self._brokers_before)
+            if not self._broker.call("submit", self._job, self._brokers_before, owner=self.trial_id):
+                # A searcher has proposed the same run twice.
+                return {"run_id": self._job.run_id, "events": [], "done": True}
             self.begin(self._job)
             events = self._events()
         done = events[-1]["kind"] in ("done", "aborted")
@@ -96,7 +135,7 @@ class RunTrainable(Trainable):
             self._broker.tell("cancel", self._job.run_id)
 
     def _take(self, config: dict[str, Any]) -> None:
-        self._job = self._jobs[config["run_id"]]
+        self._job = self._job_of(config)
         self._submitted = False
         self._launched = None
         self._brokers_before = 0
@@ -104,6 +143,70 @@ class RunTrainable(Trainable):
     @property
     def _done(self) -> bool:
         return self._last_result is not None and bool(self._last_result.get("done"))
+
+
+class SearchTrainable(RunTrainable):
+    """One run of a search: a step of it is an epoch, after which a scheduler decides whether it goes on."""
+
+    _coming: deque[dict[str, Any]]
+    _level: float | None
+    _attempt: int
+    _epoch: int
+
+    def setup(self, config: dict[str, Any], **parts: Any) -> None:
+        self._metric: str = parts["metric"]
+        self._known: Mapping[str, float | None] = parts["known"]
+        super().setup(config, **parts)
+
+    def step(self) -> dict[str, Any]:
+        job = self._job
+        if job.run_id in self._known:
+            return self._result([], self._known[job.run_id], done=True)
+        if job.skip:
+            return self._result([_skipped(job.skip)], None, done=True)
+        if self._epoch and job.asks:
+            # The scheduler has let it go on; else there would be no step.
+            self._broker.call("decide", job.run_id, self._attempt, self._epoch)
+        events: list[dict[str, Any]] = []
+        while not events or events[-1]["kind"] not in ("epoch", "done", "aborted"):
+            if not self._coming:
+                self._coming.extend(super().step()["events"])
+            if not self._coming:
+                return self._result([], None, done=True)
+            events.append(self._coming.popleft())
+            if events[-1]["kind"] == "start":
+                self._attempt, self._epoch = events[-1]["attempt"], 0
+        last = events[-1]
+        if last["kind"] == "epoch":
+            self._epoch += 1
+        self._level = metric_of(last, self._metric, self._level)
+        return self._result(events, self._level, done=last["kind"] in ("done", "aborted"))
+
+    def _result(self, events: list[dict[str, Any]], level: float | None, *, done: bool) -> dict[str, Any]:
+        measured = {} if level is None else {self._metric: level}
+        return {"run_id": self._job.run_id, "events": events, "done": done, "epoch": self._epoch, **measured}
+
+    def cleanup(self) -> None:
+        """The driver stops and follows to its end what a scheduler has stopped."""
+
+    def _take(self, config: dict[str, Any]) -> None:
+        super()._take(config)
+        self._coming, self._level = deque(), None
+        self._attempt, self._epoch = 1, 0
+
+
+def metric_of(event: Mapping[str, Any], metric: str, before: float | None = None) -> float | None:
+    """A metric as an event tells it; else what it was before. Numbers that are not finite are none."""
+    told = {**event, **event.get("measures", {})}
+    for result in event.get("results", [])[:1]:
+        told |= result.get("run", {}).get("returned", {})
+    value = told.get(metric)
+    return value if isinstance(value, int | float) and math.isfinite(value) else before
+
+
+def _skipped(reason: str) -> dict[str, Any]:
+    told = {"outcome": Outcome.SKIPPED.value, "reason": reason, "traceback": ""}
+    return {"kind": "done", **told, "attempts": 0, "earlier": [], "results": []}
 
 
 class IsolatedRunTrainable(RunTrainable):
@@ -136,8 +239,10 @@ class IsolatedRunTrainable(RunTrainable):
 
 
 class _Forward(Callback):
-    def __init__(self, listener: Listener, group: WorkerGroup) -> None:
-        self._listener, self._group = listener, group
+    def __init__(self, listener: Listener, group: WorkerGroup, job_of: JobOf) -> None:
+        self._listener, self._group, self._job_of = listener, group, job_of
+        self._ended: set[str] = set()
+        self._attempts: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune saves its callbacks to restore a sweep. We resume from runs.jsonl, and a listener lives here alone.
@@ -146,20 +251,41 @@ class _Forward(Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
+        if not result["events"]:
+            self._ended.add(trial.trial_id)  # it was known before
         for event in result["events"]:
-            if event["kind"] == "start":
-                self._group.note_controllers()
-            self._listener(result["run_id"], event)
-            if event["kind"] == "done":
-                self._group.broker.tell("forget", result["run_id"])
+            self._pass_on(trial, result["run_id"], event)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Where a scheduler has stopped the trial, its run ends here: its ranks wait to be told."""
+        if trial.trial_id in self._ended:
+            return
+        run_id = self._job_of(trial.config).run_id
+        self._group.broker.call("decide", run_id, self._attempts[trial.trial_id], None)
+        while trial.trial_id not in self._ended:
+            for event in self._group.broker.call("events", run_id):
+                self._pass_on(trial, run_id, event)
+
+    def _pass_on(self, trial: Any, run_id: str, event: dict[str, Any]) -> None:
+        if event["kind"] == "start":
+            self._attempts[trial.trial_id] = event["attempt"]
+            self._group.note_controllers()
+        if event["kind"] == "unknown":
+            # The broker has died in between, and with it the run, which the same command runs again.
+            self._ended.add(trial.trial_id)
+            return
+        self._listener(trial.config, event)
+        if event["kind"] in ("done", "aborted"):
+            self._ended.add(trial.trial_id)
+            self._group.broker.tell("forget", run_id)
 
 
-def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, isolation: str, launch: Launch) -> None:
-    """Run the jobs in their order, one at a time, and tell the listener of each event as it comes.
+def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolation: str, launch: Launch) -> None:
+    """Run the trials, and tell the listener of each event as it comes.
 
     Args:
         group: serves those whose launcher is ray.
-        jobs: the runs.
+        trials: the runs.
         listener: called in this process.
         isolation: `group` or `per_run`.
         launch: runs those of another launcher.
@@ -169,7 +295,7 @@ def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, iso
     """
     parameters: dict[str, Any] = {
         "broker": group.name,
-        "jobs": {job.run_id: job for job in jobs},
+        "job_of": trials.job_of,
         "launched": functools.partial(
             LaunchedRun, launch=launch, path=group.settings(group.name)["path"], limits=group.limits
         ),
@@ -181,16 +307,25 @@ def run_jobs(group: WorkerGroup, jobs: Sequence[Job], listener: Listener, *, iso
             "settings": group.settings(group.name, max_leases=1),
             "per_rank": group.per_rank,
         }
+    elif trials.metric:
+        trainable = SearchTrainable
+        parameters |= {"metric": trials.metric, "known": trials.known}
     # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all.
     here = tune.with_resources(tune.with_parameters(trainable, **parameters), {"memory": 1})
     tuner = tune.Tuner(
         here,
-        param_space={"run_id": tune.grid_search([job.run_id for job in jobs])},
-        tune_config=tune.TuneConfig(max_concurrent_trials=1, reuse_actors=True),
+        param_space=trials.space,
+        tune_config=tune.TuneConfig(
+            max_concurrent_trials=trials.at_once,
+            reuse_actors=True,
+            num_samples=trials.samples,
+            search_alg=trials.searcher,
+            scheduler=trials.scheduler,
+        ),
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(group.storage),
-            callbacks=[_Forward(listener, group)],
+            callbacks=[_Forward(listener, group, trials.job_of)],
             # Tune's actor only stands for the run; where it dies, another asks the broker on.
             failure_config=tune.FailureConfig(max_failures=_ACTORS_MAY_DIE),
             verbose=0,

@@ -46,8 +46,9 @@ def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]
     Args:
         config: what to train; its seed is this run's seed.
         rank: who this rank is. At world size above 1 the default process group exists.
-        emit: rank 0 tells it each epoch as it ends: `{"kind": "epoch", ...}` with the fields of `EpochRecord`. All
-            ranks tell it `{"kind": "progress"}` after each pass of training and of testing.
+        emit: rank 0 tells it each epoch as it ends: `{"kind": "epoch", ...}` with the fields of `EpochRecord`; where
+            `rank.asks`, all ranks do, and stop if the answer is False. All ranks tell it `{"kind": "progress"}` after
+            each pass of training and of testing.
 
     Returns:
         `RankRecord`'s fields, this rank's own; `outcome`, `ok` or `diverged`; and under `run` what is equal on all
@@ -99,8 +100,9 @@ class Trial:
         self.reached: dict[str, Any] = {}
         """When the target accuracy was first reached."""
         self.resumed_epoch: int | None = None
+        self.stopped_epoch: int | None = None
         self.inference: dict[str, float] = {}
-        self._tell_progress: Callable[[], None] = lambda: None
+        self._tell_progress: Callable[[], object] = lambda: None
 
     def run(self, emit: Emit) -> Outcome:
         """Train and test every epoch that is still to come."""
@@ -109,13 +111,16 @@ class Trial:
         stop = self._resume()
         while not stop and len(self.epochs) < self.config.epochs:
             epoch = self._epoch(len(self.epochs) + 1)
-            if self.rank.rank == 0:
-                emit({"kind": "epoch", **asdict(epoch)})
+            goes_on = True
+            if self.rank.rank == 0 or self.rank.asks:
+                goes_on = emit({"kind": "epoch", **asdict(epoch)}) is not False
             if not (math.isfinite(epoch.train_loss or 0.0) and math.isfinite(epoch.test_loss or 0.0)):
                 # All ranks have the same sums, so all stop here together.
                 outcome = Outcome.DIVERGED
                 break
             stop = self.stopping.observe(epoch, self.model)
+            if not goes_on and epoch.epoch < self.config.epochs:
+                self.stopped_epoch, stop = epoch.epoch, True
             if self.checkpoints:
                 with self.clock.phase("checkpoint_s"):
                     self._save(stop)
@@ -307,6 +312,7 @@ class Trial:
                 "skipped_steps": self.update.skipped_steps,
                 "fast_units": has_fast_units(self.config.precision, self.device),
                 "resumed_epoch": self.resumed_epoch,
+                "stopped_epoch": self.stopped_epoch,
                 "gradient_noise_scale": None if self.noise is None else self.noise.read(self.everyone.sum),
                 "best_epoch": self.stopping.best_epoch,
                 **self.compiled,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -42,7 +43,8 @@ def run_own(config: OwnConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
         given = config.for_function(config_class)
     told = _Told(rank, emit)
     steps = _Steps(device, emit)
-    with UtilizationSampler(device) as utilization, steps.counted():
+    returned: dict[str, Any] = {}
+    with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
         returned = plain_values(train(given, rank, told.emit) or {}, "what it returned")
     synchronize(device)
     total_s = clock.total_s
@@ -63,10 +65,15 @@ def run_own(config: OwnConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
             "device": device_name(device),
             "backend": rank.backend or "",
             "steps": steps.count,
+            "stopped_epoch": told.stopped_epoch,
             "epochs": told.epochs,
             "returned": returned,
         },
     }
+
+
+class Stopped(BaseException):
+    """Raised in the user's function by `emit` when a search stops the run; no exception that it would catch."""
 
 
 class _Told:
@@ -76,11 +83,17 @@ class _Told:
         self._rank, self._emit = rank, emit
         self.epochs: list[dict[str, Any]] = []
         self.not_finite = ""
+        self.stopped_epoch: int | None = None
 
-    def emit(self, event: Mapping[str, Any]) -> bool | None:
-        """The `emit` that the function is given."""
+    def emit(self, event: Mapping[str, Any]) -> None:
+        """The `emit` that the function is given.
+
+        Raises:
+            Stopped: the run is to end here.
+        """
         if event.get("kind", "epoch") != "epoch":
-            return self._emit({"kind": "progress"})
+            self._emit({"kind": "progress"})
+            return
         values = plain_values({name: item for name, item in event.items() if name != "kind"}, "what it emitted")
         number = int(values.pop("epoch", len(self.epochs) + 1))
         known = {name: value for name, value in values.items() if name in OF_AN_EPOCH}
@@ -89,7 +102,10 @@ class _Told:
         self.epochs.append(epoch)
         if (wrong := _not_finite(values)) and not self.not_finite:
             self.not_finite = f"{wrong} of epoch {number}"
-        return self._emit({"kind": "epoch", **epoch} if self._rank.rank == 0 else {"kind": "progress"})
+        tells = self._rank.rank == 0 or self._rank.asks
+        if self._emit({"kind": "epoch", **epoch} if tells else {"kind": "progress"}) is False:
+            self.stopped_epoch = number
+            raise Stopped
 
 
 class _Steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -465,3 +466,83 @@ async def test_a_run_that_is_submitted_again_is_told_from_its_start_and_not_run_
 @scenario
 async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run() -> None:
     assert await Broker(1).events("r") == [{"kind": "unknown"}]
+
+
+@scenario
+async def test_a_run_whose_rank_was_only_replaced_beside_one_that_died_is_not_charged_for_it() -> None:
+    broker = Broker(2, exclusive=False, limits=Limits(max_retries=0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    for run_id in ("dies", "beside"):
+        await broker.submit(job(run_id))
+    await asyncio.gather(*(taken_up(broker, name) for name in names))
+    await broker.rank_failed("t", 0)
+    assert (await follow(broker, "dies"))[-1]["outcome"] == "killed"
+    log: list[Lease] = []
+    fresh = [await broker.join(card(index, group=1)) for index in range(2)]
+    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in fresh]
+    last = (await follow(broker, "beside"))[-1]
+    assert (last["outcome"], last["attempts"]) == ("ok", 2)
+    await broker.close()
+    await asyncio.gather(*ranks)
+
+
+def asking(run_id: str, world_size: int = 1) -> Job:
+    return dataclasses.replace(job(run_id, world_size), asks=True)
+
+
+async def train(broker: Broker, name: str, epochs: int) -> int:
+    """A rank that asks after each epoch; returns after how many it stopped."""
+    lease = await taken_up(broker, name)
+    done = 0
+    for number in range(1, epochs + 1):
+        done = number
+        if not await broker.epoch(name, lease.lease_id, {"kind": "epoch", "epoch": number}, tells=lease.rank == 0):
+            break
+    await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
+    return done
+
+
+@scenario
+async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_after_the_same_epoch() -> None:
+    broker = Broker(2, exclusive=False)
+    names = [await broker.join(card(index)) for index in range(2)]
+    await broker.submit(asking("r", 2))
+    ranks = [await soon(train(broker, name, 5)) for name in names]
+    assert await broker.events("r") == [{"kind": "start", "attempt": 1}, {"kind": "epoch", "epoch": 1}]
+    await broker.decide("r", 1, 1)
+    assert await broker.events("r") == [{"kind": "epoch", "epoch": 2}], "one event an epoch, whoever asks"
+    await broker.decide("r", 2, 2)
+    await asyncio.sleep(0.01)
+    assert not any(task.done() for task in ranks), "that was said of another attempt"
+    await broker.decide("r", 1, None)
+    assert await asyncio.gather(*ranks) == [2, 2]
+    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+    await broker.submit(job("next", 2))
+    both = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    assert {attempt_of(lease) for lease in both} == {"next/1"}, "no rank leaks"
+
+
+@scenario
+async def test_a_rank_that_dies_while_it_waits_for_a_decision_begins_anew() -> None:
+    broker = Broker(1, exclusive=False)
+    name = await broker.join(card(0))
+    await broker.submit(asking("r"))
+    waits = await soon(train(broker, name, 2))
+    await broker.rank_failed("t", 0)
+    waits.cancel()
+    again = await soon(train(broker, await broker.join(card(0, group=1)), 2))
+    events = [*await broker.events("r")]
+    assert [event["kind"] for event in events] == ["start", "epoch", "start", "epoch"]
+    await broker.decide("r", 1, 1)
+    assert not again.done()
+    await broker.decide("r", 2, 1)
+    await broker.decide("r", 2, 2)
+    assert await again == 2
+
+
+@scenario
+async def test_a_run_that_is_proposed_twice_is_run_for_the_first_that_asked() -> None:
+    broker = Broker(1, exclusive=False)
+    assert await broker.submit(job("r"), owner="one")
+    assert not await broker.submit(job("r"), owner="two")
+    assert await broker.submit(job("r"), owner="one")

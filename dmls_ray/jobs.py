@@ -1,0 +1,65 @@
+"""What a run of the plan is to the cluster: which function is called, on what, and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from dmls_ray.cluster.connect import Resources
+from dmls_ray.cluster.messages import Job
+from dmls_ray.config import TrialConfig
+from dmls_ray.launch.command import unavailable
+from dmls_ray.options import Options
+from dmls_ray.own import OwnConfig
+from dmls_ray.placement import Placed
+from dmls_ray.plan import Run
+from dmls_ray.rank import Keep
+
+RUN_TRIAL = "dmls_ray.training.loop:run_trial"
+"""The training function of every built-in sweep."""
+
+RUN_OWN = "dmls_ray.training.own:run_own"
+"""Calls a training function of the user's own."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Makes jobs of runs, in the driver and, where a searcher proposes them, in Tune's actors."""
+
+    resources: Resources
+    options: Options
+    folder: Path
+    """The results folder."""
+
+    def of(self, run: Run) -> Job:
+        """The job of a run; its `skip` says why it is not feasible."""
+        if skip := run.skip or self.objection(run.config):
+            # Of what is skipped nobody looks at more, and values that do not go together make no configuration.
+            return Job(
+                run_id=run.run_id, trial_id=run.trial_id, train="", config=cast(Placed, run.config), device="",
+                backend="", skip=skip,
+            )  # fmt: skip
+        config = run.seeded()
+        return Job(
+            run_id=run.run_id,
+            trial_id=run.trial_id,
+            train=RUN_OWN if isinstance(config, OwnConfig) else RUN_TRIAL,
+            config=config,
+            device=self.resources.device_of(config),
+            backend=self.resources.backend_of(config),
+            keep=self._keep_of(run),
+            asks=self.options.mode == "search" and self.options.scheduler != "none",
+        )
+
+    def objection(self, config: Any) -> str:
+        """Why a configuration is not feasible here; empty where it is."""
+        return self.resources.objection(config, oversubscribe=self.options.oversubscribe) or unavailable(config)
+
+    def _keep_of(self, run: Run) -> Keep | None:
+        """What the run is to leave in a folder of its own."""
+        profiled = isinstance(run.config, TrialConfig) and run.config.inference_batch is not None
+        if not (self.options.checkpoints or self.options.save_weights or profiled):
+            return None
+        folder = self.folder.resolve() / "runs" / run.run_id
+        return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)

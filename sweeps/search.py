@@ -1,0 +1,24 @@
+"""Which configuration trains best? Many are tried side by side, and poor ones are stopped after an epoch or more.
+
+Runs fill all ranks at once, so their times say nothing: this is for finding accuracy. --searcher optuna (pip install
+'dmls_ray[search]') lets earlier runs say what to try next; --scheduler none stops nothing. Whatever is found is to be
+measured again: python sweeps/grid.py with the values that it names.
+"""
+
+from dmls_ray.cli import main
+from dmls_ray.space import Range
+
+if __name__ == "__main__":
+    main(
+        name="search",
+        question=__doc__,
+        axis=None,
+        defaults={
+            "lr": Range(1e-4, 1e-1, log=True),
+            "batch_per_rank": [16, 32, 64],
+            "optimizer": ["adam", "adamw", "sgd", "rmsprop"],
+            "dropout": Range(0.0, 0.5),
+            "epochs": [8],
+        },
+        how={"mode": "search", "searcher": "random", "samples": 24},
+    )
