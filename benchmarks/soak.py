@@ -96,7 +96,11 @@ def main() -> None:
         "s a kill": round((soak_s - alone_s) / kills, 1) if kills else "",
         "s a run, undisturbed (median)": round(statistics.median(record.total_s or 0 for record in ok), 2),
     }
-    print(pd.DataFrame(told.items(), columns=["what", ""]).to_markdown(index=False, disable_numparse=True))
+    print(
+        pd.DataFrame([(name, str(value)) for name, value in told.items()], columns=["what", ""]).to_markdown(
+            index=False, disable_numparse=True
+        )
+    )
     machine, versions = describe_machine(), describe_versions()
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
 

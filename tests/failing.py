@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -82,6 +84,13 @@ def growing() -> nn.Module:
     """A net whose rank takes 8 GiB in its first training pass, and holds them for a while."""
     HOW["grow"] = _grow
     return _Failing("grow", "step", 0)
+
+
+def starving() -> nn.Module:
+    """A net whose rank takes 8 GiB in a group of processes that may have less: the kernel ends it."""
+    # The rank joins the group by itself; only the test that made it knows its name.
+    (Path(os.environ["DMLS_RAY_TEST_CGROUP"]) / "cgroup.procs").write_text(str(os.getpid()))
+    return growing()
 
 
 _leaked: list[torch.Tensor] = []

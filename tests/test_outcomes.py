@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,34 @@ def test_a_rank_that_ray_ends_for_its_memory_is_out_of_memory(
     assert small.outcome == "ok"
 
 
+@pytest.fixture
+def small_cgroup() -> Iterator[Path]:
+    """A group of processes that may have 2 GiB together, as a container has."""
+    first = Path("/sys/fs/cgroup/memory")  # version 1; of version 2 there is one tree for all
+    limit = "memory.limit_in_bytes" if first.is_dir() else "memory.max"
+    group = (first if first.is_dir() else Path("/sys/fs/cgroup")) / f"dmls_ray-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(2 * 2**30))
+    except OSError as error:
+        pytest.skip(f"a memory cgroup cannot be made here: {error}")
+    yield group
+    group.rmdir()
+
+
+@pytest.mark.slow
+def test_a_rank_that_the_kernel_ends_for_want_of_memory_is_out_of_memory(
+    sweep_command: Command, here: Path, small_cgroup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLS_RAY_TEST_CGROUP", str(small_cgroup))
+    done = sweep_command("grid", *ONE, "--repeats", "1", *models("starving"))
+    assert done.returncode == 0, done.stdout
+    starved, steady = sorted(load(here / "results" / "grid").records, key=lambda record: short(record) == "steady")
+    assert (starved.outcome, starved.attempts) == ("oom", 1)
+    assert "out of memory, the kernel ended 1 process on" in starved.reason
+    assert steady.outcome == "ok"
+
+
 @pytest.mark.slow
 def test_a_rank_that_grows_is_replaced_between_two_runs(sweep_command: Command, here: Path) -> None:
     flags = (*ONE, "--repeats", "6", "--model", "tests.failing:leaking")
@@ -257,3 +287,15 @@ def test_whatever_ends_a_function_of_ones_own_is_its_row_alone(sweep_command: Co
     assert done.returncode == 0, done.stderr
     alone = {item.run_id: item.measures for item in load(here / "alone").records}
     assert {item.run_id: item.measures for item in records if item.config["how"] == "nothing"} == alone
+
+
+@pytest.mark.slow
+def test_a_trial_that_fails_under_another_launcher_is_given_up_as_well(sweep_command: Command, here: Path) -> None:
+    flags = (*ONE, "--launcher", "spawn", "--repeats", "3", "--max-retries", "0", "--give-up-after", "2")
+    done = sweep_command("grid", *flags, *models("sigkill_in_step_of_rank_0"))
+    assert done.returncode == 1, done.stderr
+    records = load(here / "results" / "grid").records
+    assert [record.outcome.value for record in records if short(record) == "steady"] == ["ok"] * 3
+    failed = [record for record in records if short(record) != "steady"]
+    assert [record.outcome.value for record in failed] == ["killed", "killed", "skipped"]
+    assert failed[-1].reason.startswith("given up after 2 equal failures (killed")

@@ -6,8 +6,10 @@ controller loads it as well.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,10 @@ from dmls_ray.cluster.messages import RankCard
 
 _BACK_WITHIN_S = 60.0
 """How long a broker that died may take to be there again."""
+
+
+_ANSWERS_WITHIN_S = 5.0
+"""How long a machine may take to tell of its memory: it may be gone itself."""
 
 
 def life_name(name: str, life: int) -> str:
@@ -87,9 +93,21 @@ def end_process(card: RankCard) -> None:
 
     A task on its machine does it: `ray.kill` takes 5 s where the process is stopped, and this 0.1 s.
     """
+    _there(card, _end_process_here).remote(card.pid, card.born)
+
+
+async def oom_kills_there(card: RankCard) -> int | None:
+    """`oom_kills` of a rank's machine; None where it does not answer soon."""
+    with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
+        count: int | None = await asyncio.wait_for(_there(card, oom_kills).remote(), _ANSWERS_WITHIN_S)
+        return count
+    return None
+
+
+def _there(card: RankCard, function: Callable[..., Any]) -> Any:
+    """A function as a task on a rank's machine."""
     strategy = NodeAffinitySchedulingStrategy(card.node_id, soft=False)
-    task = ray.remote(_end_process_here).options(num_cpus=0, scheduling_strategy=strategy, max_retries=3)
-    task.remote(card.pid, card.born)
+    return ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy, max_retries=3)
 
 
 def _end_process_here(pid: int, born: float) -> None:

@@ -20,6 +20,13 @@ _UNCHARGED = 5
 """How often a run is let off for deaths that it has no part in."""
 
 
+def out_of_memory(before: int | None, now: int | None, machine: str) -> str:
+    """What it means that the kernel's count of processes ended for want of memory has grown; empty where it has not."""
+    if before is None or now is None or now <= before:
+        return ""
+    return f"out of memory, the kernel ended {now - before} process{'es' if now - before > 1 else ''} on {machine}"
+
+
 @dataclass
 class Attempt:
     """One attempt at a run."""

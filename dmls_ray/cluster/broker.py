@@ -19,11 +19,11 @@ import itertools
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.cluster.attempt import Attempt, Failures, Queued
+from dmls_ray.cluster.attempt import Attempt, Failures, Queued, out_of_memory
 from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankCard
 from dmls_ray.record import Outcome
 
@@ -65,6 +65,10 @@ class _Stream:
             self.news.set()
 
 
+async def _nobody_knows(card: RankCard) -> None:
+    return None
+
+
 class Broker:
     """Leases ranks to runs.
 
@@ -74,6 +78,7 @@ class Broker:
         exclusive: lease to one run at a time (bench mode), rather than to as many as there are ranks for.
         limits: how long it waits, and how often it tries.
         end_process: ends a rank's process whatever it does; returns at once.
+        oom_kills_there: how many processes the kernel has ended for want of memory on a rank's machine.
     """
 
     def __init__(
@@ -83,11 +88,13 @@ class Broker:
         exclusive: bool = True,
         limits: Limits | None = None,
         end_process: Callable[[RankCard], None] = lambda card: None,
+        oom_kills_there: Callable[[RankCard], Awaitable[int | None]] = _nobody_knows,
     ) -> None:
         self._expected = ranks
         self._exclusive = exclusive
         self._limits = limits or Limits()
         self._end_process = end_process
+        self._oom_kills_there = oom_kills_there
         self._failures = Failures(self._limits.give_up_after)
         self._ranks: dict[str, _Rank] = {}
         self._queue: deque[Queued] = deque()
@@ -205,10 +212,19 @@ class Broker:
     async def rank_failed(self, trainer: str, index: int, *, memory: str = "") -> None:
         """Ray saw a rank's process die; `memory` says so where it was ended for want of memory."""
         for name, rank in self._of(trainer).items():
-            if rank.card.index == index:
-                if rank.attempt is not None and memory:
-                    rank.attempt.memory = memory
+            if rank.card.index != index:
+                continue
+            if rank.attempt is not None:
+                rank.attempt.memory = memory or await self._kernel_ended(name, rank)
+            if name in self._ranks:
                 self._lose(name)
+
+    async def _kernel_ended(self, name: str, rank: _Rank) -> str:
+        """Evidence that a rank's process died for want of memory; empty where there is none."""
+        assert rank.attempt is not None
+        before = rank.attempt.begun.get(name)
+        now = await self._oom_kills_there(rank.card) if before is not None else None
+        return out_of_memory(before, now, rank.card.machine)
 
     async def controlled_by(self, controller: Any) -> None:
         """A trainer's controller tells of itself."""
@@ -258,6 +274,14 @@ class Broker:
             self._queue.append(Queued(job))
             self._dispatch()
         return True
+
+    async def given_up(self, trial_id: str) -> str:
+        """Why the further runs of a trial are skipped; empty where they are not."""
+        return self._failures.give_up(trial_id)
+
+    async def has_ended(self, trial_id: str, verdict: dict[str, Any]) -> None:
+        """A run of the trial has ended elsewhere, under a launcher that this broker does not serve."""
+        self._failures.note(trial_id, verdict)
 
     async def events(self, run_id: str) -> list[dict[str, Any]]:
         """What has happened since the last call, once something has; the last event's kind is `done` or `aborted`.
@@ -403,14 +427,8 @@ class Broker:
         attempt = rank.attempt
         if attempt is None or name not in attempt.waits_for:
             return
-        before = attempt.begun.get(name)
-        if card is not None and None not in (before, card.oom_kills) and card.machine == rank.card.machine:
-            assert before is not None
-            assert card.oom_kills is not None
-            if card.oom_kills > before:
-                attempt.memory = (
-                    f"out of memory, the kernel ended {card.oom_kills - before} processes on {card.machine}"
-                )
+        if card is not None and card.machine == rank.card.machine:
+            attempt.memory = attempt.memory or out_of_memory(attempt.begun.get(name), card.oom_kills, card.machine)
         attempt.lost[name] = ""
         group = (rank.card.trainer, rank.card.group)
         if card is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 
-from dmls_ray.cluster.actors import BrokerLine, end_process, life_name
+from dmls_ray.cluster.actors import BrokerLine, end_process, life_name, oom_kills_there
 from dmls_ray.cluster.broker import Broker
 from dmls_ray.cluster.connect import NAMESPACE, Machine, Resources
 from dmls_ray.cluster.messages import Limits
@@ -220,7 +220,10 @@ class WorkerGroup:
         expected = self._ranks if self._isolation == "group" else 0
         name = life_name(self.name, life)
         actor = ray.remote(Broker).options(name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000)
-        return actor.remote(expected, exclusive=self._exclusive, limits=self.limits, end_process=end_process)
+        return actor.remote(
+            expected, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
+            oom_kills_there=oom_kills_there,
+        )  # fmt: skip
 
     def _keep_broker(self) -> None:
         """Make another broker whenever one dies."""

@@ -102,9 +102,14 @@ class RunTrainable(Trainable):
         return {"run_id": self._job.run_id, "events": events, "done": done}
 
     def _step_launched(self) -> dict[str, Any]:
+        trial_id = self._job.trial_id
         if self._launched is None:
+            if reason := self._broker.call("given_up", trial_id):
+                return {"run_id": self._job.run_id, "events": [_skipped(reason)], "done": True}
             self._launched = self._start_launched(self._job)
         events = self._launched.events()
+        if events[-1]["kind"] == "done":
+            self._broker.call("has_ended", trial_id, events[-1])
         return {"run_id": self._job.run_id, "events": events, "done": events[-1]["kind"] in ("done", "aborted")}
 
     def _events(self) -> list[dict[str, Any]]:

@@ -392,7 +392,7 @@ async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -
     await taken_up(broker, await broker.join(card(0, oom_kills=3)), oom_kills=3)
     await broker.join(card(0, group=1, oom_kills=4))
     done = (await follow(broker, "r"))[-1]
-    reason = "1 of 1 ranks died: out of memory, the kernel ended 1 processes on a"
+    reason = "1 of 1 ranks died: out of memory, the kernel ended 1 process on a"
     assert (done["outcome"], done["reason"], done["attempts"]) == ("oom", reason, 1)
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dmls_ray.config import TrialConfig
-from dmls_ray.execution import RUN_TRIAL
+from dmls_ray.jobs import RUN_TRIAL
 from dmls_ray.launch import command
 from dmls_ray.launch.command import run_command, unavailable
 from dmls_ray.launch.inline import run_inline
