@@ -11,7 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
@@ -142,8 +144,14 @@ class RankRecord:
     """This rank's own epochs, over its own share of the samples."""
 
 
+class _ReadLater:
+    """Room for the epochs and ranks of a record as JSON, until they are asked for."""
+
+    __slots__ = ("_unread",)
+
+
 @dataclass(kw_only=True, slots=True)
-class RunRecord:
+class RunRecord(_ReadLater):
     """One run: one trial with one seed, and its one outcome."""
 
     schema: int = SCHEMA
@@ -288,12 +296,35 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunRecord:
-        """The record that `to_dict` wrote, by this version or an older one; keys it does not know are left out."""
-        known = _known(cls, values)
-        known["outcome"] = Outcome(values["outcome"])
-        known["epochs"] = [EpochRecord(**_known(EpochRecord, item)) for item in values.get("epochs", ())]
-        known["ranks"] = [RankRecord(**_known(RankRecord, item)) for item in values.get("ranks", ())]
-        return cls(**known)
+        """The record that `to_dict` wrote, by this version or an older one; keys it does not know are left out.
+
+        Its epochs and ranks stay JSON until one of them is asked for: as objects they are most of a record's memory,
+        and who reads many runs seldom asks.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no such record.
+        """
+        nested = {name: values.get(name, ()) for name in ("epochs", "ranks")}
+        for item in nested["epochs"]:
+            item["epoch"]
+        for item in nested["ranks"]:
+            item["rank"]
+        record = cls(**{**_known(cls, values), "outcome": Outcome(values["outcome"])})
+        object.__setattr__(record, "_unread", dump_small(nested))  # mypy knows of no slots but those of fields
+        del record.epochs, record.ranks
+        return record
+
+    if not TYPE_CHECKING:  # which would take any name for an attribute from here on
+
+        def __getattr__(self, name: str) -> Any:
+            # Asked for a slot that is empty: `from_dict` leaves those of epochs and ranks so.
+            if name not in ("epochs", "ranks"):
+                raise AttributeError(f"RunRecord has no {name}", name=name, obj=self)
+            nested = orjson.loads(self._unread)
+            self.epochs = [EpochRecord(**_known(EpochRecord, item)) for item in nested["epochs"]]
+            self.ranks = [RankRecord(**_known(RankRecord, item)) for item in nested["ranks"]]
+            del self._unread
+            return getattr(self, name)
 
     def take_results(self, results: Sequence[Mapping[str, Any]]) -> None:
         """Fill in what the ranks measured.
@@ -366,14 +397,20 @@ class RunRecord:
             self.overfit_epoch = least.epoch + 1
 
 
+def dump_small(values: Any) -> str:
+    """Values as JSON that takes no more memory than its length."""
+    # What orjson.dumps returns keeps the buffer that it was written into, several times as large.
+    return orjson.dumps(values).decode()
+
+
 def _known(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    names = _names(cls)
-    return {name: value for name, value in values.items() if name in names}
+    # With the fields' own strings for keys: Python finds a keyword by its identity, and by comparing only after that.
+    return {name: values[name] for name in _names(cls) if name in values}
 
 
 @functools.cache
-def _names(cls: type) -> frozenset[str]:
-    return frozenset(item.name for item in fields(cls))
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(cls))
 
 
 def _plain(value: Any) -> Any:

@@ -11,9 +11,11 @@ several lines (a skipped one that became feasible), the last one counts.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,28 @@ import orjson
 from filelock import FileLock, Timeout
 
 from dmls_ray.errors import NewerSchemaError, StoreError, StoreInUseError
-from dmls_ray.record import SCHEMA, RunRecord
+from dmls_ray.record import SCHEMA, RunRecord, dump_small
 
 _SHARED = {"config", "machine", "versions", "git"}
 """What many records have alike; they share one object of it, which nobody changes."""
 
 RUNS = "runs.jsonl"
 SWEEP = "sweep.json"
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for cycles within the block, or within the function that this decorates.
+
+    For what makes many objects that stay, and no cycles: the collector would go over all of them again and again.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Store:
@@ -57,7 +74,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
         try:
-            self._records = {record.run_id: record for record in read_records(self.folder)}
+            self._records = _latest(self.folder)
             self.cut_bytes = _cut_torn_line(self.folder / RUNS)
         except BaseException:
             self._lock.release()
@@ -112,12 +129,12 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
     """
     path = Path(folder) / RUNS
     try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below; what opening it may raise is told apart
+        file = open(path, "rb", buffering=2**20)  # noqa: SIM115 - closed below; what opening it may raise is told apart
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error}); name another folder with --out.") from error
-    alike: dict[bytes, Any] = {}
+    alike: dict[str, Any] = {}
     with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n") and not _is_whole(line):
@@ -125,7 +142,7 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
             try:
                 values = orjson.loads(line)
                 for name in _SHARED & values.keys():
-                    values[name] = alike.setdefault(orjson.dumps(values[name]), values[name])
+                    values[name] = alike.setdefault(dump_small(values[name]), values[name])
                 _refuse_newer(values.get("schema", 0), path)
                 yield RunRecord.from_dict(values)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -143,7 +160,13 @@ def latest_records(folder: str | os.PathLike[str]) -> list[RunRecord]:
     """
     if not (Path(folder) / RUNS).exists():
         raise StoreError(f"{folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
-    return list({record.run_id: record for record in read_records(folder)}.values())
+    return list(_latest(folder).values())
+
+
+@uncollected()
+def _latest(folder: str | os.PathLike[str]) -> dict[str, RunRecord]:
+    """run_id -> the last record of the run."""
+    return {record.run_id: record for record in read_records(folder)}
 
 
 def read_sweep(folder: str | os.PathLike[str]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
+import pickle
 
 import pytest
 
@@ -29,6 +31,29 @@ def test_a_record_survives_json() -> None:
     written = record(config={"epochs": 2}, machine={"cores": 2})
     written.take_results([rank(0, epochs=[{"epoch": 1, "train_loss": 1.5}]), rank(1)])
     assert RunRecord.from_dict(json.loads(json.dumps(written.to_dict(), allow_nan=False))) == written
+
+
+def test_a_record_that_was_read_can_be_written_copied_and_changed_before_its_ranks_were_asked_for() -> None:
+    written = record()
+    written.take_results([rank(0), rank(1)])
+
+    def read() -> RunRecord:
+        return RunRecord.from_dict(written.to_dict())
+
+    assert read().to_dict() == written.to_dict()
+    assert copy.deepcopy(read()) == pickle.loads(pickle.dumps(read())) == dataclasses.replace(read()) == written
+    changed = read()
+    changed.ranks.pop()
+    assert [len(item.ranks) for item in (changed, written)] == [1, 2]
+    assert len(changed.epochs) == 2
+    with pytest.raises(AttributeError, match="no invented"):
+        changed.invented  # type: ignore[attr-defined] # noqa: B018
+
+
+@pytest.mark.parametrize("nested", [{"epochs": [{}]}, {"ranks": [{"pid": 1}]}, {"epochs": [3]}, {"ranks": 3}])
+def test_epochs_and_ranks_that_are_none_are_refused_when_the_record_is_read(nested: dict[str, object]) -> None:
+    with pytest.raises((KeyError, TypeError)):
+        RunRecord.from_dict({**record().to_dict(), **nested})
 
 
 def test_a_number_that_is_not_finite_becomes_null() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pandas as pd
 
 from dmls_ray.config import DEFAULTS
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
-from dmls_ray.store import latest_records
+from dmls_ray.store import latest_records, uncollected
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
 KEYS = ("run_id", "trial_id", "repeat")
@@ -32,7 +33,7 @@ class Results:
 
     def __init__(self, folder: str | os.PathLike[str], records: Sequence[RunRecord]) -> None:
         self.folder = Path(folder)
-        self.records = sorted(records, key=lambda record: (record.repeat, record.order))
+        self.records = sorted(records, key=attrgetter("repeat", "order"))
 
     def __len__(self) -> int:
         return len(self.records)
@@ -43,34 +44,28 @@ class Results:
         return f"Results({str(self.folder)!r}, {len(self)} runs: {told or 'none'})"
 
     @cached_property
+    @uncollected()
     def runs(self) -> pd.DataFrame:
         """One row a run: every field of the configuration, every column of the record, and the machine's name."""
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
-        columns: dict[str, list[Any]] = {name: [getattr(record, name) for record in records] for name in KEYS}
-        factors = [factors_of(record) for record in records]
-        for name in field_names(factors):
-            columns[name] = [item.get(name) for item in factors]
-        for name in (item.name for item in fields(RunRecord)):
-            if name not in (*NESTED, *KEYS, "seed"):
-                # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
-                column = f"resolved_{name}" if name in columns else name
-                columns[column] = [getattr(record, name) for record in records]
-        for name in field_names([record.measures for record in records]):
+        read = _columns(records, [item.name for item in fields(RunRecord) if item.name not in NESTED])
+        columns: dict[str, Any] = {name: read.pop(name) for name in KEYS}
+        columns |= _spread([record.config for record in records], _factor_columns)
+        columns["run_seed"] = read.pop("seed")
+        read["outcome"] = [outcome.value for outcome in read["outcome"]]
+        # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
+        columns |= {f"resolved_{name}" if name in columns else name: values for name, values in read.items()}
+        for name in field_names(record.measures for record in records):
             column = f"measured_{name}" if name in columns else name
             columns[column] = [record.measures.get(name) for record in records]
-        columns["outcome"] = [record.outcome.value for record in records]
-        columns["run_seed"] = [record.seed for record in records]
-        for name, default in (("host", ""), ("cpu", ""), ("cores", None)):
-            columns[name] = [record.machine.get(name, default) for record in records]
-        columns["gpus"] = [", ".join(record.machine.get("gpus", [])) for record in records]
-        for name in ("torch", "ray"):
-            columns[name] = [record.versions.get(name, "") for record in records]
-        columns["git_commit"] = [record.git.get("commit", "") for record in records]
-        columns["git_dirty"] = [record.git.get("dirty") for record in records]
+        columns |= _spread([record.machine for record in records], _machine_columns)
+        columns |= _spread([record.versions for record in records], _version_columns)
+        columns |= _spread([record.git for record in records], _git_columns)
         frame = pd.DataFrame(columns)
-        numbers = frame.select_dtypes("float").columns
-        frame[numbers] = frame[numbers].where(np.isfinite(frame[numbers]))
+        for head in frame.select_dtypes("float"):
+            if np.isinf(frame[head]).any():
+                frame[head] = frame[head].where(np.isfinite(frame[head]))
         return frame
 
     @cached_property
@@ -110,6 +105,7 @@ class Results:
         return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
 
 
+@uncollected()
 def load(folder: str | os.PathLike[str]) -> Results:
     """The results in a folder.
 
@@ -121,9 +117,13 @@ def load(folder: str | os.PathLike[str]) -> Results:
 
 def factors_of(record: RunRecord) -> dict[str, Any]:
     """Every field of the run's configuration, and what follows from them: global_batch."""
-    if OWN in record.config:
-        return record.config
-    factors = {name: record.config.get(name, default) for name, default in DEFAULTS.items()}
+    return _factors(record.config)
+
+
+def _factors(config: Mapping[str, Any]) -> dict[str, Any]:
+    if OWN in config:
+        return dict(config)
+    factors = {name: config.get(name, default) for name, default in DEFAULTS.items()}
     if factors["batch_per_rank"] is not None:
         factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
     return factors
@@ -136,3 +136,48 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
         if not item.keys() <= names.keys():
             names |= dict.fromkeys(item)
     return list(names)
+
+
+def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, list[Any]]:
+    """These fields of the records, each as a list."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    # A block of records fits into the processor's cache; record after record for each column would not.
+    for start in range(0, len(records), 1000):
+        rows = map(attrgetter(*names), records[start : start + 1000])
+        for column, values in zip(columns.values(), zip(*rows, strict=True), strict=True):
+            column.extend(values)
+    return columns
+
+
+def _spread(
+    objects: Sequence[Mapping[str, Any]], columns_of: Callable[[list[Mapping[str, Any]]], dict[str, list[Any]]]
+) -> dict[str, Any]:
+    """The columns of objects that many runs share: worked out once an object, and then spread over the runs."""
+    distinct = {id(item): item for item in objects}
+    place = {key: number for number, key in enumerate(distinct)}
+    spread = pd.DataFrame(columns_of(list(distinct.values()))).take([place[id(item)] for item in objects])
+    return {str(name): column.array for name, column in spread.items()}
+
+
+def _factor_columns(configs: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    factors = [_factors(config) for config in configs]
+    return {name: [item.get(name) for item in factors] for name in field_names(factors)}
+
+
+def _machine_columns(machines: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    columns = {
+        name: [machine.get(name, default) for machine in machines]
+        for name, default in (("host", ""), ("cpu", ""), ("cores", None))
+    }
+    return {**columns, "gpus": [", ".join(machine.get("gpus", [])) for machine in machines]}
+
+
+def _version_columns(versions: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [item.get(name, "") for item in versions] for name in ("torch", "ray")}
+
+
+def _git_columns(states: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {
+        "git_commit": [state.get("commit", "") for state in states],
+        "git_dirty": [state.get("dirty") for state in states],
+    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -14,14 +15,12 @@ from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
 from dmls_ray.config import TrialConfig
 from dmls_ray.fields import field_specs
 from dmls_ray.record import METRICS, Outcome, RunRecord
+from dmls_ray.store import uncollected
+
+TIMES = ("images_per_s", "epoch_s", "total_s", "overhead_s", "step_ms_p50", "exposed_comm_ms")
+"""Measures that say nothing where runs went side by side."""
 
 MEASURES = (
-    "images_per_s",
-    "epoch_s",
-    "total_s",
-    "overhead_s",
-    "step_ms_p50",
-    "exposed_comm_ms",
     "peak_mem_mib",
     "stopped_epoch",
     *METRICS,
@@ -36,8 +35,7 @@ MEASURES = (
     "int8_compiled_ms_p50",
 )
 
-TIMES = ("images_per_s", "epoch_s", "total_s", "overhead_s", "step_ms_p50", "exposed_comm_ms")
-"""Measures that say nothing where runs went side by side."""
+_times_of, _measures_of = attrgetter(*TIMES), attrgetter(*MEASURES)
 
 INFERENCE: dict[str, tuple[str, Callable[[float], str]]] = {
     "fp32_test_accuracy": ("fp32 test acc.", accuracy),
@@ -182,6 +180,7 @@ class Table:
         return any(measure in row.measures for row in self.rows)
 
 
+@uncollected()
 def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
     """The table of a sweep.
 
@@ -192,10 +191,11 @@ def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
     by_trial: dict[str, list[RunRecord]] = {}
     for record in results.records:
         by_trial.setdefault(record.trial_id, []).append(record)
-    names = _factor_names([records[0] for records in by_trial.values()], varied)
-    rows = [_row(trial_id, records, names) for trial_id, records in by_trial.items()]
+    factors = [factors_of(records[0]) for records in by_trial.values()]
+    names = _factor_names(factors, varied)
+    rows = [_row(each, records, names) for each, records in zip(factors, by_trial.values(), strict=True)]
     rows.sort(key=lambda row: tuple(_sortable(name, row.factors[name]) for name in names))
-    held = _held_batch(results.records, varied or ())
+    held = _held_batch(factors, varied or ())
     _add_speed_up(rows, held)
     return Table(varied=names, rows=rows, held=held, notes=_notes(results, rows, held))
 
@@ -204,43 +204,41 @@ def _ok(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.outcome is Outcome.OK]
 
 
-def _factor_names(firsts: Sequence[RunRecord], varied: Sequence[str] | None) -> tuple[str, ...]:
-    all_factors = [factors_of(record) for record in firsts]
-    known = field_names(all_factors)
-    names = {*(varied or ()), *(name for name in known if len({repr(item.get(name)) for item in all_factors}) > 1)}
+def _factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None) -> tuple[str, ...]:
+    known = field_names(factors)
+    names = {*(varied or ()), *(name for name in known if len({repr(each.get(name)) for each in factors}) > 1)}
     # A table that shows one batch shows the other.
     if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"} and "global_batch" in known:
         names |= {"batch_per_rank", "global_batch"}
     return tuple(name for name in known if name in names)
 
 
-def _row(trial_id: str, records: list[RunRecord], names: Sequence[str]) -> Row:
-    factors = factors_of(records[0])
-    row = Row(trial_id, {name: factors.get(name) for name in names}, records)
+def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[str]) -> Row:
+    row = Row(records[0].trial_id, {name: factors.get(name) for name in names}, records)
     ok = _ok(records)
-    for measure in MEASURES:
-        counted = [record for record in ok if record.mode == "bench"] if measure in TIMES else ok
-        values = [value for record in counted if (value := getattr(record, measure)) is not None]
-        if values:
-            row.measures[measure] = estimate(values)
-    for measure in field_names([record.measures for record in ok]):
+    timed = [record for record in ok if record.mode == "bench"]
+    for names_of, read, counted in ((MEASURES, _measures_of, ok), (TIMES, _times_of, timed)):
+        for measure, values in zip(names_of, zip(*map(read, counted), strict=True), strict=False):
+            known = [value for value in values if value is not None]
+            if known:
+                row.measures[measure] = estimate(known)
+    for measure in field_names(record.measures for record in ok):
         numbers = [value for record in ok if isinstance(value := record.measures.get(measure), int | float)]
         if numbers:
             row.own[measure] = estimate(numbers)
     return row
 
 
-def _held_batch(records: Sequence[RunRecord], varied: Sequence[str]) -> str:
+def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
     """Which batch stays from one world size, and from one accum_steps, to the next: global_batch (strong scaling) or
     batch_per_rank (weak).
     """
     sizes: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
-    for record in records:
-        factors = factors_of(record)
-        if factors.get("global_batch") is not None:
-            per_rank, together = sizes.setdefault((factors["world_size"], factors["accum_steps"]), (set(), set()))
-            per_rank.add(factors["batch_per_rank"])
-            together.add(factors["global_batch"])
+    for each in factors:
+        if each.get("global_batch") is not None:
+            per_rank, together = sizes.setdefault((each["world_size"], each["accum_steps"]), (set(), set()))
+            per_rank.add(each["batch_per_rank"])
+            together.add(each["global_batch"])
     same_per_rank = len({frozenset(item) for item, _ in sizes.values()}) == 1
     same_together = len({frozenset(item) for _, item in sizes.values()}) == 1
     if "global_batch" in varied:
@@ -274,10 +272,10 @@ def _overfit(row: Row) -> str:
 def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     if not results.records:
         return ["No runs."]
-    machines = {_machine_text(record) for record in results.records}
+    machines = {_machine_text(machine) for machine in _distinct(record.machine for record in results.records)}
     versions = {
-        ", ".join(f"{name} {record.versions[name]}" for name in ("python", "torch", "ray") if name in record.versions)
-        for record in results.records
+        ", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item)
+        for item in _distinct(record.versions for record in results.records)
     }
     days = sorted({record.started_at[:10] for record in results.records})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
@@ -317,8 +315,12 @@ def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     return notes
 
 
-def _machine_text(record: RunRecord) -> str:
-    machine = record.machine
+def _distinct(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Each object once: many runs share one."""
+    return {id(item): item for item in items}.values()
+
+
+def _machine_text(machine: Mapping[str, Any]) -> str:
     gpus = machine.get("gpus") or []
     return f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores" + (
         f", {len(gpus)} x {gpus[0]}" if gpus else ""

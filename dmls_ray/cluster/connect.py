@@ -25,6 +25,8 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Our own store is the record of a sweep; Tune's loggers would write each run three times more.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    # Nor do we restore from Tune's own state of a sweep; it would write that of all trials every ten seconds.
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",
     # Ctrl-C is ours: Tune would wait for the run under way.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ray import tune
@@ -136,17 +136,14 @@ def proposed_trials(
                 f"searcher={type(searcher).__name__} cannot take up a search that has begun; use --fresh, or optuna."
             ) from error
     return Trials(
-        job_of=proposals.job_of, space={}, samples=samples - len(known), at_once=at_once, searcher=searcher,
+        job_of=proposals.job_of, samples=samples - len(known), at_once=at_once, searcher=searcher,
         scheduler=make_scheduler(goal), metric=goal.metric, known=known,
     )  # fmt: skip
 
 
 def listed_trials(jobs: Sequence[Job], goal: Goal, *, at_once: int) -> Trials:
     """These runs, side by side."""
-    trials = listed(jobs)
-    return Trials(
-        job_of=trials.job_of, space=trials.space, at_once=at_once, scheduler=make_scheduler(goal), metric=goal.metric
-    )
+    return replace(listed(jobs), at_once=at_once, scheduler=make_scheduler(goal), metric=goal.metric)
 
 
 def level_of(record: RunRecord, metric: str) -> float | None:

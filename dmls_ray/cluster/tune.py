@@ -9,12 +9,14 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
 from ray import tune
 from ray.tune import Callback, Trainable
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler
 
 from dmls_ray.cluster.actors import BrokerLine
 from dmls_ray.cluster.launched import Launch, LaunchedRun
@@ -38,8 +40,8 @@ class Trials:
     """What Tune is to run."""
 
     job_of: JobOf
-    space: dict[str, Any]
-    """Tune's `param_space`; empty where the searcher knows it."""
+    run_ids: tuple[str, ...] = ()
+    """The runs; none where a searcher proposes them."""
     samples: int = 1
     at_once: int = 1
     """How many trials may be under way at the same time."""
@@ -54,9 +56,7 @@ class Trials:
 def listed(jobs: Sequence[Job]) -> Trials:
     """These runs in their order, one at a time."""
     by_id = {job.run_id: job for job in jobs}
-    return Trials(
-        job_of=functools.partial(_of_list, by_id), space={"run_id": tune.grid_search([job.run_id for job in jobs])}
-    )
+    return Trials(job_of=functools.partial(_of_list, by_id), run_ids=tuple(by_id))
 
 
 def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:
@@ -124,12 +124,6 @@ class RunTrainable(Trainable):
 
     def end(self) -> None:
         """Called when the run is over; here the group's ranks stay."""
-
-    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        return {}  # a run's state is its ranks'; Tune asks all the same before it reuses this actor
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing was saved."""
 
     def cleanup(self) -> None:
         if self._done:
@@ -244,9 +238,12 @@ class IsolatedRunTrainable(RunTrainable):
 
 
 class _Forward(Callback):
-    def __init__(self, listener: Listener, group: WorkerGroup, job_of: JobOf) -> None:
-        self._listener, self._group, self._job_of = listener, group, job_of
-        self._ended: set[str] = set()
+    def __init__(self, listener: Listener, group: WorkerGroup, trials: Trials) -> None:
+        self._listener, self._group, self._trials = listener, group, trials
+        self.ended: set[str] = set()
+        """Runs that have."""
+        self._told: set[str] = set()
+        """Trials of Tune's that have nothing more to tell."""
         self._attempts: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -256,33 +253,54 @@ class _Forward(Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if not result["events"]:
-            self._ended.add(trial.trial_id)  # it was known before
-        for event in result["events"]:
-            self._pass_on(trial, result["run_id"], event)
+        run_id, events = result["run_id"], result["events"]
+        if not self._trials.metric:
+            # Tune keeps each trial's last result until the sweep's end, and statistics of every number in it.
+            for name in result.keys() - {"run_id", "trial_id"}:
+                del result[name]
+        if not events:
+            self._told.add(trial.trial_id)  # its run was known, or is another trial's
+        for event in events:
+            self._pass_on(trial, run_id, event)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Where a scheduler has stopped the trial, its run ends here: its ranks wait to be told."""
-        if trial.trial_id in self._ended:
+        if trial.trial_id in self._told:
             return
-        run_id = self._job_of(trial.config).run_id
-        self._group.broker.call("decide", run_id, self._attempts[trial.trial_id], None)
-        while trial.trial_id not in self._ended:
+        run_id = self._trials.job_of(trial.config).run_id
+        self._group.broker.call("decide", run_id, self._attempts[run_id], None)
+        while trial.trial_id not in self._told:
             for event in self._group.broker.call("events", run_id):
                 self._pass_on(trial, run_id, event)
 
     def _pass_on(self, trial: Any, run_id: str, event: dict[str, Any]) -> None:
         if event["kind"] == "start":
-            self._attempts[trial.trial_id] = event["attempt"]
+            self._attempts[run_id] = event["attempt"]
             self._group.note_controllers()
         if event["kind"] == "unknown":
             # The broker has died in between, and with it the run, which the same command runs again.
-            self._ended.add(trial.trial_id)
+            self._told.add(trial.trial_id)
             return
         self._listener(trial.config, event)
         if event["kind"] in ("done", "aborted"):
-            self._ended.add(trial.trial_id)
+            self._told.add(trial.trial_id)
+            self.ended.add(run_id)
             self._group.broker.tell("forget", run_id)
+
+
+class _InOrder(FIFOScheduler):
+    """The trials in their order; Tune's own goes through all of them for the next, those that have ended, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: dict[Trial, None] = {}
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        self._open[trial] = None
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        self._open = {trial: None for trial in self._open if not trial.is_finished()}
+        return next((trial for trial in self._open if trial.status == Trial.PENDING), None)
 
 
 def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolation: str, launch: Launch) -> None:
@@ -317,30 +335,44 @@ def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolatio
         parameters |= {"metric": trials.metric, "known": trials.known}
     # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all.
     here = tune.with_resources(tune.with_parameters(trainable, **parameters), {"memory": 1})
-    tuner = tune.Tuner(
-        here,
-        param_space=trials.space,
+    forward = _Forward(listener, group, trials)
+    while True:
+        outcomes = _tuner(here, trials, forward, storage=str(group.storage)).fit()
+        if not outcomes.errors:
+            return
+        # Trials ended without their runs having ended: Tune does not retry one whose actor dies while it turns to it.
+        left = tuple(run_id for run_id in trials.run_ids if run_id not in forward.ended)
+        if len(left) == len(trials.run_ids):
+            told = str(outcomes.errors[0]).strip().splitlines()[-1]
+            raise WorkerGroupError(f"Ray lost its hold of the sweep: {told}.")
+        if not left:
+            return
+        trials = replace(trials, run_ids=left)
+
+
+def _tuner(trainable: Any, trials: Trials, forward: _Forward, *, storage: str) -> tune.Tuner:
+    return tune.Tuner(
+        trainable,
+        param_space={"run_id": tune.grid_search(list(trials.run_ids))} if trials.run_ids else {},
         tune_config=tune.TuneConfig(
             max_concurrent_trials=trials.at_once,
             reuse_actors=True,
             num_samples=trials.samples,
             search_alg=trials.searcher,
-            scheduler=trials.scheduler,
+            scheduler=trials.scheduler or _InOrder(),
         ),
         run_config=tune.RunConfig(
             name="tune",
-            storage_path=str(group.storage),
-            callbacks=[_Forward(listener, group, trials.job_of)],
+            storage_path=storage,
+            callbacks=[forward],
+            # A run's state is its ranks'; by default Tune would save this actor's after each.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             # Tune's actor only stands for the run; where it dies, another asks the broker on.
             failure_config=tune.FailureConfig(max_failures=_ACTORS_MAY_DIE),
             verbose=0,
             progress_reporter=_Silent(),
         ),
     )
-    outcomes = tuner.fit()
-    for error in outcomes.errors:
-        # The trial ended without its run having ended: Tune's actor or the broker is gone.
-        raise WorkerGroupError(f"Ray lost its hold of the sweep: {str(error).strip().splitlines()[-1]}.")
 
 
 class _Silent(tune.ProgressReporter):
