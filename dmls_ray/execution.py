@@ -46,6 +46,8 @@ class Execution:
     started: dict[str, tuple[str, float | None]] = field(default_factory=dict)
     """When a run began (UTC), and the load then."""
     epochs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    configs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By trial: one object for all of its records."""
     session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     told: set[str] = field(default_factory=set)
     """Runs that have ended."""
@@ -269,7 +271,7 @@ class Execution:
             seed=run.seed,
             outcome=outcome,
             reason=reason,
-            config=dict(run.values),
+            config=self.configs.setdefault(run.trial_id, dict(run.values)),
             sweep=self.options.name,
             session=self.session,
             isolation=self.options.isolation,

@@ -97,7 +97,8 @@ class Store:
 
     def append(self, record: RunRecord) -> None:
         """Add a run; when this returns, the line is on the disk."""
-        line = json.dumps(record.to_dict(), separators=(",", ":"), allow_nan=False) + "\n"
+        values = record.to_dict()
+        line = json.dumps(values, separators=(",", ":"), allow_nan=False) + "\n"
         path = self.folder / RUNS
         is_new = not path.exists()
         with open(path, "ab") as file:
@@ -106,7 +107,9 @@ class Store:
             os.fsync(file.fileno())
         if is_new:
             _sync_folder(self.folder)
-        self._records[record.run_id] = record
+        # As one that was read: a sweep of thousands holds them all.
+        shared = {name: getattr(record, name) for name in _SHARED}
+        self._records[record.run_id] = RunRecord.from_dict(values | shared)
 
     def add_session(self, session: Mapping[str, Any]) -> None:
         """Note in sweep.json what this call asked for."""

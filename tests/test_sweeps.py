@@ -142,6 +142,7 @@ def test_the_same_command_again_runs_nothing_and_a_changed_flag_adds_to_the_fold
     assert (folder / "runs.jsonl").read_bytes().startswith(before)
 
 
+@pytest.mark.slow
 def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Command, tmp_path: Path) -> None:
     done = sweep_command("batch_size", *GRID, "--batch-per-rank", "8", "--repeats", "1", "--isolation", "per_run")
     assert done.returncode == 0, done.stderr + done.stdout
@@ -391,6 +392,7 @@ def test_a_job_that_is_stopped_keeps_its_runs_and_leaves_no_process(tmp_path: Pa
         assert "Stopped. The runs that had ended are kept" in job("logs", "soon-stopped")
 
 
+@pytest.mark.slow
 def test_sweeps_from_a_notebook_return_data_frames_of_the_trial_and_of_a_function_of_its_own(tmp_path: Path) -> None:
     code = f"""
 import ray
