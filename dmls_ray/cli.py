@@ -19,7 +19,7 @@ from rich.console import Console
 from dmls_ray.config import trial_schema
 from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
-from dmls_ray.options import Options
+from dmls_ray.options import SEARCH_ONLY, Options
 from dmls_ray.own import folder_name, own_schema
 from dmls_ray.plan import Plan, Variant
 from dmls_ray.preparation import check_names
@@ -70,6 +70,9 @@ def main(
             defaults = _known_defaults(schema, defaults, axis)
         _add_flags(parser, schema, defaults, how or {})
         given = vars(_parse(parser, words))
+        if given["mode"] == "bench":
+            # What the script would search with is nothing that was asked for.
+            given |= {key: _OPTIONS[key].default for key in SEARCH_ONLY if given[key] == (how or {}).get(key)}
         sys.exit(_run(name, axis, dict(defaults), variants, dict(given), schema))
     except InputError as error:
         parser.error(str(error))
@@ -231,7 +234,7 @@ def _rich_table(table: Any, hidden: Sequence[str], *, stacked: bool = False) -> 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.cluster.connect import cluster_at, local_resources
     from dmls_ray.estimate import describe_estimate
-    from dmls_ray.launch.command import unavailable
+    from dmls_ray.jobs import Jobs
     from dmls_ray.store import RUNS, latest_records
 
     folder = options.folder
@@ -239,9 +242,10 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
         _say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {folder}.")
         return EXIT_OK
     records = latest_records(folder) if (folder / RUNS).exists() else []
+    here = local_resources()
     if cluster_at(options.address) is None:
-        plan = plan.skip_infeasible(local_resources().judge(plan, oversubscribe=options.oversubscribe))
-    plan = plan.skip_infeasible(unavailable)
+        plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
+    plan = plan.skip_infeasible(Jobs(here, options, folder).unavailable)
     done = {record.run_id for record in records if record.outcome.is_final()}
     pending = plan.pending(done)
     check_names(pending)

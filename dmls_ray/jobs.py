@@ -54,7 +54,15 @@ class Jobs:
 
     def objection(self, config: Any) -> str:
         """Why a configuration is not feasible here; empty where it is."""
-        return self.resources.objection(config, oversubscribe=self.options.oversubscribe) or unavailable(config)
+        return self.resources.objection(config, oversubscribe=self.options.oversubscribe) or self.unavailable(config)
+
+    def unavailable(self, config: Any) -> str:
+        """Why its launcher cannot be used; empty where it can."""
+        if self.options.mode == "search" and config.launcher != "ray":
+            return (
+                f"mode=search stops runs through Ray's worker group, and launcher={config.launcher} has none; use ray."
+            )
+        return unavailable(config)
 
     def _keep_of(self, run: Run) -> Keep | None:
         """What the run is to leave in a folder of its own."""

@@ -18,7 +18,7 @@ from dmls_ray.options import Options
 from dmls_ray.own import folder_name, own_schema
 from dmls_ray.plan import Plan, Variant, make_plan
 from dmls_ray.preparation import check_names
-from dmls_ray.record import Outcome, RunRecord
+from dmls_ray.record import METRICS, Outcome, RunRecord
 from dmls_ray.schema import Schema
 from dmls_ray.space import Range, Space, make_space, proposed_before
 from dmls_ray.store import Store, read_records
@@ -73,6 +73,8 @@ def plan_of(
     Raises:
         ConfigError: a field or a value is wrong, or a range is given and nothing draws from it.
     """
+    if options.mode == "search" and (schema is None or schema is trial_schema()) and options.metric not in METRICS:
+        raise ConfigError(f"metric={options.metric} is none that an epoch tells; choose from {', '.join(METRICS)}.")
     drawn = options.mode == "search" and options.searcher != "grid"
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]
     if ranges and not drawn:

@@ -72,12 +72,29 @@ BAD_INPUT = [
     (["--repeats", "0"], "repeats=0 is out of range; give a whole number of 1 or more"),
     (["--repeats", "many"], "repeats=many is not a whole number"),
     (["--isolation", "none"], "isolation=none is unknown; choose from group, per_run"),
+    # Before the next, which ends while a thread of its own still loads Ray's libraries.
+    (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
     (["--address", "127.0.0.1:1", "--repeats", "1"], "--address 127.0.0.1:1 cannot be reached"),
     (["--lr", "-1e-3"], "lr=-0.001 is out of range; give more than 0"),
     (["--dataset", "mnist", "--data-dir", "/absent", "--loader", "dataloader"], "dataset=mnist is not in /absent"),
     (["--model", "torchvision:alexnet", "--dataset", "synthetic:shape=3x32x32"], "does not take images of 3x32x32"),
     (["--model", "convnet", "--image-size", "4"], "model=convnet takes images of 8 pixels a side or more"),
     (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
+    (["--train", "absent_module:train"], "--train=absent_module:train: no module named 'absent_module'"),
+    (["--train", "tests.test_own:of_two"], "cannot be called as train(config, rank, emit)"),
+    (["--train", "tests.test_own:train"], "batch_per_rank, which this script asks about, is no field of"),
+    (["--set", "lr", "0.1"], "--set lr is for a function of your own; give it with --train module:function"),
+    (["--set", "lr"], "--set lr names no value"),
+    (["--samples", "3"], "samples=3 means something in search mode alone; add --mode search"),
+    (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
+    (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
+    (
+        ["--mode", "search", "--searcher", "random", "--range", "lr", "2", "1"],
+        "a range from 2.0 to 1.0 has nothing in it",
+    ),
+    (["--mode", "search", "--metric", "speed"], "metric=speed is none that an epoch tells; choose from train_loss"),
+    (["--mode", "search", "--isolation", "per_run"], "isolation=per_run does not go with mode=search"),
+    (["--mode", "search", "--searcher", "random", "--batch-per-rank", "8"], "mode=search has nothing to search"),
 ]
 
 
@@ -91,6 +108,34 @@ def test_bad_input_is_one_line_and_exit_code_2_and_starts_nothing(
     assert err.count("\n") == 1
     assert not [line for line in out.splitlines() if not line.startswith("Preparing ")]
     assert not list(empty_folder.rglob("runs.jsonl"))
+
+
+def test_another_launcher_than_rays_group_is_no_part_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--mode", "search", "--launcher", "inline", "--dry-run") == 0
+    assert "mode=search stops runs through Ray's worker group" in capsys.readouterr().out
+
+
+def test_a_script_that_searches_measures_as_any_other_when_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    how = {"mode": "search", "searcher": "random", "samples": 5}
+    assert run("--dry-run", how=how) == 0
+    assert capsys.readouterr().out.startswith("2 runs in 1 blocks")
+    assert run("--dry-run", "--mode", "bench", how=how) == 0
+    assert capsys.readouterr().out.startswith("6 runs in 3 blocks")
+
+
+def test_a_function_of_ones_own_brings_its_own_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    own = ("--train", "tests.test_own:train", "--depth", "1", "2", "--kind", "wide")
+    assert run(*own, "--world-size", "1", "2", "--repeats", "1", "--dry-run", axis=None) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("4 runs in 1 blocks, order seed 0, into results/tests-test_own-train:")
+    assert "world_size=2 depth=1" in told
+    assert (
+        run("--train", "tests.test_own:of_a_dict", "--set", "x", "1", "2", "--set", "y", "a", "--dry-run", axis=None)
+        == 0
+    )
+    assert "x=2 repeat=0" in capsys.readouterr().out
+    assert run(*own[:2], "--help", axis=None) == 0
+    assert "Layers" in capsys.readouterr().out
 
 
 def test_a_damaged_results_folder_is_one_line_and_nothing_in_it_is_lost(
