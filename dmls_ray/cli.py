@@ -175,9 +175,10 @@ def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, 
     from dmls_ray.analysis.answer import answer, answer_search, answer_variants
     from dmls_ray.analysis.tables import make_table
 
-    table = make_table(results, plan.varied)
+    searched = options.mode == "search"
+    table = make_table(results, plan.varied, best_by=(options.metric, options.minimizes) if searched else None)
     asked = axis if axis in table.varied else next(iter(plan.varied), axis or "batch_per_rank")
-    if options.mode == "search":
+    if searched:
         sentence = answer_search(table, options.metric, minimizes=options.minimizes)
     else:
         sentence = answer_variants(table, plan.changed) if plan.changed else answer(table, asked)

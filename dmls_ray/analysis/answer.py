@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dmls_ray.analysis.formats import accuracy, bare, mib, number, rate, ratio, shown
-from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference, estimate
+from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
 from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.config import COUNTS_WITH, DEFAULTS
 from dmls_ray.record import METRICS
@@ -73,10 +73,8 @@ def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
         metric: what was searched for.
         minimizes: whether it is to be small.
     """
-    best_first = sorted(
-        (row for row in table.rows if row.by_block(metric)),
-        key=lambda row: _level_of(row, metric) if minimizes else -_level_of(row, metric),
-    )
+    known = [row for row in table.rows if row.level(metric) is not None]
+    best_first = sorted(known, key=lambda row: _level_of(row, metric), reverse=not minimizes)
     if not best_first:
         return f"No run that ended ok told its {metric}, so nothing can be said of it."
     best, *others = best_first
@@ -133,7 +131,9 @@ def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
 
 
 def _level_of(row: Row, name: str) -> float:
-    return estimate(list(row.by_block(name).values())).median
+    level = row.level(name)
+    assert level is not None, name
+    return level
 
 
 def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool) -> str:

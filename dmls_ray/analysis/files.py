@@ -33,9 +33,10 @@ def write_files(results: Results) -> None:
     _aside(results.folder / "runs.parquet", partial(results.runs.to_parquet, index=False))
     sessions = read_sweep(results.folder).get("sessions", [])
     varied, axis = _asked(sessions)
-    table = make_table(results, varied)
     last = sessions[-1] if sessions else {}
-    if last.get("mode") == "search":
+    searched = last.get("mode") == "search"
+    table = make_table(results, varied, best_by=(last["metric"], last["minimizes"]) if searched else None)
+    if searched:
         sentence = answer_search(table, last["metric"], minimizes=last["minimizes"])
     else:
         sentence = answer_variants(table, last["changed"]) if last.get("changed") else answer(table, axis)

@@ -87,6 +87,11 @@ class Row:
         """images_per_s by block, of the runs that ended ok."""
         return self.by_block("images_per_s")
 
+    def level(self, measure: str) -> float | None:
+        """The median of a measure; None where it is not known."""
+        values = self.by_block(measure)
+        return estimate(list(values.values())).median if values else None
+
     def by_block(self, measure: str) -> dict[int, float]:
         """A measure by block, of the runs that ended ok."""
         values = {
@@ -129,7 +134,7 @@ class Table:
             columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), rate)
             columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), seconds)
             columns["s/run"] = lambda row: bare(row.measures.get("total_s"), seconds)
-        elif self._has("total_s") or not self._has("peak_mem_mib"):
+        elif any(record.mode == "bench" for row in self.rows for record in row.records):
             columns["s/run [95%]"] = lambda row: shown(row.measures.get("total_s"), seconds)
             if self._has("step_ms_p50"):
                 columns["step ms"] = lambda row: bare(row.measures.get("step_ms_p50"), seconds)
@@ -181,12 +186,15 @@ class Table:
 
 
 @uncollected()
-def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
-    """The table of a sweep.
+def make_table(
+    results: Results, varied: Sequence[str] | None = None, *, best_by: tuple[str, bool] | None = None
+) -> Table:
+    """The table of a sweep, or of a search.
 
     Args:
         results: the runs.
         varied: fields to show as columns; without it, those in which the runs differ.
+        best_by: a metric, and whether it is to be small, for the best trial first; without it, by the factors.
     """
     by_trial: dict[str, list[RunRecord]] = {}
     for record in results.records:
@@ -195,6 +203,10 @@ def make_table(results: Results, varied: Sequence[str] | None = None) -> Table:
     names = _factor_names(factors, varied)
     rows = [_row(each, records, names) for each, records in zip(factors, by_trial.values(), strict=True)]
     rows.sort(key=lambda row: tuple(_sortable(name, row.factors[name]) for name in names))
+    if best_by is not None:
+        metric, minimizes = best_by
+        rows.sort(key=lambda row: (row.level(metric) or 0.0) * (1 if minimizes else -1))
+        rows.sort(key=lambda row: row.level(metric) is None)
     held = _held_batch(factors, varied or ())
     _add_speed_up(rows, held)
     return Table(varied=names, rows=rows, held=held, notes=_notes(results, rows, held))

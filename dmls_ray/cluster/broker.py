@@ -214,17 +214,18 @@ class Broker:
         for name, rank in self._of(trainer).items():
             if rank.card.index != index:
                 continue
-            if rank.attempt is not None:
-                rank.attempt.memory = memory or await self._kernel_ended(name, rank)
+            # Known before anything is waited for: its trainer's next group may join meanwhile.
+            self._broken_groups.add((trainer, rank.card.group))
+            attempt = rank.attempt
+            if attempt is not None:
+                attempt.memory = memory or await self._kernel_ended(attempt.begun.get(name), rank.card)
             if name in self._ranks:
                 self._lose(name)
 
-    async def _kernel_ended(self, name: str, rank: _Rank) -> str:
+    async def _kernel_ended(self, before: int | None, card: RankCard) -> str:
         """Evidence that a rank's process died for want of memory; empty where there is none."""
-        assert rank.attempt is not None
-        before = rank.attempt.begun.get(name)
-        now = await self._oom_kills_there(rank.card) if before is not None else None
-        return out_of_memory(before, now, rank.card.machine)
+        now = await self._oom_kills_there(card) if before is not None else None
+        return out_of_memory(before, now, card.machine)
 
     async def controlled_by(self, controller: Any) -> None:
         """A trainer's controller tells of itself."""

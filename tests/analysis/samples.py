@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.frames import Results
+from dmls_ray.own import own_schema
 from dmls_ray.plan import make_plan
 from dmls_ray.record import EpochRecord, Outcome, RankRecord, RunRecord
 
@@ -60,3 +61,20 @@ def results(
             ]
         records.append(record)
     return Results(Path("results/sample"), records)
+
+
+def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes: Any) -> Results:
+    """Runs of a training function of one's own; `tell` gives, of a configuration and a repeat, seconds and measures."""
+    records = []
+    for run in make_plan(axes, repeats=repeats, schema=own_schema(_train, axes)).runs:
+        record = RunRecord(
+            run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=run.seed,
+            outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,
+        )  # fmt: skip
+        record.total_s, measures = tell(run.values, run.repeat)
+        record.take_results([{"rank": 0, "total_s": record.total_s, "run": {"returned": measures}}])
+        records.append(record)
+    return Results(Path("somewhere"), records)
+
+
+def _train(config: dict[str, Any], rank: Any, emit: Any) -> None: ...

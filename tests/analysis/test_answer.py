@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.answer import answer, answer_variants
+from dmls_ray.analysis.answer import answer, answer_search, answer_variants
 from dmls_ray.analysis.tables import make_table
-from tests.analysis.samples import results
+from tests.analysis.samples import own_results, results
 
 
 def test_a_number_is_followed_from_its_first_value_to_its_last_at_each_other_factor() -> None:
@@ -202,3 +202,41 @@ def test_of_quantization_it_is_told_what_int8_does_to_accuracy_size_and_latency(
         "fp32, both compiled; in training, static against off is indistinguishable in speed: 1.00 [1.00, 1.00] times "
         "as fast (n=3)."
     )
+
+
+def test_of_a_function_of_ones_own_every_measure_is_compared_along_the_axis() -> None:
+    runs = own_results(
+        {"depth": [1, 2, 4]},
+        lambda values, repeat: (values["depth"] + repeat, {"bits": 8 / values["depth"], "seen": 7}),
+    )
+    assert answer(make_table(runs), "depth") == (
+        "From depth 1 to 4 seconds a run went from 2 to 5 (+3 [+3, +3]), bits went from 8 to 2 (-6 [-6, -6]), seen "
+        "went from 7 to 7 (+0 [+0, +0], not told apart) (n=3)."
+    )
+
+
+def test_of_choices_of_ones_own_the_least_and_the_most_of_each_measure_are_told() -> None:
+    level = {"gru": 2.0, "lstm": 1.0, "rnn": 3.0}
+    runs = own_results(
+        {"cell": list(level)}, lambda values, repeat: (4.0, {"bits": level[values["cell"]] + repeat / 10})
+    )
+    told = answer(make_table(runs), "cell")
+    assert "bits from 1.100 with cell lstm to 3.100 with rnn (+2 [+2, +2])" in told
+
+
+def test_a_search_tells_the_best_of_how_many_and_that_the_best_of_many_flatters() -> None:
+    def tell(values: dict[str, Any], repeat: int) -> tuple[float, dict[str, Any]]:
+        return 1.0, {"bits": abs(values["lr"] - 0.3) + 1}
+
+    runs = own_results({"lr": [0.1, 0.3, 0.6]}, tell, repeats=1, mode="search", stopped_epoch=None)
+    runs.records[0].stopped_epoch = 1
+    told = answer_search(make_table(runs), "bits", minimizes=True)
+    assert told.startswith(
+        "The least bits of 3 configurations is 1, with lr=0.3000; the next is 1.200, with lr=0.1000; "
+    )
+    assert "1 were stopped early" in told
+    assert "looks better than it is" in told
+    assert answer_search(make_table(runs), "bits", minimizes=False).startswith(
+        "The highest bits of 3 configurations is 1.3"
+    )
+    assert "nothing can be said" in answer_search(make_table(runs), "absent", minimizes=False)

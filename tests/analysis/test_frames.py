@@ -7,7 +7,7 @@ import pytest
 from dmls_ray.analysis.frames import Results, load
 from dmls_ray.errors import StoreError
 from dmls_ray.store import Store
-from tests.analysis.samples import results
+from tests.analysis.samples import own_results, results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
@@ -54,3 +54,14 @@ def test_what_a_field_became_stands_beside_what_was_asked_for(folder: Path) -> N
     loaded.records[0].warmup_steps = 2
     row = loaded.runs.iloc[0]
     assert (row["warmup_steps"], row["resolved_warmup_steps"]) == (5, 2)
+
+
+def test_runs_of_ones_own_and_built_in_ones_stand_in_one_frame_without_each_others_defaults() -> None:
+    own = own_results({"steps": [10]}, lambda values, repeat: (1.0, {"bits": 2.5, "parameters": 7}), repeats=1)
+    built_in = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1)
+    frame = Results(Path("somewhere"), [*own.records, *built_in.records]).runs.set_index("train")
+    mine, theirs = frame.loc[own.records[0].config["train"]], frame.loc[None] if None in frame.index else frame.iloc[-1]
+    assert (mine.steps, mine.bits, mine.parameters) == (10, 2.5, 7)
+    assert theirs.model == "digits_convnet"
+    assert mine.model is None or mine.model != mine.model
+    assert "resolved_steps" in frame, "what the run counted stands beside what was asked for"

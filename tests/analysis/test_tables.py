@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.tables import make_table
-from tests.analysis.samples import results
+from tests.analysis.samples import own_results, results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
@@ -133,3 +133,38 @@ def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:
     kinds = ["qat", "static", "off", "dynamic"]
     table = make_table(results({"batch_per_rank": 16, "quantization": kinds}, lambda values, repeat: 100.0))
     assert [row.factors["quantization"] for row in table.rows] == ["off", "dynamic", "static", "qat"]
+
+
+def test_measures_of_ones_own_are_columns_and_what_was_not_measured_is_none() -> None:
+    runs = own_results(
+        {"depth": [1, 2]},
+        lambda values, repeat: (1.0 + repeat, {"bits": 1.25 * values["depth"], "note": "x", "test_loss": 2}),
+    )
+    frame = make_table(runs).frame()
+    assert list(frame.columns) == [
+        "depth", "s/run [95%]", "peak MiB", "test_loss [95%]", "bits [95%]", "n", "outcome"
+    ]  # fmt: skip
+    assert frame["bits [95%]"].tolist() == ["1.250 [1.250, 1.250]", "2.500 [2.500, 2.500]"]
+    assert frame["s/run [95%]"].tolist() == ["2.000 [1.000, 3.000]"] * 2
+
+
+def test_a_search_has_no_times_and_its_best_trial_first() -> None:
+    runs = own_results(
+        {"lr": [0.1, 0.2, 0.3]},
+        lambda values, repeat: (1.0, {"bits": abs(values["lr"] - 0.2)}),
+        repeats=1,
+        mode="search",
+    )
+    table = make_table(runs, best_by=("bits", True))
+    assert not [head for head in table.frame().columns if head.startswith("s/")]
+    assert table.rows[0].factors["lr"] == 0.2
+    assert any("times are left out" in note for note in table.notes)
+
+
+def test_times_of_a_trial_that_was_searched_and_measured_are_those_that_were_measured() -> None:
+    runs = own_results({"lr": [0.1, 0.2]}, lambda values, repeat: (10.0 if repeat == 0 else 2.0, {"bits": 1.0}))
+    for record in runs.records:
+        record.mode = "search" if record.repeat == 0 else "bench"
+    (row, _) = make_table(runs).rows
+    assert row.measures["total_s"].values == (2.0, 2.0)
+    assert row.by_block("total_s").keys() == {1, 2}
