@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from dmls_ray.rank import RankInfo
     from dmls_ray.record import Outcome, RunRecord
     from dmls_ray.runner import sweep
+    from dmls_ray.space import Range
 
 _HOMES = {
     "DmlsRayError": "errors",
     "InputError": "errors",
     "Outcome": "record",
+    "Range": "space",
     "RankInfo": "rank",
     "Results": "analysis.frames",
     "RunRecord": "record",
@@ -38,6 +40,7 @@ __all__ = [
     "DmlsRayError",
     "InputError",
     "Outcome",
+    "Range",
     "RankInfo",
     "Results",
     "RunRecord",

@@ -86,6 +86,7 @@ def test_the_public_names_are_pinned() -> None:
         "DmlsRayError",
         "InputError",
         "Outcome",
+        "Range",
         "RankInfo",
         "Results",
         "RunRecord",
