@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dmls_ray.errors import ClusterError, WorkerGroupError
+from dmls_ray.errors import WorkerGroupError
 from dmls_ray.jobs import Jobs
 from dmls_ray.live import View
 from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
@@ -23,11 +23,9 @@ from dmls_ray.options import Options
 from dmls_ray.plan import Plan, Run
 from dmls_ray.preparation import prepare
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
-from dmls_ray.space import Space, proposed_before
+from dmls_ray.searching import Searching
+from dmls_ray.space import Space
 from dmls_ray.store import Store
-
-if TYPE_CHECKING:
-    from dmls_ray.cluster.messages import Job
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
@@ -51,11 +49,8 @@ class Execution:
     session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     told: set[str] = field(default_factory=set)
     """Runs that have ended."""
-    earlier: list[RunRecord] = field(default_factory=list)
-    """Runs that the searcher has proposed before."""
-    searcher: Any = None
-    proposed: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By run: what the searcher has said."""
+    search: Searching | None = None
+    """In search mode."""
     last_end: float | None = None
     broken: str = ""
     oversubscribes: Callable[[Any], bool] = lambda config: False
@@ -67,7 +62,8 @@ class Execution:
             InputError: nothing can be run, or a data set or a searcher cannot be used; nothing was started.
             WorkerGroupError: the ranks are gone for good.
         """
-        self._make_searcher()
+        if self.options.mode == "search":
+            self.search = Searching(self.plan, self.options, self.space, self.store.records)
         self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
         from dmls_ray.cluster.connect import cluster_at, local_resources
 
@@ -91,8 +87,8 @@ class Execution:
         """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
         if here:
             prepare(runs, self.view)
-        total = self.options.samples - len(self.earlier) if self.space else None
-        self.view.begin([] if self.space else runs, self.store.records, self.plan.varied, total=total)
+        unknown = self.search.left if self.search and self.space else None
+        self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
     def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
         """A worker group waits, without a word from Ray, until the cluster has room for all of its ranks."""
@@ -114,8 +110,8 @@ class Execution:
         by_id = {run.run_id: run for run in judged.runs}
         self.by_id = by_id
         self.oversubscribes = lambda config: resources.oversubscribes(config)
-        if self.space:
-            return self._examples(judged)
+        if self.search and self.space:
+            return self.search.examples(judged)
         known = {record.run_id: record for record in self.store.records}
         wanted = [by_id[run.run_id] for run in pending]
         for run in wanted:
@@ -136,17 +132,14 @@ class Execution:
         served = [job for job in jobs if job.config.launcher == "ray"]
         ranks = max((job.config.world_size for job in served), default=0)
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
-        searches = self.options.mode == "search"
-        if searches:
-            threads = max(job.config.threads_per_rank for job in jobs)
-            room = resources.gpus if device == "cuda" else resources.cores // threads
-            ranks = max(ranks, room if self.space else min(room, sum(job.config.world_size for job in jobs)))
+        if self.search:
+            ranks = self.search.ranks(jobs, resources, device)
         limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
         group = WorkerGroup(
             resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours, limits=limits,
-            exclusive=not searches,
+            exclusive=self.search is None,
         )  # fmt: skip
-        trials = self._searched(make, jobs, ranks) if searches else listed(jobs)
+        trials = self.search.trials(make, jobs, ranks) if self.search else listed(jobs)
         cut_short = True
         try:
             group.start()
@@ -159,65 +152,11 @@ class Execution:
                 f"{self.broken}. The runs that had ended are kept; the same command runs the others."
             )
 
-    # --- searching ------------------------------------------------------------------------------------------
-
-    def _make_searcher(self) -> None:
-        """Where a searcher of Tune's is asked for: it, and the runs that it has proposed before."""
-        if self.space is None:
-            return
-        from dmls_ray.cluster.search import make_searcher
-
-        # What failed is not counted; another takes its place.
-        proposed = proposed_before(self.space, self.store.records)
-        self.earlier = [record for record in proposed if record.outcome.is_answer()]
-        # Drawn anew from the same seed, its first proposals would be those that it has made already.
-        seed = self.options.order_seed + len(proposed)
-        self.searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
-
-    def _goal(self) -> Any:
-        from dmls_ray.cluster.search import Goal
-
-        epochs = [run.values.get("epochs") for run in self.plan.runs]
-        return Goal(
-            metric=self.options.metric,
-            minimizes=self.options.minimizes,
-            scheduler=self.options.scheduler,
-            max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
-        )
-
-    def _examples(self, judged: Plan) -> list[Run]:
-        """What of the examples is feasible.
-
-        Raises:
-            ClusterError: nothing is.
-        """
-        feasible = [run for run in judged.runs if not run.skip]
-        if not feasible:
-            raise ClusterError(f"Nothing of what can be proposed is feasible: {judged.runs[0].skip}")
-        return feasible
-
-    def _searched(self, make: Jobs, jobs: Sequence[Job], ranks: int) -> Any:
-        """The trials of a search, as many at once as there are ranks for."""
-        from dmls_ray.cluster.search import Proposals, listed_trials, proposed_trials
-
-        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
-        if self.space is None:
-            return listed_trials(jobs, self._goal(), at_once=at_once)
-        self.by_id = {}
-        return proposed_trials(
-            self.searcher, Proposals(self.space, make), self._goal(), samples=self.options.samples, at_once=at_once,
-            earlier=self.earlier,
-        )  # fmt: skip
-
     def _run_of(self, told: Mapping[str, Any]) -> Run:
         """The run of a trial in Tune, which knows it by its number, or by what a searcher has proposed."""
-        if self.space is None:
-            return self.by_id[told["run_id"]]
-        run = self.space.run_of(told, order=len(self.earlier) + len(self.by_id))
-        self.proposed[run.run_id] = dict(told)
-        return self.by_id.setdefault(run.run_id, run)
-
-    # --- what happens ---------------------------------------------------------------------------------------
+        if self.search is not None and self.space is not None:
+            return self.search.run_of(told)
+        return self.by_id[told["run_id"]]
 
     def _listen(self, told: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         run = self._run_of(told)
@@ -254,7 +193,7 @@ class Execution:
             # The run was cut short; the epochs it had told are what there is.
             record.take_epochs([EpochRecord(**{k: v for k, v in item.items() if k != "kind"}) for item in epochs])
         now = time.monotonic()
-        if self.last_end is not None and record.total_s is not None and self.options.mode == "bench":
+        if self.last_end is not None and record.total_s is not None and self.search is None:
             record.overhead_s = now - self.last_end - record.total_s
         self.last_end = now
         return record
@@ -274,7 +213,7 @@ class Execution:
             session=self.session,
             isolation=self.options.isolation,
             mode=self.options.mode,
-            proposed=self.proposed.get(run.run_id, {}),
+            proposed=self.search.proposed.get(run.run_id, {}) if self.search else {},
             oversubscribed=run.config is not None
             and outcome is not Outcome.SKIPPED
             and self.oversubscribes(run.config),

@@ -53,7 +53,9 @@ LEVELS = {
     **dict.fromkeys(("plan", "space", "store"), 1),
     **dict.fromkeys(("training", "analysis"), 2),
     **dict.fromkeys(("launch", "cluster", "estimate"), 3),
-    **dict.fromkeys(("live", "options", "preparation", "jobs", "execution", "runner", "cli", "__init__"), 4),
+    **dict.fromkeys(
+        ("live", "options", "preparation", "jobs", "searching", "execution", "runner", "cli", "__init__"), 4
+    ),
 }
 """Every module or package of dmls_ray, and the floor it stands on."""
 

@@ -1,0 +1,105 @@
+"""A search, as one call runs it: who proposes what, how many go side by side, and what is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dmls_ray.errors import ClusterError
+from dmls_ray.jobs import Jobs
+from dmls_ray.options import Options
+from dmls_ray.plan import Plan, Run
+from dmls_ray.record import RunRecord
+from dmls_ray.space import Space, proposed_before
+
+if TYPE_CHECKING:
+    from dmls_ray.cluster.connect import Resources
+    from dmls_ray.cluster.messages import Job
+
+
+@dataclass
+class Searching:
+    """A search over the runs of a plan, or over a space, which a searcher of Ray Tune's proposes from.
+
+    Of a space the plan has examples only, by which it is known beforehand whether anything is feasible.
+
+    Raises:
+        ConfigError: there is no such searcher, or what it needs is not installed.
+    """
+
+    plan: Plan
+    options: Options
+    space: Space | None
+    records: Sequence[RunRecord]
+    """What the results folder has."""
+    earlier: list[RunRecord] = field(init=False, default_factory=list)
+    """Runs that the searcher has proposed before; what failed is not among them, and another takes its place."""
+    proposed: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
+    """By run: what the searcher has said."""
+    _runs: dict[str, Run] = field(init=False, default_factory=dict)
+    _searcher: Any = None
+
+    def __post_init__(self) -> None:
+        if self.space is None:
+            return
+        from dmls_ray.cluster.search import make_searcher
+
+        before = proposed_before(self.space, self.records)
+        self.earlier = [record for record in before if record.outcome.is_answer()]
+        # Drawn anew from the same seed, its first proposals would be those that it has made already.
+        seed = self.options.order_seed + len(before)
+        self._searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
+
+    @property
+    def left(self) -> int:
+        """How many runs a searcher is still to propose."""
+        return self.options.samples - len(self.earlier)
+
+    def examples(self, judged: Plan) -> list[Run]:
+        """What of a space's examples is feasible.
+
+        Raises:
+            ClusterError: nothing is.
+        """
+        feasible = [run for run in judged.runs if not run.skip]
+        if not feasible:
+            raise ClusterError(f"Nothing of what can be proposed is feasible: {judged.runs[0].skip}")
+        return feasible
+
+    def ranks(self, jobs: Sequence[Job], resources: Resources, device: str) -> int:
+        """How many ranks the search fills: all that there are, if it has that many runs."""
+        threads = max(job.config.threads_per_rank for job in jobs)
+        room = resources.gpus if device == "cuda" else resources.cores // threads
+        sizes = [job.config.world_size for job in jobs]
+        return max(*sizes, room if self.space else min(room, sum(sizes)))
+
+    def trials(self, make: Jobs, jobs: Sequence[Job], ranks: int) -> Any:
+        """What Tune is to run, as many at once as there are ranks for."""
+        from dmls_ray.cluster.search import Proposals, listed_trials, proposed_trials
+
+        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
+        if self.space is None:
+            return listed_trials(jobs, self._goal(), at_once=at_once)
+        return proposed_trials(
+            self._searcher, Proposals(self.space, make), self._goal(), samples=self.options.samples, at_once=at_once,
+            earlier=self.earlier,
+        )  # fmt: skip
+
+    def run_of(self, proposed: Mapping[str, Any]) -> Run:
+        """The run of what a searcher has proposed."""
+        assert self.space is not None
+        run = self.space.run_of(proposed, order=len(self.earlier) + len(self._runs))
+        self.proposed[run.run_id] = dict(proposed)
+        return self._runs.setdefault(run.run_id, run)
+
+    def _goal(self) -> Any:
+        from dmls_ray.cluster.search import Goal
+
+        epochs = [run.values.get("epochs") for run in self.plan.runs]
+        return Goal(
+            metric=self.options.metric,
+            minimizes=self.options.minimizes,
+            scheduler=self.options.scheduler,
+            max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
+        )
