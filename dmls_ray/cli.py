@@ -23,7 +23,7 @@ from dmls_ray.options import SEARCH_ONLY, Options
 from dmls_ray.own import folder_name, own_schema
 from dmls_ray.plan import Plan, Variant
 from dmls_ray.preparation import check_names
-from dmls_ray.runner import plan_of, run_plan
+from dmls_ray.runner import done, plan_of, run_plan
 from dmls_ray.schema import Schema
 from dmls_ray.space import Range
 
@@ -97,7 +97,7 @@ def _run(
     dry_run = given.pop("dry_run")
     del given["train"]
     for own, *texts in given.pop("set"):
-        given[own] = [schema.specs[own].parse(text) for text in texts]
+        given[own] = [schema.check_name(own).parse(text) for text in texts]
     ranges = {field: _range(field, low, high) for field, low, high in given.pop("range")}
     ranges |= {field: _range(field, low, high, log=True) for field, low, high in given.pop("log_range")}
     options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTIONS})
@@ -141,6 +141,8 @@ def _range(name: str, low: str, high: str, *, log: bool = False) -> Range:
         return Range(float(low), float(high), log=log)
     except ValueError as error:
         raise ConfigError(f"a range of {name} from {low} to {high} is not of numbers; give two numbers.") from error
+    except ConfigError as error:
+        raise ConfigError(f"{'--log-range' if log else '--range'} {name}: {error}") from error
 
 
 def _known_defaults(schema: Schema, defaults: Mapping[str, Any], axis: str | None) -> dict[str, Any]:
@@ -193,7 +195,7 @@ def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, 
 
 def _say(console: Console, text: str, style: str | None = None) -> None:
     """A line as it is: no mark-up in it is read, and none of it is cut."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    console.print(text, style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def _print_table(table: Any, console: Console) -> None:
@@ -247,12 +249,12 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     if cluster_at(options.address) is None:
         plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
     plan = plan.skip_infeasible(Jobs(here, options, folder).unavailable)
-    done = {record.run_id for record in records if record.outcome.is_final()}
-    pending = plan.pending(done)
+    ended = done(records, options)
+    pending = plan.pending(ended)
     check_names(pending)
     _say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
     for run in plan.runs:
-        state = "done" if run.run_id in done else f"skipped: {run.skip}" if run.skip else "to run"
+        state = "done" if run.run_id in ended else f"skipped: {run.skip}" if run.skip else "to run"
         _say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
     _say(console, describe_estimate(plan, pending, records))
     return EXIT_OK
@@ -270,6 +272,8 @@ class _Parser(argparse.ArgumentParser):
         line = " ".join(message.split())
         if line.endswith(("expected at least one argument", "expected one argument")):
             line = f"{line.split()[1].rstrip(':')} needs a value; --help tells which."
+        elif line.endswith("expected 3 arguments"):
+            line = f"{line.split()[1].rstrip(':')} needs a field and two numbers: --range dropout 0 0.5, say."
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {line}\n")
 
 

@@ -177,6 +177,8 @@ class Execution:
             record = self._ended(run, event)
             self._keep(record)
             self.view.done(run, record)
+            if self.search and (note := self.search.misses(record)):
+                self.view.note(note)
         else:
             self.view.event(run, event)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import enum
 import functools
 import inspect
 import math
@@ -31,7 +32,7 @@ class FieldSpec:
     choices: tuple[Any, ...]
     """The values it may have; empty where any of its type will do."""
     type: str
-    """`int`, `float`, `str` or `bool`; `value` for any of them."""
+    """`int`, `float`, `str` or `bool`; `value` for any of them; `tuple` for several of them together."""
     parse: Callable[[str], Any] = field(repr=False)
     """From the command line."""
     check: Callable[[Any], Any] = field(repr=False)
@@ -86,7 +87,9 @@ def checked(config_class: type, name: str, value: Any) -> Any:
     kind, choices, optional = _shape(config_class, name)
     if value is None and optional:
         return None
-    if kind is object:
+    if kind is tuple and not isinstance(value, list | tuple):
+        raise ConfigError(f"{name}={value!r} is no tuple; give one, or a list of several.")
+    if kind in (object, tuple):
         return _checked_plain(name, value)
     # An int is a good float, numpy scalars are good numbers, and a bool is neither.
     if not isinstance(value, bool):
@@ -94,6 +97,8 @@ def checked(config_class: type, name: str, value: Any) -> Any:
             value = float(value)
         elif kind is int and hasattr(value, "__index__"):
             value = value.__index__()
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one.")
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise ConfigError(f"{name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
     if isinstance(value, float) and not math.isfinite(value):
@@ -118,6 +123,8 @@ def _shape(config_class: type, name: str) -> tuple[type, tuple[Any, ...], bool]:
         choices = typing.get_args(hint)
         if len({type(choice) for choice in choices}) == 1:
             return type(choices[0]), choices, optional
+    if (typing.get_origin(hint) or hint) in (tuple, list):
+        return tuple, (), optional
     return hint if hint in _TYPE_NAMES else object, (), optional
 
 
@@ -133,6 +140,8 @@ def _parse(config_class: type, name: str, kind: type, optional: bool, text: str)
     """
     if optional and text.lower() == "none":
         return None
+    if kind is tuple:
+        return _checked_plain(name, [_plain_of(part) for part in text.split(",")])
     if kind is object:
         return _checked_plain(name, _plain_of(text))
     if kind is bool:
@@ -156,13 +165,15 @@ def _plain_of(text: str) -> Any:
 
 
 def _checked_plain(name: str, value: Any) -> Any:
-    if hasattr(value, "item"):  # numpy's scalars
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's scalars, PyTorch's of one element
         value = value.item()
     if isinstance(value, list | tuple):
         return tuple(_checked_plain(name, item) for item in value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name}={value} is not finite; give a number.")
-    if value is not None and not isinstance(value, bool | int | float | str):
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one, or a float.")
+    if value is not None and (not isinstance(value, bool | int | float | str) or isinstance(value, enum.Enum)):
         raise ConfigError(f"{name}={value!r} is no plain value; give a number, a text, true, false or none.")
     return value
 

@@ -124,7 +124,7 @@ class PlainView:
         self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {told(record)}{tail}")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 class LiveView:
@@ -146,7 +146,7 @@ class LiveView:
         self._live.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False, emoji=False)
 
     def begin(
         self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import importlib
 import inspect
 import pickle
@@ -85,8 +86,8 @@ def find_own(train: str | Callable[..., Any]) -> tuple[str, str, Callable[..., A
         train: `module:function`, or the function.
 
     Returns:
-        Its name, its pickled form where no other process can import it (else ""), itself, and its configuration's
-        dataclass; None where that is a dict.
+        Its name (with a digest of its code where it is not imported by that name), its pickled form where no other
+        process can import it (else ""), itself, and its configuration's dataclass; None where that is a dict.
 
     Raises:
         ConfigError: it is no such function, or its annotation is neither a dataclass nor a dict.
@@ -105,7 +106,11 @@ def find_own(train: str | Callable[..., Any]) -> tuple[str, str, Callable[..., A
             f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters."
         ) from error
     config_class = config_class_of(function, name)
-    return name, "" if importable else _pickled(function, config_class, name), function, config_class
+    if importable:
+        return name, "", function, config_class
+    code = _pickled(function, config_class, name)
+    # Nothing but its code tells it from another of the same name.
+    return f"{name}#{hashlib.sha256(code.encode()).hexdigest()[:8]}", code, function, config_class
 
 
 def load_own(config: OwnConfig) -> tuple[Callable[..., Any], type | None]:
@@ -135,7 +140,7 @@ def config_class_of(function: Callable[..., Any], name: str) -> type | None:
     try:
         names = getattr(inspect.unwrap(function), "__globals__", {})
         hint = typing.get_type_hints(alone, globalns=names)[first.name]
-    except NameError as error:
+    except (NameError, SyntaxError, TypeError, AttributeError) as error:
         raise ConfigError(f"{FLAG}={name}: the annotation of {first.name} cannot be resolved ({error}).") from error
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return hint
@@ -160,6 +165,12 @@ def own_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Sc
     name, code, _, config_class = find_own(train)
     specs = _specs(config_class, names)
     required = _required(config_class)
+    specs = {
+        key: spec
+        if key in required or spec.default is None
+        else dataclasses.replace(spec, default=spec.check(spec.default))
+        for key, spec in specs.items()
+    }
 
     def make(**given: Any) -> OwnConfig:
         missing = [field_name for field_name in required if field_name not in given]
@@ -170,8 +181,9 @@ def own_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Sc
         config = OwnConfig(train=name, values=values, code=code, **place)
         try:
             config.for_function(config_class)
-        except (ValueError, ConfigError) as error:
-            raise ConflictError(f"{name} refuses its configuration: {error}") from error
+        except Exception as error:
+            told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise ConflictError(f"{name} refuses its configuration: {told}") from error
         return config
 
     return Schema(
@@ -230,6 +242,11 @@ def _name(function: Callable[..., Any]) -> tuple[str, bool]:
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         if spec is None and (file is None or not Path(file).stem.isidentifier() or not Path(file).exists()):
             return name, False
+        if spec is None and "__name__" not in Path(str(file)).read_text(errors="replace"):
+            raise ConfigError(
+                f"{FLAG}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
+                "sweep() under if __name__ == '__main__'."
+            )
         module = spec.name if spec else Path(str(file)).stem
         return f"{module}:{name}", True
     found = getattr(sys.modules.get(module) or importlib.import_module(module), name, None)

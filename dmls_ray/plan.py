@@ -208,10 +208,14 @@ def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:
     Raises:
         ConfigError: there is no such field, or a value is wrong for it.
     """
-    values = list(given) if _is_sequence(given) else [given]
+    # Of a field that holds a tuple, a tuple is one value, and a list of them several.
+    is_one = schema.check_name(name).type == "tuple" and isinstance(given, tuple)
+    values = list(given) if _is_sequence(given) and not is_one else [given]
     if not values:
         raise ConfigError(f"{name} has no value; give at least one.")
-    return tuple(dict.fromkeys(schema.check(name, value) for value in values))
+    checked = [schema.check(name, value) for value in values]
+    # By what they look like: 1 and True are equal, and not the same.
+    return tuple({repr(value): value for value in checked}.values())
 
 
 def _is_sequence(value: Any) -> bool:

@@ -422,4 +422,7 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, str) and not value.isascii():
+        # A lone surrogate, of a file's name say, is nothing that a file of JSON can hold.
+        return value.encode(errors="backslashreplace").decode()
     return value

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from dmls_ray.analysis.files import are_written, write_files
-from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.frames import OWN, Results
 from dmls_ray.config import trial_schema
-from dmls_ray.errors import ConfigError
+from dmls_ray.errors import ConfigError, StoreError
 from dmls_ray.execution import Execution
 from dmls_ray.importing import is_importing
 from dmls_ray.live import PlainView, View
@@ -50,6 +50,8 @@ def sweep(*what: Any, **options: Any) -> Results:
 
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
+    if len(what) not in (1, 2) or not isinstance(what[-1], Mapping):
+        raise ConfigError("sweep() takes axes, or a training function and its axes: sweep(train, {'lr': [0.1, 0.01]}).")
     *functions, axes = what
     schema = own_schema(functions[0], axes) if functions else trial_schema()
     known = Options.__dataclass_fields__
@@ -101,16 +103,16 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
     folder = options.folder
-    done = {record.run_id for record in read_records(folder) if record.outcome.is_final()}
-    check_names(plan.pending(done))
+    check_names(plan.pending(done(read_records(folder), options)))
     with Store(folder) as store:
+        _refuse_another_function(plan, store)
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.folder}: that run is run again.")
-        pending = plan.pending(store.done())
+        pending = plan.pending(done(store.records, options))
         if space is not None:
             # Examples of what may be proposed, to be looked over; how many are still to come is another matter.
             before = [item for item in proposed_before(space, store.records) if item.outcome.is_answer()]
-            missing = len(before) < options.samples
+            missing = len(before) < space.at_most(options.samples)
             pending = plan.runs if missing else ()
         count = len(store.records)
         try:
@@ -124,10 +126,36 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
-        others = [item for item in results.records if item.mode != options.mode]
-        if others:
-            view.note(f"{len(others)} runs were there already, with mode={others[0].mode}: --fresh runs all.")
         return results
+
+
+def done(records: Iterable[RunRecord], options: Options) -> set[str]:
+    """The runs that need not be run again: what a search has run is not measured, and what it has stopped not whole."""
+
+    def counts(record: RunRecord) -> bool:
+        if options.mode == "bench":
+            return record.mode == "bench"
+        return options.scheduler != "none" or record.stopped_epoch is None
+
+    return {record.run_id for record in records if record.outcome.is_final() and counts(record)}
+
+
+def _refuse_another_function(plan: Plan, store: Store) -> None:
+    """One table cannot tell of two functions.
+
+    Raises:
+        StoreError: the folder holds runs of another one.
+    """
+    wanted = plan.runs[0].values.get(OWN, "")
+    others = {_function(record.config.get(OWN, "")) for record in store.records} - {_function(wanted)}
+    if others:
+        names = ", ".join(sorted(name or "the built-in trial" for name in others))
+        raise StoreError(f"--out {store.folder} holds runs of {names}; name another folder, or pass --fresh.")
+
+
+def _function(name: str) -> str:
+    """Without what tells versions of it apart."""
+    return name.partition("#")[0]
 
 
 def _of_this_call(plan: Plan, space: Space | None, records: Sequence[RunRecord]) -> list[RunRecord]:

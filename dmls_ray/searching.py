@@ -10,8 +10,8 @@ from dmls_ray.errors import ClusterError
 from dmls_ray.jobs import Jobs
 from dmls_ray.options import Options
 from dmls_ray.plan import Plan, Run
-from dmls_ray.record import RunRecord
-from dmls_ray.space import Space, proposed_before
+from dmls_ray.record import METRICS, Outcome, RunRecord
+from dmls_ray.space import Range, Space, proposed_before
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.connect import Resources
@@ -39,6 +39,7 @@ class Searching:
     """By run: what the searcher has said."""
     _runs: dict[str, Run] = field(init=False, default_factory=dict)
     _searcher: Any = None
+    _noted: bool = False
 
     def __post_init__(self) -> None:
         if self.space is None:
@@ -54,7 +55,8 @@ class Searching:
     @property
     def left(self) -> int:
         """How many runs a searcher is still to propose."""
-        return self.options.samples - len(self.earlier)
+        assert self.space is not None
+        return self.space.at_most(self.options.samples) - len(self.earlier)
 
     def examples(self, judged: Plan) -> list[Run]:
         """What of a space's examples is feasible.
@@ -82,7 +84,7 @@ class Searching:
         if self.space is None:
             return listed_trials(jobs, self._goal(), at_once=at_once)
         return proposed_trials(
-            self._searcher, Proposals(self.space, make), self._goal(), samples=self.options.samples, at_once=at_once,
+            self._searcher, Proposals(self.space, make), self._goal(), samples=self.left, at_once=at_once,
             earlier=self.earlier,
         )  # fmt: skip
 
@@ -93,10 +95,26 @@ class Searching:
         self.proposed[run.run_id] = dict(proposed)
         return self._runs.setdefault(run.run_id, run)
 
+    def misses(self, record: RunRecord) -> str:
+        """A note, once, that a run which ended ok has not told what is searched for."""
+        from dmls_ray.cluster.search import level_of
+
+        if self._noted or record.outcome is not Outcome.OK or level_of(record, self.options.metric) is not None:
+            return ""
+        self._noted = True
+        told = [name for name in (*METRICS, *record.measures) if level_of(record, name) is not None]
+        return (
+            f"metric={self.options.metric} is none that this run has told, so nothing can be stopped for it; it told "
+            f"{', '.join(told) or 'nothing'}."
+        )
+
     def _goal(self) -> Any:
         from dmls_ray.cluster.search import Goal
 
         epochs = [run.values.get("epochs") for run in self.plan.runs]
+        many = self.space.free.get("epochs") if self.space else None
+        if isinstance(many, Range):
+            epochs.append(round(many.high))
         return Goal(
             metric=self.options.metric,
             minimizes=self.options.minimizes,

@@ -73,9 +73,24 @@ class Space:
 
     def value_of(self, name: str, value: Any) -> Any:
         """A value as its field has it, from a range to four digits: what a table names is then what was trained."""
-        if isinstance(self.free[name], Range):
+        item = self.free[name]
+        if isinstance(item, Range):
             value = round(value) if self.is_whole(name) else float(f"{value:.4g}")
+            # Rounded, it may lie outside.
+            value = min(max(value, item.low), item.high)
         return self.schema.check(name, value)
+
+    def at_most(self, count: int) -> int:
+        """So many points, or fewer where there are no more."""
+        sizes = [len(item) for item in self.free.values() if not isinstance(item, Range)]
+        return min(count, math.prod(sizes)) if len(sizes) == len(self.free) else count
+
+    def holds(self, point: Mapping[str, Any]) -> bool:
+        """Whether a point lies in it."""
+        return point.keys() == self.free.keys() and all(
+            item.low <= point[name] <= item.high if isinstance(item, Range) else point[name] in item
+            for name, item in self.free.items()
+        )
 
     def is_whole(self, name: str) -> bool:
         """Whether a field takes whole numbers."""
@@ -104,7 +119,7 @@ def proposed_before(space: Space, records: Iterable[RunRecord]) -> list[RunRecor
     return [
         record
         for record in records
-        if record.proposed.keys() == space.free.keys() and space.run_of(record.proposed).run_id == record.run_id
+        if record.proposed and space.holds(record.proposed) and space.run_of(record.proposed).run_id == record.run_id
     ]
 
 

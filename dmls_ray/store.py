@@ -91,14 +91,12 @@ class Store:
         """One record a run, the last that was written of each."""
         return list(self._records.values())
 
-    def done(self) -> set[str]:
-        """The runs that need not be run again."""
-        return {run_id for run_id, record in self._records.items() if record.outcome.is_final()}
-
     def append(self, record: RunRecord) -> None:
         """Add a run; when this returns, the line is on the disk."""
-        values = record.to_dict()
-        line = json.dumps(values, separators=(",", ":"), allow_nan=False) + "\n"
+        line = json.dumps(record.to_dict(), separators=(",", ":"), allow_nan=False) + "\n"
+        # Kept as one that was read, which a sweep of thousands has room for. What cannot be read is not written.
+        values = orjson.loads(line)
+        kept = RunRecord.from_dict(values | {name: getattr(record, name) for name in _SHARED})
         path = self.folder / RUNS
         is_new = not path.exists()
         with open(path, "ab") as file:
@@ -107,9 +105,7 @@ class Store:
             os.fsync(file.fileno())
         if is_new:
             _sync_folder(self.folder)
-        # As one that was read: a sweep of thousands holds them all.
-        shared = {name: getattr(record, name) for name in _SHARED}
-        self._records[record.run_id] = RunRecord.from_dict(values | shared)
+        self._records[record.run_id] = kept
 
     def add_session(self, session: Mapping[str, Any]) -> None:
         """Note in sweep.json what this call asked for."""

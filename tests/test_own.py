@@ -17,6 +17,7 @@ from dmls_ray.errors import ConfigError, InputError
 from dmls_ray.own import OwnConfig, find_own, folder_name, load_own, own_schema
 from dmls_ray.placement import PLACE
 from dmls_ray.plan import make_plan
+from dmls_ray.runner import sweep
 from tests.conftest import PROJECT
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -
         ({"lr": 0.1}, "tests.test_own:train needs a value of depth"),
         ({"depth": 1, "kind": "deep"}, "kind=deep is unknown; choose from plain, wide"),
         ({"depth": 1, "sizes": [object()]}, "sizes=<object"),
+        ({"depth": 1, "sizes": 4}, "sizes=4 is no tuple"),
+        ({"depth": 1, "heads": 2**70}, "heads=1180591620717411303424"),
         ({"depth": 1, "world_size": 0}, "world_size=0 is out of range"),
         ({"depth": 1, "world_size": 2, "launcher": "inline"}, "launcher=inline is one process"),
     ],
@@ -130,6 +133,71 @@ def test_a_trial_is_named_by_all_of_its_own_values_since_their_defaults_may_chan
     assert own_schema(of_a_dict, ["lr"]).make(lr=DEFAULTS["lr"]).hash != own_schema(of_a_dict).make().hash
     assert schema.make(depth=1).hash == schema.make(depth=1, backend="auto").hash
     assert schema.make(depth=1).hash != schema.make(depth=1, backend="gloo").hash
+
+
+def test_of_a_field_that_holds_a_tuple_a_tuple_is_one_value() -> None:
+    schema = own_schema(train)
+    plan = make_plan({"depth": 1, "sizes": (4, 2)}, repeats=1, schema=schema)
+    assert [run.values["sizes"] for run in plan.runs] == [(4, 2)]
+    several = make_plan({"depth": 1, "sizes": [(4, 2), (3,)]}, repeats=1, schema=schema)
+    assert {run.values["sizes"] for run in several.runs} == {(4, 2), (3,)}
+    assert schema.specs["sizes"].parse("4,2") == (4, 2)
+
+
+def test_equal_values_of_different_types_are_different_values() -> None:
+    plan = make_plan({"flag": [1, True, 1.0]}, repeats=1, schema=own_schema(of_a_dict, ["flag"]))
+    assert len(plan.runs) == 3
+
+
+@dataclass
+class Unusable:
+    kind: object = float("nan")
+
+
+@dataclass
+class Refusing:
+    depth: int = 1
+
+    def __post_init__(self) -> None:
+        assert self.depth < 5, "too deep"
+
+
+def of_unusable(config: Unusable, rank: RankInfo, emit: Emit) -> None: ...
+def of_refusing(config: Refusing, rank: RankInfo, emit: Emit) -> None: ...
+
+
+def test_a_default_that_is_no_plain_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="kind=nan is not finite"):
+        own_schema(of_unusable)
+
+
+def test_whatever_its_dataclass_raises_is_a_reason_to_skip() -> None:
+    plan = make_plan({"depth": [1, 9]}, repeats=1, schema=own_schema(of_refusing))
+    (skip,) = (run.skip for run in plan.runs if run.skip)
+    assert "refuses its configuration: AssertionError: too deep" in skip
+
+
+def test_functions_that_share_a_name_are_told_apart_by_their_code() -> None:
+    def make(factor: int) -> Callable[..., Any]:
+        return lambda config, rank, emit: {"value": factor}
+
+    one, same, other = (own_schema(make(factor)).make().hash for factor in (1, 1, 2))
+    assert one == same != other
+
+
+def test_a_script_that_would_sweep_itself_in_every_rank_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text("from dmls_ray import sweep\ndef train(config, rank, emit): ...\nsweep(train, {'lr': 1})\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "put the call of sweep() under if __name__ == '__main__'" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("what", [(), ("m:f",), (1, 2, 3)])
+def test_a_sweep_without_axes_is_refused(what: tuple[Any, ...]) -> None:
+    with pytest.raises(ConfigError, match="takes axes, or a training function and its axes"):
+        sweep(*what)
 
 
 def test_its_place_has_the_defaults_of_the_built_in_trial() -> None:

@@ -89,3 +89,14 @@ def test_only_runs_of_this_very_space_were_proposed_from_it() -> None:
 
     assert proposed_before(space, [record(), record(proposed={}), record(run_id="other-0")]) == [record()]
     assert proposed_before(make_space({**AXES, "seed": 4}), [record()]) == []
+    assert proposed_before(make_space({**AXES, "lr": Range(1.0, 2.0)}), [record()]) == [], "it lies outside"
+
+
+def test_no_more_is_asked_for_than_a_space_has() -> None:
+    assert make_space({"batch_per_rank": [16, 32], "optimizer": ["adam", "sgd", "rmsprop"]}).at_most(24) == 6
+    assert make_space(AXES).at_most(24) == 24
+
+
+def test_what_is_drawn_from_a_narrow_range_stays_in_it() -> None:
+    space = make_space({"batch_per_rank": 16, "lr": Range(0.12345, 0.12349)})
+    assert all(0.12345 <= point["lr"] <= 0.12349 for point in space.draw(20, seed=0))

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.errors import NewerSchemaError, StoreError, StoreInUseError
+from dmls_ray.options import Options
 from dmls_ray.record import SCHEMA, Outcome, RunRecord
+from dmls_ray.runner import done
 from dmls_ray.store import Store, fresh_folder, latest_records, read_sweep
 from tests.test_record import record
 
@@ -32,7 +34,7 @@ def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next(tmp_path: Path
     assert latest_records(tmp_path) == [run(0)]
     with Store(tmp_path) as store:
         assert store.cut_bytes == 23
-        assert store.done() == {"a-0"}
+        assert store.records == [run(0)]
         store.append(run(2))
     assert latest_records(tmp_path) == [run(0), run(2)]
 
@@ -94,10 +96,25 @@ def test_a_store_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
 def test_the_last_line_of_a_run_counts(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.append(run(0, Outcome.SKIPPED))
-        assert store.done() == set()
+        assert done(store.records, Options()) == set()
         store.append(run(0))
-        assert store.done() == {"a-0"}
+        assert done(store.records, Options()) == {"a-0"}
     assert latest_records(tmp_path) == [run(0)]
+
+
+def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_whole() -> None:
+    records = [run(0), record(run_id="a-1", mode="search"), record(run_id="a-2", mode="search", stopped_epoch=1)]
+    assert done(records, Options()) == {"a-0"}
+    assert done(records, Options(mode="search")) == {"a-0", "a-1", "a-2"}
+    assert done(records, Options(mode="search", scheduler="none")) == {"a-0", "a-1"}
+
+
+def test_what_no_file_of_json_can_hold_is_kept_as_it_can_and_what_it_cannot_is_not_written(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append(record(run_id="a-0", reason="lone \ud800 surrogate"))
+        with pytest.raises(ValueError, match="infinity"):
+            store.append(record(run_id="a-1", measures={"big": 10**400}))
+    assert [item.reason for item in latest_records(tmp_path)] == ["lone \\ud800 surrogate"]
 
 
 def test_every_session_is_noted(tmp_path: Path) -> None:

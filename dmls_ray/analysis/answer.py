@@ -9,7 +9,7 @@ from dmls_ray.analysis.formats import accuracy, bare, mib, number, rate, ratio, 
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
 from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.config import COUNTS_WITH, DEFAULTS
-from dmls_ray.record import METRICS
+from dmls_ray.record import METRICS, Outcome
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
@@ -78,7 +78,8 @@ def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
     if not best_first:
         return f"No run that ended ok told its {metric}, so nothing can be said of it."
     best, *others = best_first
-    stopped = sum(record.stopped_epoch is not None for row in table.rows for record in row.records)
+    stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
+                  for row in table.rows for record in row.records)  # fmt: skip
     told = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
             f"{number(_level_of(best, metric))}, with {_factors(best)}"]  # fmt: skip
     if others:
@@ -116,7 +117,8 @@ def _answer_own(table: Table, axis: str) -> str:
 
 def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
     """From the first value of the axis to its last; for choices, from what has least of a measure to what has most."""
-    choices = any(isinstance(row.factors[axis], bool | str | type(None)) for row in group)
+    values = [row.factors[axis] for row in group]
+    choices = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
     parts = []
     for name in ("total_s", *measures):
         having = [row for row in group if row.by_block(name)]

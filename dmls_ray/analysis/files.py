@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from dmls_ray.analysis.answer import answer, answer_search, answer_variants
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.tables import make_table
@@ -30,7 +32,7 @@ def write_files(results: Results) -> None:
         return
     for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
         _aside(results.folder / f"{name}.csv", partial(frame.to_csv, index=False))
-    _aside(results.folder / "runs.parquet", partial(results.runs.to_parquet, index=False))
+    _aside(results.folder / "runs.parquet", partial(_of_one_type(results.runs).to_parquet, index=False))
     sessions = read_sweep(results.folder).get("sessions", [])
     varied, axis = _asked(sessions)
     last = sessions[-1] if sessions else {}
@@ -41,6 +43,15 @@ def write_files(results: Results) -> None:
     else:
         sentence = answer_variants(table, last["changed"]) if last.get("changed") else answer(table, axis)
     write_whole(results.folder / "table.md", f"{table.markdown()}\n{sentence}\n")
+
+
+def _of_one_type(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame as Parquet can hold it: a column of several types, or of lists, as texts."""
+    frame = frame.copy(deep=False)
+    for head in [head for head, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]:
+        if {type(value) for value in frame[head] if value is not None} not in ({str}, {bool}, set()):
+            frame[head] = [None if value is None else str(value) for value in frame[head]]
+    return frame
 
 
 def _asked(sessions: list[dict[str, Any]]) -> tuple[tuple[str, ...], str]:

@@ -19,6 +19,8 @@ from dmls_ray.store import latest_records, uncollected
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
 KEYS = ("run_id", "trial_id", "repeat")
+RESERVED = (*KEYS, "outcome", "reason", "run_seed")
+"""Columns that say which run a row is of, and how it ended: no field of the user's own takes their place."""
 OWN = "train"
 """The entry of a configuration that names a training function of the user's own."""
 
@@ -57,7 +59,7 @@ class Results:
         # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
         columns |= {f"resolved_{name}" if name in columns else name: values for name, values in read.items()}
         for name in field_names(record.measures for record in records):
-            column = f"measured_{name}" if name in columns else name
+            column = _apart(name, columns)
             columns[column] = [record.measures.get(name) for record in records]
         columns |= _spread([record.machine for record in records], _machine_columns)
         columns |= _spread([record.versions for record in records], _version_columns)
@@ -83,10 +85,11 @@ class Results:
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
         columns = [item.name for item in fields(EpochRecord) if item.name != "measures"]
-        own = field_names([epoch.measures for record in self.records for epoch in record.epochs])
+        told = field_names(epoch.measures for record in self.records for epoch in record.epochs)
+        own = [_apart(name, columns) for name in told]
         rows = [
             {name: getattr(record, name) for name in KEYS}
-            | epoch.measures
+            | {_apart(name, columns): value for name, value in epoch.measures.items()}
             | {name: getattr(epoch, name) for name in columns}
             for record in self.records
             for epoch in record.epochs
@@ -129,6 +132,11 @@ def _factors(config: Mapping[str, Any]) -> dict[str, Any]:
     return factors
 
 
+def _apart(name: str, columns: Iterable[str]) -> str:
+    """What a measure of the user's own is called beside these columns."""
+    return f"measured_{name}" if name in KEYS or name in columns else name
+
+
 def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
     """The names that any of them has, in their order."""
     names: dict[str, None] = {}
@@ -161,7 +169,8 @@ def _spread(
 
 def _factor_columns(configs: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
     factors = [_factors(config) for config in configs]
-    return {name: [item.get(name) for item in factors] for name in field_names(factors)}
+    names = {name: f"config_{name}" if name in RESERVED else name for name in field_names(factors)}
+    return {column: [item.get(name) for item in factors] for name, column in names.items()}
 
 
 def _machine_columns(machines: list[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -99,7 +99,7 @@ class Row:
             for item in _ok(self.records)
             if measure not in TIMES or item.mode == "bench"
         }
-        return {repeat: value for repeat, value in values.items() if value is not None}
+        return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
 
 
 @dataclass
@@ -213,7 +213,9 @@ def make_table(
 
 
 def _ok(records: Sequence[RunRecord]) -> list[RunRecord]:
-    return [record for record in records if record.outcome is Outcome.OK]
+    """The runs of a trial that count: those that a search has stopped only where there are no whole ones."""
+    ok = [record for record in records if record.outcome is Outcome.OK]
+    return [record for record in ok if record.stopped_epoch is None] or ok
 
 
 def _factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None) -> tuple[str, ...]:
@@ -247,7 +249,7 @@ def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> 
     """
     sizes: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for each in factors:
-        if each.get("global_batch") is not None:
+        if OWN not in each and each.get("global_batch") is not None:
             per_rank, together = sizes.setdefault((each["world_size"], each["accum_steps"]), (set(), set()))
             per_rank.add(each["batch_per_rank"])
             together.add(each["global_batch"])

@@ -99,7 +99,8 @@ class Attempt:
         now = time.monotonic()
         if limits.run_timeout is not None and now - self.started > limits.run_timeout:
             return f"not done after {limits.run_timeout:g} s (run_timeout)"
-        if limits.stall_timeout is not None and now - self.progressed > limits.stall_timeout:
+        waits = any(count > self.decided for count in self.asked.values())
+        if limits.stall_timeout is not None and now - self.progressed > limits.stall_timeout and not waits:
             return f"no progress for {limits.stall_timeout:g} s (stall_timeout)"
         return ""
 

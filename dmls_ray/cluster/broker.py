@@ -53,6 +53,8 @@ class _Stream:
 
     events: list[dict[str, Any]] = field(default_factory=list)
     told: int = 0
+    readers: int = 0
+    """How many Trainables have died over it: what they still wait for is not theirs."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, event: dict[str, Any]) -> None:
@@ -61,6 +63,7 @@ class _Stream:
 
     def rewind(self) -> None:
         self.told = 0
+        self.readers += 1
         if self.events:
             self.news.set()
 
@@ -165,6 +168,8 @@ class Broker:
     async def epoch(self, name: str, lease_id: str, event: dict[str, Any], *, tells: bool) -> bool:
         """A rank of a run that asks has ended an epoch; returns, once it is decided, whether it is to go on.
 
+        Of a run that nobody follows any more, after the death of a broker say, it is not.
+
         Args:
             name: the rank.
             lease_id: its part in the run.
@@ -173,7 +178,7 @@ class Broker:
         """
         attempt = self._attempt_of(name, lease_id)
         if attempt is None:
-            return True
+            return False
         if tells:
             await self.emit(name, lease_id, event)
         return await attempt.may_go_on(name)
@@ -218,7 +223,8 @@ class Broker:
             self._broken_groups.add((trainer, rank.card.group))
             attempt = rank.attempt
             if attempt is not None:
-                attempt.memory = memory or await self._kernel_ended(attempt.begun.get(name), rank.card)
+                evidence = memory or await self._kernel_ended(attempt.begun.get(name), rank.card)
+                attempt.memory = attempt.memory or evidence
             if name in self._ranks:
                 self._lose(name)
 
@@ -292,17 +298,29 @@ class Broker:
         stream = self._streams.get(run_id)
         if stream is None:
             return [{"kind": "unknown"}]
+        reader = stream.readers
         await stream.news.wait()
+        if stream.readers != reader:
+            return []
         events = stream.events[stream.told :]
         stream.told = len(stream.events)
         stream.news.clear()
         return events
 
     async def decide(self, run_id: str, attempt: int, epochs: int | None) -> None:
-        """Let an attempt at a run go on after so many epochs; None: stop it."""
+        """Let an attempt at a run go on after so many epochs; None: stop the run, whichever its attempt is by now."""
         for one in self._attempts.values():
-            if one.job.run_id == run_id and one.number == attempt:
+            if one.job.run_id == run_id and epochs is None:
+                one.decide(epochs=None)
+            elif one.job.run_id == run_id and one.number == attempt:
                 one.decide(epochs=epochs)
+        for queued in [item for item in self._queue if item.job.run_id == run_id and epochs is None and item.earlier]:
+            # Its attempt died, and there is to be no other.
+            self._queue.remove(queued)
+            *earlier, last = queued.earlier
+            verdict = {"outcome": last["outcome"], "reason": last["reason"], "traceback": ""}
+            done = {"attempts": len(queued.earlier), "earlier": earlier, "results": []}
+            self._streams[run_id].add({"kind": "done", **verdict, **done})
 
     async def forget(self, run_id: str) -> None:
         """The driver has all events of a run."""
@@ -428,14 +446,15 @@ class Broker:
         attempt = rank.attempt
         if attempt is None or name not in attempt.waits_for:
             return
-        if card is not None and card.machine == rank.card.machine:
-            attempt.memory = attempt.memory or out_of_memory(attempt.begun.get(name), card.oom_kills, card.machine)
         attempt.lost[name] = ""
         group = (rank.card.trainer, rank.card.group)
         if card is None:
             self._broken_groups.add(group)
         elif group in self._broken_groups:
+            # What ended its neighbour is no evidence of this one's end.
             attempt.replaced.add(name)
+        elif card.machine == rank.card.machine:
+            attempt.memory = attempt.memory or out_of_memory(attempt.begun.get(name), card.oom_kills, card.machine)
         self._settle(attempt)
 
     def _settle(self, attempt: Attempt) -> None:
@@ -448,7 +467,7 @@ class Broker:
             if name in self._ranks:
                 self._ranks[name].attempt = None
         verdict = attempt.verdict()
-        again = attempt.again(verdict, self._limits) if attempt.lost else None
+        again = attempt.again(verdict, self._limits) if attempt.lost and not attempt.stopped else None
         if again is not None:
             # In front: its block is under way.
             self._queue.appendleft(again)

@@ -136,7 +136,7 @@ def proposed_trials(
                 f"searcher={type(searcher).__name__} cannot take up a search that has begun; use --fresh, or optuna."
             ) from error
     return Trials(
-        job_of=proposals.job_of, samples=samples - len(known), at_once=at_once, searcher=searcher,
+        job_of=proposals.job_of, samples=samples, at_once=at_once, searcher=searcher,
         scheduler=make_scheduler(goal), metric=goal.metric, known=known,
     )  # fmt: skip
 

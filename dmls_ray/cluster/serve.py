@@ -59,6 +59,7 @@ class _Member:
         self.broker = BrokerLine(settings["broker"])
         self.card, self.store = _make_ready(settings)
         self.name = self.broker.call("join", self.card)
+        self.folder = os.getcwd()
 
     def next_lease(self) -> Lease | None:
         """Wait for work; None when there is no more."""
@@ -157,6 +158,8 @@ def _work(lease: Lease, me: _Member) -> None:
     from dmls_ray.training.guard import failure, run_guarded
     from dmls_ray.training.process import process_group
 
+    # A run may have gone elsewhere.
+    os.chdir(me.folder)
     me.broker.tell("begun", me.name, lease.lease_id, oom_kills())
     rank = RankInfo(
         rank=lease.rank,

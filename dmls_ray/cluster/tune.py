@@ -77,6 +77,11 @@ class RunTrainable(Trainable):
         self._start_launched: Callable[[Job], LaunchedRun] = parts["launched"]
         self._take(config)
 
+    @property
+    def _owner(self) -> str:
+        """For whom the run is: a list has each run once, whichever trial stands for it."""
+        return ""
+
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self._take(new_config)
         return True
@@ -91,7 +96,7 @@ class RunTrainable(Trainable):
                 self._brokers_before += 1
                 self.end()
             self._submitted = True
-            if not self._broker.call("submit", self._job, self._brokers_before, owner=self.trial_id):
+            if not self._broker.call("submit", self._job, self._brokers_before, owner=self._owner):
                 # A searcher has proposed the same run twice.
                 return {"run_id": self._job.run_id, "events": [], "done": True}
             self.begin(self._job)
@@ -155,7 +160,13 @@ class SearchTrainable(RunTrainable):
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
         self._metric: str = parts["metric"]
         self._known: Mapping[str, float | None] = parts["known"]
+        self._proposes: bool = parts["proposes"]
         super().setup(config, **parts)
+
+    @property
+    def _owner(self) -> str:
+        # A searcher may propose a run twice.
+        return str(self.trial_id) if self._proposes else ""
 
     def step(self) -> dict[str, Any]:
         job = self._job
@@ -332,21 +343,21 @@ def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolatio
         }
     elif trials.metric:
         trainable = SearchTrainable
-        parameters |= {"metric": trials.metric, "known": trials.known}
+        parameters |= {"metric": trials.metric, "known": trials.known, "proposes": not trials.run_ids}
     # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all.
     here = tune.with_resources(tune.with_parameters(trainable, **parameters), {"memory": 1})
     forward = _Forward(listener, group, trials)
     while True:
         outcomes = _tuner(here, trials, forward, storage=str(group.storage)).fit()
-        if not outcomes.errors:
-            return
-        # Trials ended without their runs having ended: Tune does not retry one whose actor dies while it turns to it.
+        # Trials may end without their runs: Tune does not retry one whose actor dies while it turns to it.
         left = tuple(run_id for run_id in trials.run_ids if run_id not in forward.ended)
-        if len(left) == len(trials.run_ids):
-            told = str(outcomes.errors[0]).strip().splitlines()[-1]
-            raise WorkerGroupError(f"Ray lost its hold of the sweep: {told}.")
-        if not left:
+        if not left and (trials.run_ids or not outcomes.errors):
             return
+        if len(left) == len(trials.run_ids):
+            told = next(
+                (str(error).strip().splitlines()[-1] for error in outcomes.errors), "trials ended without a word"
+            )
+            raise WorkerGroupError(f"Ray lost its hold of the sweep: {told}.")
         trials = replace(trials, run_ids=left)
 
 

@@ -18,7 +18,7 @@ def run_guarded(train: TrainFunction, config: Placed, rank: RankInfo, emit: Emit
     """The training function's result with its `outcome`, or a failure's description."""
     try:
         return {"outcome": Outcome.OK.value, "rank": rank.rank, **train(config, rank, emit)}
-    except Exception as error:  # noqa: BLE001 - the user's code may raise anything, and each ends this run alone
+    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - whatever it is, it ends this run alone
         return failure(error, rank)
 
 

@@ -91,12 +91,19 @@ class _Told:
         Raises:
             Stopped: the run is to end here.
         """
-        if event.get("kind", "epoch") != "epoch":
+        kind = event.get("kind", "epoch") if isinstance(event, Mapping) else "epoch"
+        if kind not in ("epoch", "progress"):
+            raise ValueError(f"kind={kind!r} is no kind of event; emit an epoch's values, or {{'kind': 'progress'}}.")
+        if kind == "progress":
             self._emit({"kind": "progress"})
             return
+        if not isinstance(event, Mapping):
+            raise ValueError(f"what it emitted is a {type(event).__name__}; give a dict of plain values.")
         values = plain_values({name: item for name, item in event.items() if name != "kind"}, "what it emitted")
-        number = int(values.pop("epoch", len(self.epochs) + 1))
-        known = {name: value for name, value in values.items() if name in OF_AN_EPOCH}
+        number = values.pop("epoch", len(self.epochs) + 1)
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ValueError(f"epoch={number!r} in what it emitted is no whole number.")
+        known = {name: value for name, value in values.items() if name in OF_AN_EPOCH and value is not None}
         measures = {name: value for name, value in values.items() if name not in OF_AN_EPOCH}
         epoch = {"epoch": number, **known, "measures": measures}
         self.epochs.append(epoch)
@@ -155,6 +162,8 @@ def _plain(name: str, value: Any, what: str) -> Any:
         return [_plain(name, item, what) for item in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(str(key), item, what) for key, item in value.items()}
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError(f"{name} in {what} has more than 64 bits; give a float.")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ValueError(f"{name}={value!r} in {what} is no plain value; give numbers, texts, lists or dicts of them.")

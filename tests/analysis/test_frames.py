@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from dmls_ray.analysis.files import write_files
 from dmls_ray.analysis.frames import Results, load
 from dmls_ray.errors import StoreError
 from dmls_ray.store import Store
@@ -65,3 +67,21 @@ def test_runs_of_ones_own_and_built_in_ones_stand_in_one_frame_without_each_othe
     assert theirs.model == "digits_convnet"
     assert mine.model is None or mine.model != mine.model
     assert "resolved_steps" in frame, "what the run counted stands beside what was asked for"
+
+
+def test_no_field_or_measure_of_ones_own_takes_the_place_of_a_runs_name_or_outcome() -> None:
+    runs = own_results({"run_id": ["x", "y"], "outcome": 1}, lambda values, repeat: (1.0, {"repeat": 9}), repeats=1)
+    frame = runs.runs
+    assert frame.run_id.tolist() == [record.run_id for record in runs.records]
+    assert set(frame.outcome) == {"ok"}
+    assert set(frame.config_run_id) == {"x", "y"}
+    assert set(frame.measured_repeat) == {9}
+
+
+def test_columns_of_several_types_are_written_as_texts(tmp_path: Path) -> None:
+    values = iter([[1], 2.0, "n/a"])
+    runs = own_results({"cell": ["a", "b", 3]}, lambda values_of, repeat: (1.0, {"odd": next(values)}), repeats=1)
+    write_files(Results(tmp_path, runs.records))
+    written = pd.read_parquet(tmp_path / "runs.parquet")
+    assert set(written.odd) == {"[1]", "2.0", "n/a"}
+    assert (tmp_path / "table.md").exists()

@@ -541,6 +541,98 @@ async def test_a_rank_that_dies_while_it_waits_for_a_decision_begins_anew() -> N
 
 
 @scenario
+async def test_a_run_that_is_stopped_is_not_begun_anew_whenever_its_rank_dies() -> None:
+    for when in ("before", "after", "queued"):
+        broker = Broker(1, exclusive=False)
+        name = await broker.join(card(0))
+        await broker.submit(asking("r"))
+        waits = await soon(train(broker, name, 5))
+        if when == "before":
+            await broker.decide("r", 1, None)
+        await broker.rank_failed("t", 0)
+        waits.cancel()
+        again = None
+        if when == "after":
+            again = await soon(train(broker, await broker.join(card(0, group=1)), 5))
+        await broker.decide("r", 1, None)
+        last = (await follow(broker, "r"))[-1]
+        assert last["outcome"] == ("ok" if again else "killed"), when
+        assert last["attempts"] == (2 if again else 1), when
+        if again is not None:
+            assert await again == 1, "the stop is for the run, whichever its attempt"
+
+
+@scenario
+async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end() -> None:
+    async def count(card: RankCard) -> int:
+        return 1
+
+    broker = Broker(2, exclusive=False, oom_kills_there=count)
+    names = [await broker.join(card(index)) for index in range(2)]
+    for run_id in ("large", "beside"):
+        await broker.submit(job(run_id))
+    await asyncio.gather(*(taken_up(broker, name, oom_kills=0) for name in names))
+    await broker.rank_failed("t", 0)
+    assert (await follow(broker, "large"))[-1]["outcome"] == "oom"
+    log: list[Lease] = []
+    fresh = [await broker.join(card(index, group=1, oom_kills=1)) for index in range(2)]
+    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in fresh]
+    assert (await follow(broker, "beside"))[-1]["outcome"] == "ok"
+    await broker.close()
+    await asyncio.gather(*ranks)
+
+
+@scenario
+async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_same() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def count(card: RankCard) -> int:
+        asked.set()
+        await answer.wait()
+        return 0
+
+    broker = Broker(1, oom_kills_there=count)
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, name)
+    failed = asyncio.ensure_future(broker.rank_failed("t", 0))
+    await asked.wait()
+    await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": "ok"})
+    answer.set()
+    await failed
+    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+    assert isinstance(await broker.next_lease(name), Leave)
+
+
+@scenario
+async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> None:
+    broker = Broker(1)
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    dead = await soon(broker.events("r"))
+    lease = await soon(broker.next_lease(name))
+    await dead
+    dead = await soon(broker.events("r"))
+    await broker.submit(job("r"))
+    alive = await soon(broker.events("r"))
+    assert await dead == []
+    assert await alive == [{"kind": "start", "attempt": 1}]
+    lease.cancel()
+
+
+@scenario
+async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
+    broker = Broker(1, exclusive=False, limits=Limits(stall_timeout=0.2, max_retries=0))
+    name = await broker.join(card(0))
+    await broker.submit(asking("r"))
+    waits = await soon(train(broker, name, 1))
+    await asyncio.sleep(1.2)
+    await broker.decide("r", 1, 1)
+    assert await waits == 1
+    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+
+
+@scenario
 async def test_a_run_that_is_proposed_twice_is_run_for_the_first_that_asked() -> None:
     broker = Broker(1, exclusive=False)
     assert await broker.submit(job("r"), owner="one")

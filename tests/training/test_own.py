@@ -26,6 +26,8 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         optimizer.step()
     if rank.world_size > 1:
         torch.distributed.all_reduce(place.data)
+    if config["tells"] == "exit":
+        raise SystemExit(3)
     told: dict[str, Any] = {
         "nothing": None,
         "scalars": {"test_loss": place.detach() ** 2, "perplexity": np.float32(2.5), "tokens": [1, 2], "note": "x"},
@@ -34,6 +36,7 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         "object": {"model": optimizer},
         "text": {"test_accuracy": "high"},
         "list": [1],
+        "large": {"seen": 2**64},
     }[config["tells"]]
     if config["emits"]:
         emit({"train_loss": torch.tensor(3.0), "grad_norm": 1})
@@ -104,6 +107,8 @@ def test_a_loss_that_is_not_finite_is_diverged() -> None:
         ("object", "ValueError: model=SGD"),
         ("text", "ValueError: test_accuracy='high' in what it returned is no number"),
         ("list", "ValueError: what it returned is a list"),
+        ("large", "ValueError: seen in what it returned has more than 64 bits"),
+        ("exit", "SystemExit: 3"),
     ],
 )
 def test_what_is_no_plain_value_is_an_error_that_names_it(tells: str, reason: str) -> None:
