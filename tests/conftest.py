@@ -48,3 +48,10 @@ def sweep_command(tmp_path: Path) -> Command:
 def command_line(script: str, *flags: str) -> list[str]:
     """The words of a sweep's command."""
     return [sys.executable, str(PROJECT / "sweeps" / f"{script}.py"), *flags]
+
+
+def readme_example() -> str:
+    """The language model of the README, as its reader would save it."""
+    blocks = (PROJECT / "README.md").read_text().split("```python\n")
+    (example,) = (block.partition("```")[0] for block in blocks if "class CharLM" in block)
+    return example

@@ -23,7 +23,7 @@ import torch
 from dmls_ray import load
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.spawn import run_spawned
-from tests.conftest import PROJECT, SMALL, Command, command_line
+from tests.conftest import PROJECT, SMALL, Command, command_line, readme_example
 
 GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -421,13 +421,7 @@ print(results.folder, runs.slope.tolist(), runs.place.tolist(), len(results.epoc
     assert done.stdout.splitlines()[-1] == "results/train [0.5, 1.0, 1.5, 3.0] [1.0, 1.0, 3.0, 3.0] 4"
 
 
-def readme_example() -> str:
-    """The language model of the README, as its reader would save it."""
-    blocks = (PROJECT / "README.md").read_text().split("```python\n")
-    (example,) = (block.partition("```")[0] for block in blocks if "class CharLM" in block)
-    return example
-
-
+@pytest.mark.slow
 def test_the_readmes_language_model_is_swept_from_the_command_line(sweep_command: Command, tmp_path: Path) -> None:
     example = readme_example()
     assert example.count("\n") < 60

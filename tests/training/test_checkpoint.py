@@ -45,7 +45,6 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("changes", "die_in_pass"),
     [
-        ({"dropout": 0.3}, 30),
         pytest.param({"world_size": 2, "zero_redundancy": True, "noise_scale": True}, 18, marks=pytest.mark.slow),
         pytest.param({"loader": "dataloader"}, 30, marks=pytest.mark.slow),
         pytest.param(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dmls_ray.own import own_schema
 from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
 from dmls_ray.training.own import run_own
+from tests.conftest import readme_example
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
@@ -127,3 +129,14 @@ def test_two_ranks_have_a_process_group() -> None:
     assert record.outcome is Outcome.OK, record.reason
     assert [rank.rank for rank in record.ranks] == [0, 1]
     assert len(record.epochs) == 2
+
+
+def test_the_readmes_language_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "char_lm.py").write_text(readme_example())
+    monkeypatch.syspath_prepend(tmp_path)
+    config = own_schema("char_lm:train").make(context=64)
+    told = run_inline(config, train=run_own)
+    assert told["outcome"] == "ok", told.get("traceback")
+    (epoch,) = told["run"]["epochs"]
+    assert 1 < epoch["measures"]["bits_per_character"] < 5, "seven bits would be no model at all"
+    assert told["run"]["returned"]["parameters"] == 41_472
