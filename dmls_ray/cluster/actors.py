@@ -24,6 +24,9 @@ _BACK_WITHIN_S = 60.0
 """How long a broker that died may take to be there again."""
 
 
+_LIVES_AHEAD = 5
+"""How many brokers may have died without a line having heard of any of them."""
+
 _ANSWERS_WITHIN_S = 5.0
 """How long a machine may take to tell of its memory: it may be gone itself."""
 
@@ -81,11 +84,15 @@ class BrokerLine:
         return getattr(self._handle, method).remote(*args, **options)
 
     def _look_for_the_next(self) -> None:
-        """Take the broker after the one that is known, if there is one; several may have died since."""
-        with contextlib.suppress(ValueError):
-            while True:
-                self._handle = ray.get_actor(life_name(self._name, self._life + 1), namespace=NAMESPACE)
-                self._life += 1
+        """Take the newest broker that there is; several may have died since this line last heard of one."""
+        ahead = 1
+        while ahead <= _LIVES_AHEAD:
+            # Ray tells nothing of the name of a dead one, which is no reason to stop looking.
+            with contextlib.suppress(ValueError):
+                self._handle = ray.get_actor(life_name(self._name, self._life + ahead), namespace=NAMESPACE)
+                self._life += ahead
+                ahead = 0
+            ahead += 1
 
 
 def end_process(card: RankCard) -> None:
