@@ -25,7 +25,7 @@ class Searching:
     Of a space the plan has examples only, by which it is known beforehand whether anything is feasible.
 
     Raises:
-        ConfigError: there is no such searcher, or what it needs is not installed.
+        ConfigError: there is no such searcher, what it needs is not installed, or it cannot go on with what was begun.
     """
 
     plan: Plan
@@ -39,18 +39,20 @@ class Searching:
     """By run: what the searcher has said."""
     _runs: dict[str, Run] = field(init=False, default_factory=dict)
     _searcher: Any = None
+    _known: dict[str, float | None] = field(init=False, default_factory=dict)
     _noted: bool = False
 
     def __post_init__(self) -> None:
         if self.space is None:
             return
-        from dmls_ray.cluster.search import make_searcher
+        from dmls_ray.cluster.search import make_searcher, tell_of
 
         before = proposed_before(self.space, self.records)
         self.earlier = [record for record in before if record.outcome.is_answer()]
         # Drawn anew from the same seed, its first proposals would be those that it has made already.
         seed = self.options.order_seed + len(before)
         self._searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
+        self._known = tell_of(self._searcher, self.earlier, self.options.metric)
 
     @property
     def left(self) -> int:
@@ -85,7 +87,7 @@ class Searching:
             return listed_trials(jobs, self._goal(), at_once=at_once)
         return proposed_trials(
             self._searcher, Proposals(self.space, make), self._goal(), samples=self.left, at_once=at_once,
-            earlier=self.earlier,
+            known=self._known,
         )  # fmt: skip
 
     def run_of(self, proposed: Mapping[str, Any]) -> Run:

@@ -14,7 +14,7 @@ from ray.tune.search import SEARCH_ALG_IMPORT, Searcher
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.tune import Trials, listed
-from dmls_ray.errors import ConfigError, UnavailableError
+from dmls_ray.errors import ConfigError
 from dmls_ray.plan import Run
 from dmls_ray.record import RunRecord
 from dmls_ray.space import Range, Space
@@ -111,30 +111,28 @@ class JobMaker(Protocol):
     def of(self, run: Run) -> Job: ...
 
 
-def proposed_trials(
-    searcher: Searcher,
-    proposals: Proposals,
-    goal: Goal,
-    *,
-    samples: int,
-    at_once: int,
-    earlier: Iterable[RunRecord],
-) -> Trials:
-    """As many trials as are still to come, of a searcher that is told of the earlier ones.
+def tell_of(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> dict[str, float | None]:
+    """Tell a searcher of the runs that it has proposed before; returns the metric of each.
 
     Raises:
-        UnavailableError: the searcher cannot take up earlier runs.
+        ConfigError: it cannot take them up.
     """
-    known: dict[str, float | None] = {}
+    known = {}
     for record in earlier:
-        level = level_of(record, goal.metric)
-        known[record.run_id] = level
+        level = known[record.run_id] = level_of(record, metric)
         try:
             searcher.add_evaluated_point(record.proposed, level, error=level is None)
         except NotImplementedError as error:
-            raise UnavailableError(
+            raise ConfigError(
                 f"searcher={type(searcher).__name__} cannot take up a search that has begun; use --fresh, or optuna."
             ) from error
+    return known
+
+
+def proposed_trials(
+    searcher: Searcher, proposals: Proposals, goal: Goal, *, samples: int, at_once: int, known: dict[str, float | None]
+) -> Trials:
+    """As many trials as are still to come, of a searcher that knows of the earlier ones."""
     return Trials(
         job_of=proposals.job_of, samples=samples, at_once=at_once, searcher=searcher,
         scheduler=make_scheduler(goal), metric=goal.metric, known=known,
