@@ -174,16 +174,15 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, console: Console) -> int:
-    from dmls_ray.analysis.answer import answer, answer_search, answer_variants
-    from dmls_ray.analysis.tables import make_table
+    from dmls_ray.analysis.reading import Question, Reading
 
     searched = options.mode == "search"
-    table = make_table(results, plan.varied, best_by=(options.metric, options.minimizes) if searched else None)
-    asked = axis if axis in table.varied else next(iter(plan.varied), axis or "batch_per_rank")
-    if searched:
-        sentence = answer_search(table, options.metric, minimizes=options.minimizes)
-    else:
-        sentence = answer_variants(table, plan.changed) if plan.changed else answer(table, asked)
+    question = Question(
+        varied=plan.varied, axis=axis, changed=plan.changed, minimizes=options.minimizes,
+        metric=options.metric if searched else None,
+    )  # fmt: skip
+    reading = Reading(results, question)
+    table, sentence = reading.table, reading.sentence
     _print_table(table, console)
     for note in table.notes:
         _say(console, note, style="dim")
