@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.answer import answer, answer_search, answer_variants
+from dmls_ray.analysis.answer import answer, answer_variants
+from dmls_ray.analysis.answer_own import answer_search
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.tables import Table, make_table
 from dmls_ray.store import read_sweep

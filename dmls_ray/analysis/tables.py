@@ -2,54 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.formats import accuracy, bare, mib, number, rate, ratio, seconds, shown
+from dmls_ray.analysis.columns import columns_of
 from dmls_ray.analysis.frames import OWN, Results, factors_of, field_names
+from dmls_ray.analysis.measures import MEASURES, TIMES
+from dmls_ray.analysis.notes import notes_of
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
+from dmls_ray.analysis.targets import Reached, time_to_target
+from dmls_ray.analysis.written import markdown
 from dmls_ray.config import TrialConfig
 from dmls_ray.fields import field_specs
-from dmls_ray.record import METRICS, Outcome, RunRecord
+from dmls_ray.record import Outcome, RunRecord
 from dmls_ray.store import uncollected
 
-TIMES = ("images_per_s", "epoch_s", "total_s", "overhead_s", "step_ms_p50", "exposed_comm_ms")
-"""Measures that say nothing where runs went side by side."""
-
-MEASURES = (
-    "peak_mem_mib",
-    "stopped_epoch",
-    *METRICS,
-    "accuracy_gap",
-    "overfit_epoch",
-    "fp32_test_accuracy",
-    "int8_test_accuracy",
-    "fp32_checkpoint_bytes",
-    "int8_checkpoint_bytes",
-    "fp32_eager_ms_p50",
-    "fp32_compiled_ms_p50",
-    "int8_compiled_ms_p50",
-)
-
-_times_of, _measures_of = attrgetter(*TIMES), attrgetter(*MEASURES)
-
-INFERENCE: dict[str, tuple[str, Callable[[float], str]]] = {
-    "fp32_test_accuracy": ("fp32 test acc.", accuracy),
-    "int8_test_accuracy": ("int8 test acc.", accuracy),
-    "fp32_checkpoint_bytes": ("fp32 checkpoint bytes", mib),
-    "int8_checkpoint_bytes": ("int8 checkpoint bytes", mib),
-    "fp32_eager_ms_p50": ("fp32 eager ms", seconds),
-    "fp32_compiled_ms_p50": ("fp32 compiled ms", seconds),
-    "int8_compiled_ms_p50": ("int8 compiled ms", seconds),
-}
-"""Measure -> head and form of its column, where inference was measured."""
-
-REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
-"""Fields whose tables tell the gap between training and test."""
+_measured = attrgetter(*MEASURES)
 
 
 @dataclass
@@ -71,12 +44,17 @@ class Row:
         return int(self.records[0].config["world_size"])
 
     @property
+    def counted(self) -> list[RunRecord]:
+        """The runs that its measures are of."""
+        return counted(self.records)
+
+    @property
     def outcome(self) -> str:
         """`ok`, or how many runs ended in what."""
-        counts = pd.Series([record.outcome.value for record in self.records]).value_counts()
+        counts = Counter(record.outcome.value for record in self.records)
         if len(counts) == 1:
-            return str(counts.index[0])
-        return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+            return next(iter(counts))
+        return ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
 
     @property
     def reason(self) -> str:
@@ -84,19 +62,32 @@ class Row:
         return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
 
     def rates(self) -> dict[int, float]:
-        """images_per_s by block, of the runs that ended ok."""
-        return self.by_block("images_per_s")
+        """How fast training went by block, of the runs that ended ok: images_per_s, or runs a second where nothing is
+        known but how long a run of the same work took.
+        """
+        rates = self.by_block("images_per_s")
+        if rates or OWN in self.records[0].config:
+            return rates
+        return {block: 1 / taken for block, taken in self.by_block("total_s").items()}
 
     def level(self, measure: str) -> float | None:
         """The median of a measure; None where it is not known."""
-        values = self.by_block(measure)
-        return estimate(list(values.values())).median if values else None
+        known = self.estimate(measure)
+        return None if known is None else known.median
+
+    def estimate(self, measure: str) -> Estimate | None:
+        """A measure over the repeats, the vocabulary's or a user's own; None where it is not known."""
+        return self.measures.get(measure) or self.own.get(measure)
+
+    def reached(self) -> Reached | None:
+        """When its runs reached their target accuracy; None where they have none."""
+        return time_to_target(self.records)
 
     def by_block(self, measure: str) -> dict[int, float]:
         """A measure by block, of the runs that ended ok."""
         values = {
             item.repeat: item.measures[measure] if measure in item.measures else getattr(item, measure, None)
-            for item in _ok(self.records)
+            for item in counted(self.records)
             if measure not in TIMES or item.mode == "bench"
         }
         return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
@@ -114,62 +105,18 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         """The table as texts, a column a head."""
-        columns = self._columns()
-        cells = [{head: show(row) for head, show in columns.items()} for row in self.rows]
-        return pd.DataFrame(cells, columns=list(columns))
+        columns = columns_of(self)
+        cells = [[column.text(row) for column in columns] for row in self.rows]
+        return pd.DataFrame(cells, columns=[column.head for column in columns], dtype=object)
+
+    def numbers(self) -> pd.DataFrame:
+        """The table as numbers: of each measure the median, the ends of its interval, mean and standard deviation."""
+        columns = columns_of(self)
+        return pd.DataFrame([{k: v for column in columns for k, v in column.values(row).items()} for row in self.rows])
 
     def markdown(self) -> str:
         """The table and its notes as Markdown."""
-        body = self.frame().to_markdown(index=False, disable_numparse=True, colalign=self._alignment())
-        return body + "\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n"
-
-    def _alignment(self) -> list[str]:
-        return ["left" if head == "outcome" else "right" for head in self._columns()]
-
-    def _columns(self) -> dict[str, Callable[[Row], str]]:
-        columns: dict[str, Callable[[Row], str]] = {}
-        for name in self.varied:
-            columns[name] = lambda row, name=name: "" if row.factors[name] is None else str(row.factors[name])  # type: ignore[misc]
-        if self._has("images_per_s"):
-            columns["images/s [95%]"] = lambda row: shown(row.measures.get("images_per_s"), rate)
-            columns["s/epoch"] = lambda row: bare(row.measures.get("epoch_s"), seconds)
-            columns["s/run"] = lambda row: bare(row.measures.get("total_s"), seconds)
-        elif any(record.mode == "bench" for row in self.rows for record in row.records):
-            columns["s/run [95%]"] = lambda row: shown(row.measures.get("total_s"), seconds)
-            if self._has("step_ms_p50"):
-                columns["step ms"] = lambda row: bare(row.measures.get("step_ms_p50"), seconds)
-        if "launcher" in self.varied:
-            columns["start-up s"] = lambda row: bare(row.measures.get("overhead_s"), seconds)
-        if any(row.speed_up for row in self.rows):
-            columns["speed-up [95%]"] = lambda row: shown(row.speed_up.ratio if row.speed_up else None, ratio)
-            columns["efficiency"] = lambda row: (
-                f"{row.speed_up.ratio.median / row.world_size:.2f}" if row.speed_up else ""
-            )
-        if self._has("exposed_comm_ms"):
-            columns["exposed comm. ms"] = lambda row: bare(row.measures.get("exposed_comm_ms"), seconds)
-        columns["peak MiB"] = lambda row: bare(row.measures.get("peak_mem_mib"), mib)
-        if self._has("train_accuracy"):
-            columns["train acc."] = lambda row: bare(row.measures.get("train_accuracy"), accuracy)
-        if self._has("test_accuracy"):
-            columns["test acc. [95%]"] = lambda row: shown(row.measures.get("test_accuracy"), accuracy)
-        if REGULARISERS & set(self.varied):
-            columns["acc. gap"] = lambda row: bare(row.measures.get("accuracy_gap"), accuracy)
-            columns["overfit from epoch"] = _overfit
-        for measure, (head, write) in INFERENCE.items():
-            if self._has(measure):
-                columns[head] = lambda row, measure=measure, write=write: bare(row.measures.get(measure), write)  # type: ignore[misc]
-        for name in ("train_loss", "test_loss", "validation_loss") if self.is_own else ():
-            if self._has(name):
-                columns[f"{name} [95%]"] = lambda row, name=name: shown(row.measures.get(name), number)  # type: ignore[misc]
-        for name in self.own_measures:
-            columns[f"{name} [95%]"] = lambda row, name=name: shown(row.own.get(name), number)  # type: ignore[misc]
-        if self._has("stopped_epoch"):
-            columns["stopped after epoch"] = lambda row: bare(row.measures.get("stopped_epoch"), number)
-        columns["n"] = lambda row: str(len(_ok(row.records)))
-        columns["outcome"] = lambda row: row.outcome
-        if any(record.oversubscribed for row in self.rows for record in row.records):
-            columns["oversubscribed"] = lambda row: "yes" if any(item.oversubscribed for item in row.records) else ""
-        return columns
+        return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n"
 
     @property
     def is_own(self) -> bool:
@@ -181,7 +128,8 @@ class Table:
         """What training functions of the user's own measured."""
         return field_names([row.own for row in self.rows])
 
-    def _has(self, measure: str) -> bool:
+    def has(self, measure: str) -> bool:
+        """Whether any trial has such a measure."""
         return any(measure in row.measures for row in self.rows)
 
 
@@ -209,10 +157,10 @@ def make_table(
         rows.sort(key=lambda row: row.level(metric) is None)
     held = _held_batch(factors, varied or ())
     _add_speed_up(rows, held)
-    return Table(varied=names, rows=rows, held=held, notes=_notes(results, rows, held))
+    return Table(varied=names, rows=rows, held=held, notes=notes_of(results, rows, held))
 
 
-def _ok(records: Sequence[RunRecord]) -> list[RunRecord]:
+def counted(records: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs of a trial that count: those that a search has stopped only where there are no whole ones."""
     ok = [record for record in records if record.outcome is Outcome.OK]
     return [record for record in ok if record.stopped_epoch is None] or ok
@@ -229,17 +177,17 @@ def _factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | 
 
 def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[str]) -> Row:
     row = Row(records[0].trial_id, {name: factors.get(name) for name in names}, records)
-    ok = _ok(records)
-    timed = [record for record in ok if record.mode == "bench"]
-    for names_of, read, counted in ((MEASURES, _measures_of, ok), (TIMES, _times_of, timed)):
-        for measure, values in zip(names_of, zip(*map(read, counted), strict=True), strict=False):
-            known = [value for value in values if value is not None]
-            if known:
-                row.measures[measure] = estimate(known)
-    for measure in field_names(record.measures for record in ok):
-        numbers = [value for record in ok if isinstance(value := record.measures.get(measure), int | float)]
+    ok = counted(records)
+    timed = [record.mode == "bench" for record in ok]
+    for (name, measure), values in zip(MEASURES.items(), zip(*map(_measured, ok), strict=True), strict=False):
+        known = [value for value, counts in zip(values, timed, strict=True)
+                 if value is not None and (counts or not measure.is_time)]  # fmt: skip
+        if known:
+            row.measures[name] = estimate(known, measure.quantity)
+    for name in field_names(record.measures for record in ok):
+        numbers = [value for record in ok if isinstance(value := record.measures.get(name), int | float)]
         if numbers:
-            row.own[measure] = estimate(numbers)
+            row.own[name] = estimate(numbers)
     return row
 
 
@@ -272,73 +220,6 @@ def _add_speed_up(rows: Sequence[Row], held: str) -> None:
         base = bases.get(rest(row)) if row.world_size > 1 else None
         if base is not None and row.rates() and base.rates():
             row.speed_up = compare(row.rates(), base.rates())
-
-
-def _overfit(row: Row) -> str:
-    """The epoch, and of how many runs where not of all."""
-    told = row.measures.get("overfit_epoch")
-    if told is None:
-        return ""
-    of_all = len(_ok(row.records))
-    return f"{told.median:.0f}" + (f" ({told.n} of {of_all})" if told.n < of_all else "")
-
-
-def _notes(results: Results, rows: Sequence[Row], held: str) -> list[str]:
-    if not results.records:
-        return ["No runs."]
-    machines = {_machine_text(machine) for machine in _distinct(record.machine for record in results.records)}
-    versions = {
-        ", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item)
-        for item in _distinct(record.versions for record in results.records)
-    }
-    days = sorted({record.started_at[:10] for record in results.records})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    most = max((len(_ok(row.records)) for row in rows), default=0)
-    values = "Median of n repeats and its 95% bootstrap interval" if most > 2 else "Medians" if most > 1 else "Values"
-    notes = [f"{values}; measured on {'; '.join(sorted(machines))}, {'; '.join(sorted(versions))}, {when}."]
-    sessions = {record.session for record in results.records if record.outcome is not Outcome.SKIPPED}
-    if len(sessions) > 1:
-        notes.append(
-            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
-        )
-    if len(machines) > 1:
-        notes.append("Rows come from different machines: their times cannot be compared.")
-    if len(versions) > 1:
-        notes.append("Rows come from different versions: a difference may be theirs.")
-    isolations = {record.isolation for record in results.records if record.outcome is not Outcome.SKIPPED}
-    if len(isolations) > 1:
-        notes.append(f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs.")
-    if any(record.mode == "search" for record in results.records):
-        notes.append("Runs of a search go side by side and some are stopped early: their times are left out.")
-    threads = {record.config["threads_per_rank"] for record in results.records}
-    if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
-        scaling = "strong" if held == "global_batch" else "weak"
-        grows = f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it"
-        against = (
-            f"; speed-up is against world_size 1 without DDP at the same {held} ({scaling} scaling), efficiency is "
-            "speed-up / world_size"
-        )
-        notes.append(grows + (against if any(row.speed_up for row in rows) else "") + ".")
-    slow = {record.config["precision"] for record in results.records if record.fast_units is False}
-    if slow:
-        notes.append(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")
-    if any(record.resumed_epoch for record in results.records):
-        notes.append("Some runs were taken up from a checkpoint: their times leave out what was lost.")
-    for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
-        notes.append(reason if reason.endswith(".") else f"{reason}.")
-    return notes
-
-
-def _distinct(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Each object once: many runs share one."""
-    return {id(item): item for item in items}.values()
-
-
-def _machine_text(machine: Mapping[str, Any]) -> str:
-    gpus = machine.get("gpus") or []
-    return f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores" + (
-        f", {len(gpus)} x {gpus[0]}" if gpus else ""
-    )
 
 
 def _sortable(name: str, value: Any) -> tuple[int, Any]:

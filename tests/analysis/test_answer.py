@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.answer import answer, answer_search, answer_variants
+from dmls_ray.analysis.answer import answer, answer_variants
+from dmls_ray.analysis.answer_own import answer_search
 from dmls_ray.analysis.tables import make_table
 from tests.analysis.samples import own_results, results
 

@@ -1,0 +1,172 @@
+"""Which columns a table has: only those that vary or answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dmls_ray.analysis.formats import bare, number, ratio, shown
+from dmls_ray.analysis.measures import MEASURES
+from dmls_ray.analysis.stats import Estimate, Interval
+from dmls_ray.record import Outcome
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.tables import Row, Table
+
+_INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
+              "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
+
+_REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
+"""Fields whose tables tell the gap between training and test."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what it says of a trial, in words and in numbers."""
+
+    head: str
+    text: Callable[[Row], str]
+    values: Callable[[Row], dict[str, Any]]
+    """Name -> number, for who reads the table by a program."""
+
+
+def columns_of(table: Table) -> list[Column]:
+    """The columns of a table, in the order a reader wants."""
+    columns = [_factor(name) for name in table.varied]
+    is_timed = any(record.mode == "bench" for row in table.rows for record in row.records)
+    if table.has("images_per_s"):
+        columns += [_measure("images_per_s", interval=True, answers=True), _measure("epoch_s"), _measure("total_s")]
+    elif is_timed:
+        columns += [_measure("total_s", interval=True, answers=True)]
+        columns += [_measure("step_ms_p50")] if table.has("step_ms_p50") else []
+    if "launcher" in table.varied:
+        columns.append(_measure("overhead_s"))
+    if any(row.speed_up for row in table.rows):
+        columns += [_SPEED_UP, _EFFICIENCY]
+    if is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
+        columns.append(_TARGET)
+    if table.has("exposed_comm_ms"):
+        columns.append(_measure("exposed_comm_ms"))
+    if table.has("peak_mem_mib") or not table.own_measures:
+        columns.append(_measure("peak_mem_mib"))
+    columns += [_measure("train_accuracy")] if table.has("train_accuracy") else []
+    if table.has("test_accuracy"):
+        columns.append(_measure("test_accuracy", interval=True, answers=not is_timed))
+    if _REGULARISERS & set(table.varied):
+        columns += [_measure("accuracy_gap"), _OVERFIT]
+    columns += [_measure(name) for name in _INFERENCE if table.has(name)]
+    columns += [_measure("gradient_noise_scale", interval=True)] if table.has("gradient_noise_scale") else []
+    for name in ("train_loss", "test_loss", "validation_loss") if table.is_own else ():
+        columns += [_named(name)] if table.has(name) else []
+    columns += [_named(name) for name in table.own_measures]
+    columns += [_measure("stopped_epoch")] if table.has("stopped_epoch") else []
+    columns += [_COUNT, _OUTCOME]
+    if any(record.oversubscribed for row in table.rows for record in row.records):
+        columns.append(_OVERSUBSCRIBED)
+    return columns
+
+
+def _factor(name: str) -> Column:
+    def text(row: Row) -> str:
+        return "" if row.factors[name] is None else str(row.factors[name])
+
+    return Column(name, text, lambda row: {name: row.factors[name]})
+
+
+def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Column:
+    """A measure of the vocabulary.
+
+    Args:
+        name: the field of a record.
+        interval: whether its interval is shown.
+        answers: whether a trial of which no run is ok has its outcome for a word here.
+    """
+    measure = MEASURES[name]
+    write = shown if interval else bare
+
+    def text(row: Row) -> str:
+        known = row.measures.get(name)
+        return row.outcome if known is None and answers else write(known, measure.form)
+
+    return Column(
+        measure.head + (" [95%]" if interval else ""), text, lambda row: _numbers(name, row.measures.get(name))
+    )
+
+
+def _named(name: str) -> Column:
+    """A measure under its own name, with its interval."""
+    return Column(
+        f"{name} [95%]",
+        lambda row: shown(row.estimate(name), number),
+        lambda row: _numbers(name, row.estimate(name)),
+    )
+
+
+def _numbers(name: str, known: Estimate | Interval | None) -> dict[str, Any]:
+    """One value stands under the measure's own name."""
+    if known is None:
+        return {name: None}
+    told = {name: known.centre, f"{name}_low": known.low, f"{name}_high": known.high}
+    if isinstance(known, Estimate):
+        told |= {f"{name}_mean": known.mean, f"{name}_deviation": known.deviation}
+    return told
+
+
+def _ratio(row: Row) -> Estimate | Interval | None:
+    return row.speed_up.ratio if row.speed_up else None
+
+
+def _efficiency(row: Row) -> float | None:
+    return row.speed_up.ratio.centre / row.world_size if row.speed_up else None
+
+
+def _told_efficiency(row: Row) -> str:
+    value = _efficiency(row)
+    return "" if value is None else ratio(value)
+
+
+def _overfit(row: Row) -> str:
+    """The epoch, and of how many runs where not of all."""
+    told = row.measures.get("overfit_epoch")
+    if told is None:
+        return ""
+    of_all = len(row.counted)
+    return f"{told.median:.0f}" + (f" ({told.n} of {of_all})" if told.n < of_all else "")
+
+
+def _target(row: Row) -> dict[str, Any]:
+    reached = row.reached()
+    if reached is None:
+        return {"target_s": None}
+    return {"target_accuracy": reached.target, "target_s": reached.median, "target_s_low": reached.low,
+            "target_s_high": reached.high, "target_n": reached.reached}  # fmt: skip
+
+
+def _told_target(row: Row) -> str:
+    reached = row.reached()
+    return "" if reached is None else str(reached)
+
+
+def _outcomes(row: Row) -> dict[str, Any]:
+    return {
+        "outcome": row.outcome,
+        **{str(kind): sum(record.outcome is kind for record in row.records) for kind in Outcome},
+    }
+
+
+_SPEED_UP = Column(
+    "speed-up [95%]", lambda row: shown(_ratio(row), ratio), lambda row: _numbers("speed_up", _ratio(row))
+)
+_EFFICIENCY = Column("efficiency", _told_efficiency, lambda row: {"efficiency": _efficiency(row)})
+_TARGET = Column("s to target [95%]", _told_target, _target)
+_OVERFIT = Column(
+    MEASURES["overfit_epoch"].head, _overfit, lambda row: _numbers("overfit_epoch", row.measures.get("overfit_epoch"))
+)
+_COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
+_OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)
+_OVERSUBSCRIBED = Column(
+    "oversubscribed",
+    lambda row: "yes" if any(record.oversubscribed for record in row.records) else "",
+    lambda row: {"oversubscribed": any(record.oversubscribed for record in row.records)},
+)

@@ -1,0 +1,51 @@
+"""Trials that differ in one factor alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from dmls_ray.analysis.tables import Row
+from dmls_ray.config import COUNTS_WITH
+
+
+def measured(rows: Sequence[Row], axis: str) -> int:
+    """How many values of an axis there are."""
+    return len({repr(row.factors.get(axis)) for row in rows})
+
+
+def groups_along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+    """Rows that differ in the axis alone; of the two batches, the one that is not held follows from the axis."""
+    free = {axis}
+    if axis in ("batch_per_rank", "global_batch"):
+        free |= {"batch_per_rank", "global_batch"}
+    elif axis in ("world_size", "accum_steps"):
+        free |= {"batch_per_rank", "global_batch"} - {held}
+    # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
+    follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
+    wide = alike_but_for(rows, free | follows)
+    if all(len(group) == measured(group, axis) for group in wide):
+        return wide
+    return alike_but_for(rows, free)
+
+
+def alike_but_for(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
+    """Rows that differ in these factors alone, where there are several."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        same = {name: value for name, value in row.factors.items() if name not in free}
+        groups.setdefault(repr(same), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def where(group: Sequence[Row], axis: str) -> str:
+    """The other varied factors, which are equal in the group: `at batch_per_rank 32, `."""
+    same: dict[str, Any] = {
+        name: value
+        for name, value in group[0].factors.items()
+        if name != axis and all(row.factors[name] == value for row in group)
+    }
+    if "batch_per_rank" in same and "global_batch" in same:
+        del same["global_batch"]
+    told = ", ".join(f"{name} {value}" for name, value in same.items())
+    return f"at {told}, " if told else ""

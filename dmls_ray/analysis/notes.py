@@ -1,0 +1,72 @@
+"""What a reader of a table must know: where and when it was measured, and what in it cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dmls_ray.analysis.frames import Results
+from dmls_ray.record import Outcome
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.tables import Row
+
+
+def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
+    """The notes of a table, the most telling first."""
+    if not results.records:
+        return ["No runs."]
+    machines = {_machine_text(machine) for machine in _distinct(record.machine for record in results.records)}
+    versions = {
+        ", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item)
+        for item in _distinct(record.versions for record in results.records)
+    }
+    days = sorted({record.started_at[:10] for record in results.records})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    most = max((len(row.counted) for row in rows), default=0)
+    values = "Median of n repeats and its 95% bootstrap interval" if most > 2 else "Medians" if most > 1 else "Values"
+    notes = [f"{values}; measured on {'; '.join(sorted(machines))}, {'; '.join(sorted(versions))}, {when}."]
+    sessions = {record.session for record in results.records if record.outcome is not Outcome.SKIPPED}
+    if len(sessions) > 1:
+        notes.append(
+            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
+        )
+    if len(machines) > 1:
+        notes.append("Rows come from different machines: their times cannot be compared.")
+    if len(versions) > 1:
+        notes.append("Rows come from different versions: a difference may be theirs.")
+    isolations = {record.isolation for record in results.records if record.outcome is not Outcome.SKIPPED}
+    if len(isolations) > 1:
+        notes.append(f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs.")
+    if any(record.mode == "search" for record in results.records):
+        notes.append("Runs of a search go side by side and some are stopped early: their times are left out.")
+    threads = {record.config["threads_per_rank"] for record in results.records}
+    if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
+        scaling = "strong" if held == "global_batch" else "weak"
+        grows = f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it"
+        by = "" if any("images_per_s" in row.measures for row in rows) else " by s/run"
+        against = (
+            f"; speed-up{by} is against world_size 1 without DDP at the same {held} ({scaling} scaling), efficiency is "
+            "speed-up / world_size"
+        )
+        notes.append(grows + (against if any(row.speed_up for row in rows) else "") + ".")
+    slow = {record.config["precision"] for record in results.records if record.fast_units is False}
+    if slow:
+        notes.append(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")
+    if any(record.resumed_epoch for record in results.records):
+        notes.append("Some runs were taken up from a checkpoint: their times leave out what was lost.")
+    for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
+        notes.append(reason if reason.endswith(".") else f"{reason}.")
+    return notes
+
+
+def _distinct(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Each object once: many runs share one."""
+    return {id(item): item for item in items}.values()
+
+
+def _machine_text(machine: Mapping[str, Any]) -> str:
+    gpus = machine.get("gpus") or []
+    return f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores" + (
+        f", {len(gpus)} x {gpus[0]}" if gpus else ""
+    )
