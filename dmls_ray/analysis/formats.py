@@ -63,7 +63,7 @@ def accuracy(value: float, most: int | None = None) -> str:
 
 def number(value: float, most: int | None = None) -> str:
     """A number of which nothing is known, to four digits."""
-    if abs(value) >= 1e4 or value.is_integer():
+    if abs(value) >= 1e4 or (value.is_integer() and (most is None or most <= 0)):
         return _written(value, 0, most)
     if value and abs(value) < 1e-4:
         return f"{value:.3e}"

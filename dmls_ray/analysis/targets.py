@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.formats import number, seconds
-from dmls_ray.analysis.stats import MIN_REPEATS, estimate
+from dmls_ray.analysis.formats import seconds, shown
+from dmls_ray.analysis.stats import MIN_REPEATS, Interval, estimate
 from dmls_ray.record import Outcome, RunRecord
 
 
@@ -39,8 +39,8 @@ class Reached:
             return f"not yet{told}"
         if self.low is None and self.high is None:
             return f"{seconds(self.median)}{told}"
-        low, high = (number(end) if end is None else seconds(end) for end in (self.low or 0.0, self.high or math.inf))
-        return f"{seconds(self.median)} [{low}, {high}]{told}"
+        interval = Interval(self.median, self.low or 0.0, math.inf if self.high is None else self.high)
+        return f"{shown(interval, seconds)}{told}"
 
 
 def time_to_target(records: Sequence[RunRecord], target: float | None = None) -> Reached | None:
