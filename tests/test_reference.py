@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
 from dmls_ray import load
+from dmls_ray.analysis.published import published
 from tests.conftest import PROJECT
 
 FOLDERS = sorted(path.parent for path in (PROJECT / "results" / "reference").glob("*/runs.jsonl"))
@@ -42,11 +42,8 @@ def test_every_sweep_of_the_training_core_has_a_table() -> None:
 
 def test_the_curve_in_bf16_is_the_published_one_within_three_points_after_the_first_epoch() -> None:
     (record,) = load(PROJECT / "results" / "reference" / "cifar10_convnet_bf16").records
-    published = pd.read_csv(PROJECT / "results" / "published" / "published_epochs.csv")
-    curve = published[(published.experiment == "cifar10-convnet-2gpu-gloo-bs256") & (published["rank"] == 0)]
+    (theirs,) = [item for item in published().records if item.run_id == "cifar10-convnet-2gpu-gloo-bs256"]
     assert len(record.epochs) == 6
-    for epoch, theirs in list(zip(record.epochs, curve.itertuples(), strict=False))[1:]:
-        assert epoch.train_accuracy is not None
-        assert epoch.test_accuracy is not None
-        assert abs(100 * epoch.train_accuracy - float(theirs.train_accuracy)) < 3
-        assert abs(100 * epoch.test_accuracy - float(theirs.test_accuracy)) < 3
+    for ours, other in list(zip(record.epochs, theirs.epochs, strict=False))[1:]:
+        for name in ("train_accuracy", "test_accuracy"):
+            assert abs(getattr(ours, name) - getattr(other, name)) < 0.03

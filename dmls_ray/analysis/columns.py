@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.formats import bare, number, ratio, shown
 from dmls_ray.analysis.measures import MEASURES
-from dmls_ray.analysis.stats import Estimate, Interval
+from dmls_ray.analysis.stats import MIN_REPEATS, Estimate, Interval
 from dmls_ray.record import Outcome
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
               "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
+
+INTERVAL = " [95%]"
+"""Ends the head of a column whose values have intervals."""
 
 _REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
 """Fields whose tables tell the gap between training and test."""
@@ -33,6 +36,32 @@ class Column:
 
 def columns_of(table: Table) -> list[Column]:
     """The columns of a table, in the order a reader wants."""
+    return _headed(table, _columns(table))
+
+
+def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
+    """Columns of these measures, and `speed_up`, as far as any trial has them, each with its interval; n and
+    outcome.
+    """
+    columns = []
+    for place, name in enumerate(names):
+        if name == "speed_up":
+            columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
+        elif table.has(name):
+            columns.append(_measure(name, interval=True, answers=place == 0))
+        elif name in table.own_measures:
+            columns.append(_named(name))
+    return _headed(table, [*columns, _COUNT, _OUTCOME])
+
+
+def _headed(table: Table, columns: list[Column]) -> list[Column]:
+    """Heads that speak of intervals only where there are some."""
+    if any(len(row.counted) >= MIN_REPEATS for row in table.rows):
+        return columns
+    return [replace(column, head=column.head.removesuffix(INTERVAL)) for column in columns]
+
+
+def _columns(table: Table) -> list[Column]:
     columns = [_factor(name) for name in table.varied]
     is_timed = any(record.mode == "bench" for row in table.rows for record in row.records)
     if table.has("images_per_s"):
@@ -87,17 +116,17 @@ def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Col
 
     def text(row: Row) -> str:
         known = row.measures.get(name)
-        return row.outcome if known is None and answers else write(known, measure.form)
+        return row.outcome if answers and not row.counted else write(known, measure.form)
 
     return Column(
-        measure.head + (" [95%]" if interval else ""), text, lambda row: _numbers(name, row.measures.get(name))
+        measure.head + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.measures.get(name))
     )
 
 
 def _named(name: str) -> Column:
     """A measure under its own name, with its interval."""
     return Column(
-        f"{name} [95%]",
+        f"{name}{INTERVAL}",
         lambda row: shown(row.estimate(name), number),
         lambda row: _numbers(name, row.estimate(name)),
     )
@@ -156,10 +185,10 @@ def _outcomes(row: Row) -> dict[str, Any]:
 
 
 _SPEED_UP = Column(
-    "speed-up [95%]", lambda row: shown(_ratio(row), ratio), lambda row: _numbers("speed_up", _ratio(row))
+    f"speed-up{INTERVAL}", lambda row: shown(_ratio(row), ratio), lambda row: _numbers("speed_up", _ratio(row))
 )
 _EFFICIENCY = Column("efficiency", _told_efficiency, lambda row: {"efficiency": _efficiency(row)})
-_TARGET = Column("s to target [95%]", _told_target, _target)
+_TARGET = Column(f"s to target{INTERVAL}", _told_target, _target)
 _OVERFIT = Column(
     MEASURES["overfit_epoch"].head, _overfit, lambda row: _numbers("overfit_epoch", row.measures.get("overfit_epoch"))
 )

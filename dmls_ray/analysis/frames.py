@@ -126,7 +126,8 @@ def factors_of(record: RunRecord) -> dict[str, Any]:
 def _factors(config: Mapping[str, Any]) -> dict[str, Any]:
     if OWN in config:
         return dict(config)
-    factors = {name: config.get(name, default) for name, default in DEFAULTS.items()}
+    # What a newer version, or a report, tells besides stands last.
+    factors = {**DEFAULTS, **config}
     if factors["batch_per_rank"] is not None:
         factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
     return factors

@@ -21,12 +21,31 @@ def groups_along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
         free |= {"batch_per_rank", "global_batch"}
     elif axis in ("world_size", "accum_steps"):
         free |= {"batch_per_rank", "global_batch"} - {held}
+    elif axis in ("machines", "ranks_per_machine"):
+        free |= {"world_size", "batch_per_rank", "global_batch"} - {held}
+    if axis in ("world_size", "machines", "ranks_per_machine") and any(
+        row.factors.get("backend", "") is None for row in rows
+    ):
+        return _with_each_backend(rows, free)
     # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
     follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
     wide = alike_but_for(rows, free | follows)
     if all(len(group) == measured(group, axis) for group in wide):
         return wide
     return alike_but_for(rows, free)
+
+
+def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
+    """As `alike_but_for`; rows of which no backend is told, one rank's, stand beside those of each."""
+    alone = [row for row in rows if row.factors["backend"] is None]
+    backends = dict.fromkeys(row.factors["backend"] for row in rows if row not in alone)
+    groups = []
+    for backend in backends:
+        having = [*alone, *(row for row in rows if row.factors["backend"] == backend)]
+        groups += [
+            group for group in alike_but_for(having, {*free, "backend"}) if len({row.world_size for row in group}) > 1
+        ]
+    return groups
 
 
 def alike_but_for(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
@@ -45,6 +64,9 @@ def where(group: Sequence[Row], axis: str) -> str:
         for name, value in group[0].factors.items()
         if name != axis and all(row.factors[name] == value for row in group)
     }
+    backends = {row.factors["backend"] for row in group if row.factors.get("backend")}
+    if "backend" not in same and len(backends) == 1 and axis != "backend":
+        same["backend"] = backends.pop()  # one rank, which talks to nobody, has none
     if "batch_per_rank" in same and "global_batch" in same:
         del same["global_batch"]
     told = ", ".join(f"{name} {value}" for name, value in same.items())

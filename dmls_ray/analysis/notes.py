@@ -25,7 +25,8 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     most = max((len(row.counted) for row in rows), default=0)
     values = "Median of n repeats and its 95% bootstrap interval" if most > 2 else "Medians" if most > 1 else "Values"
-    notes = [f"{values}; measured on {'; '.join(sorted(machines))}, {'; '.join(sorted(versions))}, {when}."]
+    where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)
+    notes = [f"{values}; measured on {where}."]
     sessions = {record.session for record in results.records if record.outcome is not Outcome.SKIPPED}
     if len(sessions) > 1:
         notes.append(
@@ -40,10 +41,15 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
         notes.append(f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs.")
     if any(record.mode == "search" for record in results.records):
         notes.append("Runs of a search go side by side and some are stopped early: their times are left out.")
-    threads = {record.config["threads_per_rank"] for record in results.records}
+    threads = {record.config.get("threads_per_rank") for record in results.records}
     if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
         scaling = "strong" if held == "global_batch" else "weak"
-        grows = f"threads_per_rank is {threads.pop()} at every world_size, so total threads grow with it"
+        count = threads.pop()
+        grows = (
+            "How many threads a rank had is not told"
+            if count is None
+            else f"threads_per_rank is {count} at every world_size, so total threads grow with it"
+        )
         by = "" if any("images_per_s" in row.measures for row in rows) else " by s/run"
         against = (
             f"; speed-up{by} is against world_size 1 without DDP at the same {held} ({scaling} scaling), efficiency is "
@@ -67,6 +73,5 @@ def _distinct(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 
 def _machine_text(machine: Mapping[str, Any]) -> str:
     gpus = machine.get("gpus") or []
-    return f"{machine.get('cpu', 'an unknown CPU')}, {machine.get('cores', '?')} cores" + (
-        f", {len(gpus)} x {gpus[0]}" if gpus else ""
-    )
+    cores = f", {machine['cores']} cores" if machine.get("cores") else ""
+    return f"{machine.get('cpu', 'an unknown CPU')}{cores}" + (f", {len(gpus)} x {gpus[0]}" if gpus else "")

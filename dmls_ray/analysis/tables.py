@@ -150,7 +150,7 @@ def make_table(
     factors = [factors_of(records[0]) for records in by_trial.values()]
     names = _factor_names(factors, varied)
     rows = [_row(each, records, names) for each, records in zip(factors, by_trial.values(), strict=True)]
-    rows.sort(key=lambda row: tuple(_sortable(name, row.factors[name]) for name in names))
+    rows.sort(key=lambda row: tuple(place_of(name, row.factors[name]) for name in names))
     if best_by is not None:
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.level(metric) or 0.0) * (1 if minimizes else -1))
@@ -172,6 +172,8 @@ def _factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | 
     # A table that shows one batch shows the other.
     if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"} and "global_batch" in known:
         names |= {"batch_per_rank", "global_batch"}
+    if "machines" not in names:
+        names.discard("ranks_per_machine")  # it is world_size then
     return tuple(name for name in known if name in names)
 
 
@@ -212,18 +214,23 @@ def _add_speed_up(rows: Sequence[Row], held: str) -> None:
     """Against world size 1 at the same held batch, all else equal."""
     free = {"world_size", "batch_per_rank", "global_batch"} - {held}
 
-    def rest(row: Row) -> str:
-        return repr([value for name, value in row.factors.items() if name not in free])
+    def rest(row: Row, *besides: str) -> str:
+        return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
 
     bases = {rest(row): row for row in reversed(rows) if row.world_size == 1}
+    # One rank talks to nobody: where no backend is told of it, it stands for any.
+    lone = [row for row in rows if row.world_size == 1 and not row.factors.get("backend")]
+    alone = {rest(row, "backend"): row for row in reversed(lone)}
     for row in rows:
-        base = bases.get(rest(row)) if row.world_size > 1 else None
+        base = bases.get(rest(row), alone.get(rest(row, "backend"))) if row.world_size > 1 else None
         if base is not None and row.rates() and base.rates():
             row.speed_up = compare(row.rates(), base.rates())
 
 
-def _sortable(name: str, value: Any) -> tuple[int, Any]:
-    """Numbers by size; choices in the order of their field, which begins with the plain one."""
+def place_of(name: str, value: Any) -> tuple[int, Any]:
+    """Where a value of a field stands in a table: numbers by size; choices in the order of their field, which begins
+    with the plain one.
+    """
     if value is None:
         return (0, 0)
     spec = field_specs(TrialConfig).get(name)

@@ -1,0 +1,211 @@
+"""The tables of the reports, each one call: by batch, by rank, by backend, by machines, and normal against quantized;
+and the published rows beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from dmls_ray.analysis.columns import measure_columns
+from dmls_ray.analysis.formats import accuracy, bare, number, seconds
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.measures import MEASURES
+from dmls_ray.analysis.published import Match, match
+from dmls_ray.analysis.stats import estimate
+from dmls_ray.analysis.tables import Row, Table, make_table, place_of
+from dmls_ray.record import RankRecord, RunRecord
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table as texts, and what its reader must know."""
+
+    frame: pd.DataFrame
+    notes: Sequence[str]
+
+
+def by_batch(results: Results, *, beside: bool = False) -> Layout:
+    """Time, memory and test accuracy by batch and world size, as report B's first table.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    return _by(results, ("batch_per_rank", "world_size"), _TIME_MEMORY_ACCURACY, beside)
+
+
+def by_backend(results: Results, *, beside: bool = False) -> Layout:
+    """Time, memory and test accuracy by batch and backend, as report B's third table; runs of several ranks alone.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    several = Results(results.folder, [record for record in results.records if record.config["world_size"] > 1])
+    return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, beside)
+
+
+def by_machines(results: Results, *, beside: bool = False) -> Layout:
+    """Time, speed-up and test accuracy by machines and ranks on each, as report C's first table.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    placed = Results(results.folder, [_placed(record) for record in results.records])
+    factors = ("machines", "ranks_per_machine", "backend")
+    return _by(placed, factors, ("total_s", "speed_up", "test_accuracy"), beside)
+
+
+def by_quantization(results: Results, *, beside: bool = False) -> Layout:
+    """Time, accuracy, size and latency, normal against quantized, as report C's second table.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    measures = ("total_s", "test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
+                "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
+    return _by(results, ("world_size", "quantization"), measures, beside)
+
+
+def by_rank(results: Results, *, beside: bool = False) -> Layout:
+    """Time, memory and accuracies of each rank, as report B's second table: medians over the repeats; accuracies are
+    over the rank's own share of the samples.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    table = make_table(results)
+    cells = []
+    for row in table.rows:
+        ranks = sorted({rank.rank for record in row.counted for rank in record.ranks})
+        for number_of in ranks:
+            same = [rank for record in row.counted for rank in record.ranks if rank.rank == number_of]
+            cells.append(
+                {**_told_factors(table, row), "rank": str(number_of)}
+                | {MEASURES[name].head: _median(same, name) for name in _OF_A_RANK}
+                | (_published_rank(row, number_of) if beside else {})
+                | {"n": str(len(same))}
+            )
+    frame = pd.DataFrame(cells, dtype=object).fillna("")
+    return Layout(_without_empty(frame), table.notes)
+
+
+LAYOUTS: dict[str, Callable[..., Layout]] = {
+    "batch": by_batch,
+    "rank": by_rank,
+    "backend": by_backend,
+    "machines": by_machines,
+    "quantization": by_quantization,
+}
+
+
+def beside_published(table: Table) -> Layout:
+    """The table of a sweep with the published rows beside ours, matched by configuration."""
+    found = [match(row.records[0]) for row in table.rows]
+    return _with_published(table.frame(), table, found)
+
+
+_TIME_MEMORY_ACCURACY = ("total_s", "peak_mem_mib", "peak_mem_mb", "test_accuracy")
+"""Reports tell memory in their own unit."""
+
+_OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
+
+
+def _by(results: Results, factors: Sequence[str], measures: Sequence[str], beside: bool) -> Layout:
+    table = make_table(results, factors)
+    # What was varied besides tells rows apart, too.
+    heads = [*factors, *(name for name in table.varied if name not in factors and name != "global_batch")]
+    columns = measure_columns(table, measures)
+    rows = sorted(table.rows, key=lambda row: [place_of(name, row.factors.get(name)) for name in heads])
+    table = replace(table, rows=rows)
+    cells = [
+        {name: _told_factor(row, name) for name in heads} | {column.head: column.text(row) for column in columns}
+        for row in rows
+    ]
+    frame = _without_empty(pd.DataFrame(cells, dtype=object))
+    if beside:
+        return _with_published(frame, table, [match(row.records[0]) for row in rows])
+    return Layout(frame, table.notes)
+
+
+def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | None]) -> Layout:
+    if not any(found):
+        return Layout(frame, [*table.notes, "The reports have no run of these configurations."])
+    told = frame.assign(
+        **{head: [read(item.record) if item else "" for item in found] for head, read in _OF_A_PUBLISHED_RUN.items()},
+        **{"published on": [item.hardware if item else "" for item in found]},
+        **{"differs in": [item.differs_in if item else "" for item in found]},
+    )
+    ours = table.notes[0].partition("measured on ")[2].rstrip(".") or "this machine"
+    theirs = ", ".join(dict.fromkeys(item.hardware for item in found if item))
+    note = (
+        f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do not "
+        "tell is not compared."
+    )
+    return Layout(_without_empty(told), [*table.notes, note])
+
+
+def _seconds(record: RunRecord) -> str:
+    return "" if record.total_s is None else seconds(record.total_s)
+
+
+def _memory(record: RunRecord) -> str:
+    return number(record.measures["peak_mem_mb"]) if "peak_mem_mb" in record.measures else ""
+
+
+def _tested(record: RunRecord) -> str:
+    return "" if record.test_accuracy is None else accuracy(record.test_accuracy)
+
+
+_OF_A_PUBLISHED_RUN: dict[str, Callable[[RunRecord], str]] = {
+    "published s/run": _seconds,
+    "published peak MB": _memory,
+    "published test acc.": _tested,
+}
+
+
+def _published_rank(row: Row, number_of: int) -> dict[str, str]:
+    found = match(row.records[0])
+    if found is None:
+        return {"published test acc.": "", "published on": ""}
+    ranks = {rank.rank: rank for rank in found.record.ranks}
+    tested = ranks[number_of].test_accuracy if number_of in ranks else None
+    return {
+        "published test acc.": "" if tested is None else accuracy(tested),
+        "published on": found.hardware,
+        "differs in": found.differs_in,
+    }
+
+
+def _median(ranks: Sequence[RankRecord], name: str) -> str:
+    values = [value for rank in ranks if (value := getattr(rank, name)) is not None]
+    return bare(estimate(values, MEASURES[name].quantity), MEASURES[name].form) if values else ""
+
+
+def _placed(record: RunRecord) -> RunRecord:
+    """The same with how many machines its ranks were on, and how many were on each."""
+    if "machines" in record.config:
+        return record
+    machines = len({rank.machine for rank in record.ranks}) or 1
+    each = {"machines": machines, "ranks_per_machine": record.config["world_size"] // machines}
+    return replace(record, config={**record.config, **each})
+
+
+def _told_factors(table: Table, row: Row) -> dict[str, str]:
+    return {name: _told_factor(row, name) for name in table.varied if name != "global_batch"}
+
+
+def _told_factor(row: Row, name: str) -> str:
+    value = row.factors.get(name)
+    return "" if value is None else str(value)
+
+
+def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without columns that say nothing of any row."""
+    return frame[[head for head in frame.columns if (frame[head] != "").any()]] if len(frame) else frame

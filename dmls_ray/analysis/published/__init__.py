@@ -1,0 +1,167 @@
+"""The figures of the reports that this project makes repeatable, as if they were runs of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dmls_ray.analysis.frames import Results, factors_of
+from dmls_ray.record import EpochRecord, Outcome, RankRecord, RunRecord
+
+_FOLDER = Path(__file__).parent
+
+PUBLISHED = "published"
+"""The isolation of such a record; ours have `group` or `per_run`."""
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "cifar10": {"weight_decay": 5e-4, "shuffle": False, "device": "cuda"},
+    "stl10": {"image_size": 128, "device": "cuda"},
+    "mnist": {"weight_decay": 5e-4, "shuffle": False, "device": "cpu", "test_batch_per_rank": 128, "seed": 123},
+}
+"""What a report says of all of its runs, by data set."""
+
+_SUMMED = ("cifar10",)
+"""Data sets whose printed losses are sums of batch means divided by the number of samples: batch_per_rank times as
+small.
+"""
+
+_MATCHED = ("model", "batch_per_rank", "world_size", "machines", "backend", "precision", "quantization", "batch_norm")
+"""What must be equal for two runs to stand side by side."""
+
+_COMPARED = ("dataset", "epochs", "lr", "optimizer", "weight_decay", "image_size", "shuffle", "early_stopping")
+"""What is said where it differs."""
+
+
+def published(dataset: str | None = None) -> Results:
+    """The runs that the reports describe, one repeat each.
+
+    A run's epochs are rank 0's, as the reports have them; memory is in the unit that the report calls MB, as the
+    measure `peak_mem_mb`. Accuracies are fractions from 0 to 1, losses means over samples.
+
+    Args:
+        dataset: cifar10, stl10 or mnist for one report's; without it, all.
+    """
+    epochs: dict[str, list[dict[str, Any]]] = {}
+    for row in _read("published_epochs"):
+        epochs.setdefault(row["experiment"], []).append(row)
+    records = [
+        _record(order, row, epochs.get(row["experiment"], [])) for order, row in enumerate(_read("published_runs"))
+    ]
+    return Results(_FOLDER, [record for record in records if dataset in (None, record.config["dataset"])])
+
+
+@dataclass(frozen=True)
+class Match:
+    """A published run of the same configuration, as far as the reports tell theirs."""
+
+    record: RunRecord
+    differs_in: str
+    """What else is not equal, ours against theirs; empty where nothing is."""
+
+    @property
+    def hardware(self) -> str:
+        """What it ran on."""
+        return str(self.record.machine["hardware"])
+
+
+def match(record: RunRecord) -> Match | None:
+    """The published run that stands beside one of ours; None where the reports have none.
+
+    The model, batch_per_rank, world_size, machines, backend, precision, quantization and batch_norm are equal, and so
+    is the data set, or else ours is a tree of images with as many samples.
+    """
+    ours = {**factors_of(record), **_resolved(record)}
+    for theirs in published().records:
+        config = theirs.config
+        same_data = ours["dataset"] == config["dataset"] or (
+            ours["dataset"] == "image_folder" and record.train_samples == theirs.train_samples
+        )
+        if same_data and all(ours.get(name) == config.get(name) for name in _MATCHED):
+            other = [name for name in _COMPARED if name in config and ours.get(name) != config[name]]
+            return Match(theirs, ", ".join(f"{name} {_told(ours.get(name))} / {_told(config[name])}" for name in other))
+    return None
+
+
+def _resolved(record: RunRecord) -> dict[str, Any]:
+    """What our settings became: gloo for auto, and the machines that the ranks ran on."""
+    return {"backend": record.backend or None, "machines": len({rank.machine for rank in record.ranks}) or 1}
+
+
+def _told(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    frame = pd.read_csv(_FOLDER / f"{name}.csv")
+    rows: list[Any] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows
+
+
+def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> RunRecord:
+    dataset, model = row["dataset"].lower(), row["model"].partition("+")[0]
+    ranks = int(row["machines"] * row["ranks_per_machine"])
+    config = {
+        "model": model,
+        "dataset": dataset,
+        "world_size": ranks,
+        "machines": int(row["machines"]),
+        "ranks_per_machine": int(row["ranks_per_machine"]),
+        "batch_per_rank": int(row["batch_per_rank"]),
+        "accum_steps": 1,
+        "backend": row["backend"] if ranks > 1 else None,
+        "precision": row["precision"],
+        "optimizer": row["optimizer"].lower(),
+        "lr": float(row["learning_rate"]),
+        "epochs": int(row["epochs"]),
+        "quantization": "qat" if row["quantized"] else "off",
+        "batch_norm": "on" if "batch norm" in (row["regularized"] or "") else "off",
+        "early_stopping": "test_loss" if "early stopping" in (row["regularized"] or "") else "off",
+        **_SETTINGS[dataset],
+    }
+    record = RunRecord(
+        run_id=row["experiment"], trial_id=row["experiment"], repeat=0, order=order, order_seed=0, seed=0,
+        outcome=Outcome.OK, config=config, isolation=PUBLISHED, backend=config["backend"] or "",
+        machine={"host": "", "cpu": row["hardware"].partition(" (")[0], "hardware": row["hardware"], "gpus": []},
+        train_samples={"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}[dataset],
+    )  # fmt: skip
+    factor = config["batch_per_rank"] if dataset in _SUMMED else 1
+    record.take_epochs(list(_epochs(epochs, 0, factor)))
+    record.ranks = [_rank(number, list(_epochs(epochs, number, factor))) for number in range(ranks)]
+    # No report tells training steps apart from the rest of a run.
+    record.train_s = record.warmup_s = record.eval_s = None
+    seconds = [item["epoch_s"] for item in epochs if item["rank"] == 0 and item["epoch_s"] is not None]
+    record.epoch_s = sum(seconds) / len(seconds) if seconds else None
+    record.total_s = row["total_s"]
+    for name in ("train_accuracy", "test_accuracy"):
+        setattr(record, name, None if row[name] is None else row[name] / 100)
+    if record.train_accuracy is not None and record.test_accuracy is not None:
+        record.accuracy_gap = record.train_accuracy - record.test_accuracy
+    record.measures = {} if row["peak_memory_mb"] is None else {"peak_mem_mb": row["peak_memory_mb"]}
+    record.reason = row["note"] or ""
+    return record
+
+
+def _epochs(rows: Sequence[Mapping[str, Any]], rank: int, factor: int) -> Iterator[EpochRecord]:
+    for row in rows:
+        if row["rank"] != rank:
+            continue
+        losses: dict[str, Any] = {
+            name: None if row[name] is None else row[name] * factor for name in ("train_loss", "test_loss")
+        }
+        shares: dict[str, Any] = {
+            name: None if row[name] is None else row[name] / 100 for name in ("train_accuracy", "test_accuracy")
+        }
+        yield EpochRecord(epoch=int(row["epoch"]), **losses, **shares)
+
+
+def _rank(number: int, epochs: Sequence[EpochRecord]) -> RankRecord:
+    last = epochs[-1] if epochs else EpochRecord(epoch=0)
+    told = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
+    return RankRecord(
+        rank=number, train_loss=last.train_loss, train_accuracy=last.train_accuracy, test_loss=last.test_loss,
+        test_accuracy=last.test_accuracy, epochs=[{name: getattr(item, name) for name in told} for item in epochs],
+    )  # fmt: skip
