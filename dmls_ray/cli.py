@@ -5,7 +5,6 @@ answer at the end.
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import re
 import signal
@@ -16,18 +15,18 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from dmls_ray.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config import trial_schema
 from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
-from dmls_ray.options import SEARCH_ONLY, Options
+from dmls_ray.options import SCRIPTS_OWN, SEARCH_ONLY, Options
 from dmls_ray.own import folder_name, own_schema
 from dmls_ray.plan import Plan, Variant
 from dmls_ray.preparation import check_names
 from dmls_ray.runner import done, plan_of, run_plan
 from dmls_ray.schema import Schema
 from dmls_ray.space import Range
-
-EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
+from dmls_ray.terminal import SPARE, print_table, say
 
 
 def main(
@@ -57,7 +56,7 @@ def main(
     # A job that is stopped (SIGTERM) keeps what it has, as one that is interrupted does.
     signal.signal(signal.SIGTERM, _interrupt)
     words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = _Parser(
+    parser = Parser(
         description=inspect.cleandoc(question),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -69,11 +68,12 @@ def main(
             name, variants = folder_name(own.train), ({},)
             defaults = _known_defaults(schema, defaults, axis)
         _add_flags(parser, schema, defaults, how or {})
-        given = vars(_parse(parser, words))
+        given = vars(parse(parser, words))
         if given["mode"] == "bench":
             # What the script would search with is nothing that was asked for.
             given |= {key: _OPTIONS[key].default for key in SEARCH_ONLY if given[key] == (how or {}).get(key)}
-        sys.exit(_run(name, axis, dict(defaults), variants, dict(given), schema))
+        asked = inspect.cleandoc(question).partition("\n\n")[0]
+        sys.exit(_run(name, asked, axis, dict(defaults), variants, dict(given), schema))
     except InputError as error:
         parser.error(str(error))
     except WorkerGroupError as error:
@@ -88,6 +88,7 @@ def main(
 
 def _run(
     name: str,
+    question: str,
     axis: str | None,
     defaults: dict[str, Any],
     variants: Sequence[Variant],
@@ -100,7 +101,7 @@ def _run(
         given[own] = [schema.check_name(own).parse(text) for text in texts]
     ranges = {field: _range(field, low, high) for field, low, high in given.pop("range")}
     ranges |= {field: _range(field, low, high, log=True) for field, low, high in given.pop("log_range")}
-    options = Options(name=name, axis=axis, **{key: given.pop(key) for key in _OPTIONS})
+    options = Options(name=name, axis=axis, question=question, **{key: given.pop(key) for key in _OPTIONS})
     axes = _axes(defaults, {**given, **ranges})
     if any(given.get(field) is not None for variant in variants for field in variant):
         variants = ({},)
@@ -115,14 +116,14 @@ def _run(
     return _show_results(results, plan, axis, options, console)
 
 
-def _own_function(parser: _Parser, words: list[str]) -> argparse.Namespace:
+def _own_function(parser: Parser, words: list[str]) -> argparse.Namespace:
     """The flags that say which function is swept, and so which others there are."""
     parser.add_argument("--train", metavar="MODULE:FUNCTION", help="A training function of your own")
     parser.add_argument(
         "--set", action="append", nargs="+", default=[], metavar=("NAME", "VALUE"),
         help="With --train, where its configuration is a dict: values of one of its fields",
     )  # fmt: skip
-    first = _Parser(add_help=False, allow_abbrev=False, prog=parser.prog, parents=[parser], conflict_handler="resolve")
+    first = Parser(add_help=False, allow_abbrev=False, prog=parser.prog, parents=[parser], conflict_handler="resolve")
     own, _ = first.parse_known_args([word for word in words if word not in ("-h", "--help")])
     for name, *values in own.set:
         if not values:
@@ -178,59 +179,18 @@ def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, 
 
     searched = options.mode == "search"
     question = Question(
-        varied=plan.varied, axis=axis, changed=plan.changed, minimizes=options.minimizes,
+        text=options.question, varied=plan.varied, axis=axis, changed=plan.changed, minimizes=options.minimizes,
         metric=options.metric if searched else None,
     )  # fmt: skip
     reading = Reading(results, question)
     table, sentence = reading.table, reading.sentence
-    _print_table(table, console)
+    print_table(table.frame(), console, spare=SPARE)
     for note in table.notes:
-        _say(console, note, style="dim")
-    _say(console, f"\n{sentence}\n")
+        say(console, note, style="dim")
+    say(console, f"\n{sentence}\n")
     files = "table.md, runs.csv, ranks.csv, epochs.csv, runs.parquet, runs.jsonl, sweep.json"
-    _say(console, f"Files: {results.folder}/ ({files})")
+    say(console, f"Files: {results.folder}/ ({files})")
     return EXIT_OK if all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
-
-
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    """A line as it is: no mark-up in it is read, and none of it is cut."""
-    console.print(text, style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def _print_table(table: Any, console: Console) -> None:
-    """The table as wide as it is in a pipe; in a terminal that is too narrow, without what answers least."""
-    from rich.measure import Measurement
-
-    def width(drawn: Any) -> int:
-        return Measurement.get(console, console.options.update(max_width=1000), drawn).maximum
-
-    hidden: list[str] = []
-    drawn = _rich_table(table, hidden)
-    if not console.is_terminal:
-        console.width = max(console.width, width(drawn))
-    for head in ("train acc.", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "s/epoch"):
-        if width(drawn) <= console.width:
-            break
-        hidden.append(head)
-        drawn = _rich_table(table, hidden, stacked=True)
-    console.print(drawn)
-    if hidden:
-        _say(console, f"In table.md, too: {', '.join(hidden)}.", style="dim")
-
-
-def _rich_table(table: Any, hidden: Sequence[str], *, stacked: bool = False) -> Any:
-    """The table for the terminal; stacked: heads and intervals take a line of their own."""
-    from rich import box
-    from rich.table import Table
-
-    frame = table.frame().drop(columns=list(hidden), errors="ignore")
-    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for head in frame.columns:
-        text = head.replace("_", "_\n", head.count("_")).replace(" [", "\n[") if stacked else head
-        drawn.add_column(text, justify="left" if head == "outcome" else "right", no_wrap=True)
-    for cells in frame.itertuples(index=False):
-        drawn.add_row(*(cell.replace(" [", "\n[") if stacked else cell for cell in cells))
-    return drawn
 
 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
@@ -241,7 +201,7 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
 
     folder = options.folder
     if options.proposes:
-        _say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {folder}.")
+        say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {folder}.")
         return EXIT_OK
     records = latest_records(folder) if (folder / RUNS).exists() else []
     here = local_resources()
@@ -251,46 +211,21 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     ended = done(records, options)
     pending = plan.pending(ended)
     check_names(pending)
-    _say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
+    say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")
     for run in plan.runs:
         state = "done" if run.run_id in ended else f"skipped: {run.skip}" if run.skip else "to run"
-        _say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
-    _say(console, describe_estimate(plan, pending, records))
+        say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
+    say(console, describe_estimate(plan, pending, records))
     return EXIT_OK
 
 
 # --- flags ------------------------------------------------------------------------------------------------------
 
-_OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in ("name", "axis")}
-"""What a flag says of how to run a sweep; name and axis are the script's own."""
+_OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in SCRIPTS_OWN}
+"""What a flag says of how to run a sweep."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line, exit code 2."""
-        line = " ".join(message.split())
-        if line.endswith(("expected at least one argument", "expected one argument")):
-            line = f"{line.split()[1].rstrip(':')} needs a value; --help tells which."
-        elif line.endswith("expected 3 arguments"):
-            line = f"{line.split()[1].rstrip(':')} needs a field and two numbers: --range dropout 0 0.5, say."
-        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {line}\n")
-
-
-def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
-    known, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        switches = [action.option_strings[-1] for action in parser._actions if action.nargs == 0]
-        before = arguments[arguments.index(unknown[0]) - 1] if unknown[0] in arguments else ""
-        if before in switches:
-            parser.error(f"{before} {unknown[0]}: {before} takes no value; give it to switch that on, or leave it out.")
-        flags = [flag for action in parser._actions for flag in action.option_strings]
-        close = difflib.get_close_matches(unknown[0].partition("=")[0], flags, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        parser.error(f"{unknown[0]} is no flag; {hint}--help lists them all.")
-    return known
-
-
-def _add_flags(parser: _Parser, schema: Schema, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def _add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     # argparse takes -1 for a value and -1e-3 for a flag.
     parser._negative_number_matcher = re.compile(r"^-\d+$|^-\d*\.?\d+([eE][-+]?\d+)?$")
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import socket
@@ -280,8 +279,9 @@ def _uninterrupted() -> Iterator[None]:
 
 def _session(plan: Plan, options: Options) -> dict[str, Any]:
     return {
-        "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        "command": _command(),
         "name": options.name,
+        "question": options.question,
         "axis": options.axis,
         "axes": {name: list(values) for name, values in plan.axes.items()},
         "changed": list(plan.changed),
@@ -294,3 +294,8 @@ def _session(plan: Plan, options: Options) -> dict[str, Any]:
         "versions": describe_versions(),
         "git": describe_git(),
     }
+
+
+def _command() -> str:
+    """What was typed; empty in a notebook, where nothing was."""
+    return "" if "ipykernel" in sys.modules else shlex.join(["python", *sys.argv])

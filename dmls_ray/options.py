@@ -21,9 +21,13 @@ SEARCH_ONLY = ("searcher", "samples", "scheduler", "metric", "goal")
 """Options that mean something in search mode alone."""
 
 
+SCRIPTS_OWN = ("name", "axis", "question")
+"""Options that are no flags: a script's own."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a sweep is run, apart from what it varies; each is a flag, but for the first two.
+    """How a sweep is run, apart from what it varies; each is a flag, but for the first three.
 
     Raises:
         ConfigError: a value breaks a rule of its field.
@@ -33,6 +37,8 @@ class Options:
     """Names the results folder: results/<name>."""
     axis: str | None = None
     """Field that the sweep asks about; without it, the first that varies."""
+    question: str = ""
+    """What the sweep asks, in words; its report begins with it."""
     mode: Mode = "bench"
     """bench: one run at a time, so that times can be compared; search: runs fill the ranks side by side, and poor ones
     are stopped early."""

@@ -54,7 +54,22 @@ LEVELS = {
     **dict.fromkeys(("training", "analysis"), 2),
     **dict.fromkeys(("launch", "cluster", "estimate"), 3),
     **dict.fromkeys(
-        ("live", "options", "preparation", "jobs", "searching", "execution", "runner", "cli", "__init__"), 4
+        (
+            "live",
+            "options",
+            "preparation",
+            "jobs",
+            "searching",
+            "execution",
+            "runner",
+            "arguments",
+            "terminal",
+            "cli",
+            "commands",
+            "__init__",
+            "__main__",
+        ),
+        4,
     ),
 }
 """Every module or package of dmls_ray, and the floor it stands on."""

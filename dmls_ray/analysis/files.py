@@ -30,12 +30,12 @@ def write_files(results: Results) -> None:
         return
     for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
         _aside(results.folder / f"{name}.csv", partial(frame.to_csv, index=False))
-    _aside(results.folder / "runs.parquet", partial(_of_one_type(results.runs).to_parquet, index=False))
+    _aside(results.folder / "runs.parquet", partial(of_one_type(results.runs).to_parquet, index=False))
     reading = read(results)
     write_whole(results.folder / "table.md", f"{reading.table.markdown()}\n{reading.sentence}\n")
 
 
-def _of_one_type(frame: pd.DataFrame) -> pd.DataFrame:
+def of_one_type(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame as Parquet can hold it: a column of several types, or of lists, as texts."""
     frame = frame.copy(deep=False)
     for head in [head for head, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]:

@@ -1,0 +1,6 @@
+"""`python -m dmls_ray` is `dmls-ray`."""
+
+from dmls_ray.commands import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,423 @@
+"""`dmls-ray`: reads what sweeps have left, and starts nothing.
+
+It loads neither PyTorch nor Ray, and reads a folder that was copied from a cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.console import Console
+
+from dmls_ray.arguments import EXIT_OK, Parser, parse
+from dmls_ray.errors import ConfigError, InputError, StoreError
+from dmls_ray.store import RUNS
+from dmls_ray.terminal import SPARE, print_table, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dmls_ray.analysis.frames import Results
+    from dmls_ray.record import RunRecord
+
+EXIT_SLOWER = 3
+"""`compare --fail-if-slower` found a slowdown beyond doubt."""
+
+_DESCRIPTION = "Read what sweeps have left: tables, reports, figures, comparisons and advice. Nothing is started."
+
+FORMATS = ("text", "markdown", "csv", "latex")
+AIMS = ("time-to-accuracy", "throughput", "accuracy", "memory", "cost")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one of the commands, and exit: 0, 2 for bad input, 3 where `compare` was to fail and does.
+
+    Args:
+        arguments: the command line, without the program; sys.argv's by default.
+    """
+    parser = Parser(prog="dmls-ray", allow_abbrev=False, description=_DESCRIPTION)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for command, add_arguments in _COMMANDS.items():
+        name = command.__name__.removeprefix("_")
+        text = inspect.cleandoc(command.__doc__ or "")
+        own = commands.add_parser(
+            name, help=text.partition("\n")[0].rstrip("."), description=text, allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        add_arguments(own)
+        own.set_defaults(command=command, parser=own)
+    given = parse(parser, list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = given.command(given, Console())
+        sys.stdout.flush()
+    except InputError as error:
+        given.parser.error(str(error))
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_OK
+    sys.exit(code)
+
+
+# --- what there is ----------------------------------------------------------------------------------------------
+
+
+def _ls(given: argparse.Namespace, console: Console) -> int:
+    """List the sweeps below a folder."""
+    import pandas as pd
+
+    from dmls_ray.store import read_sweep
+
+    rows = []
+    for folder in _sweeps(given.folder):
+        results = _load(folder)
+        sessions = read_sweep(folder).get("sessions", [])
+        outcomes = results.runs["outcome"].value_counts() if len(results) else {}
+        rows.append(
+            {
+                "folder": str(folder),
+                "runs": str(len(results)),
+                "outcome": ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()),
+                "last begun": max((record.started_at for record in results.records), default="")[:16].replace("T", " "),
+                "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
+                "question": (sessions[-1].get("question") or sessions[-1].get("axis") or "") if sessions else "",
+            }
+        )
+    if not rows:
+        raise StoreError(
+            f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
+        )
+    _print(pd.DataFrame(rows), [], given.format, console)
+    return EXIT_OK
+
+
+def _show(given: argparse.Namespace, console: Console) -> int:
+    """Tell all of one run: its configuration, outcome, phases, epochs and ranks, and its log."""
+    import pandas as pd
+
+    from dmls_ray.analysis.formats import number
+
+    folder, record = _find_run(given.run, given.folder)
+    plain = record.to_dict()
+    inner = ("config", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts")
+    say(console, f"{record.run_id} in {folder}: {record.outcome.value}{f', {record.reason}' if record.reason else ''}")
+    for title, values in (
+        ("Configuration", plain["config"]),
+        ("Result", {name: value for name, value in plain.items() if name not in inner}),
+        ("Machine", plain["machine"]),
+        ("Versions", plain["versions"] | plain["git"]),
+    ):
+        say(console, f"\n{title}", style="bold")
+        for name, value in values.items():
+            if value not in (None, "", [], {}):
+                say(console, f"  {name:24} {number(value) if isinstance(value, float) else value}")
+    frames = {"Epochs": plain["epochs"], "Ranks": plain["ranks"], "Earlier attempts": plain["earlier_attempts"]}
+    for title, rows in frames.items():
+        if rows:
+            say(console, f"\n{title}", style="bold")
+            print_table(_texts(pd.DataFrame(rows)), console)
+    if record.traceback:
+        say(console, "\nLog", style="bold")
+        say(console, record.traceback)
+    files = folder / "runs" / record.run_id
+    if files.is_dir():
+        say(console, f"\nFiles: {files}/ ({', '.join(sorted(path.name for path in files.iterdir()))})")
+    return EXIT_OK
+
+
+def _table(given: argparse.Namespace, console: Console) -> int:
+    """Print the table of a sweep and its answer, or one of the reports' tables."""
+    from dmls_ray.analysis.layouts import LAYOUTS, Layout, beside_published
+    from dmls_ray.analysis.reading import read
+
+    reading = read(_load(given.folder))
+    if given.by:
+        layout = LAYOUTS[given.by](reading.results, beside=given.published)
+    elif given.published:
+        layout = beside_published(reading.table)
+    else:
+        layout = Layout(reading.table.frame(), reading.table.notes)
+    if given.format == "csv" and not given.by and not given.published:
+        print(reading.table.numbers().to_csv(index=False), end="")
+        return EXIT_OK
+    notes = [*layout.notes, *([] if given.by else ["", reading.sentence])]
+    _print(layout.frame, notes, given.format, console, spare=SPARE)
+    return EXIT_OK
+
+
+def _published(given: argparse.Namespace, console: Console) -> int:
+    """Print the reports' own tables and sentences, and draw their curves, from their published figures alone."""
+    from dmls_ray.analysis.answer import answer
+    from dmls_ray.analysis.layouts import LAYOUTS
+    from dmls_ray.analysis.published import REPORTS, published
+    from dmls_ray.analysis.tables import make_table
+
+    for report, (dataset, layouts, axis) in REPORTS.items():
+        if given.report not in (None, report):
+            continue
+        results = published(dataset)
+        for name in layouts:
+            say(console, f"\nReport {report}, by {name}", style="bold")
+            layout = LAYOUTS[name](results)
+            _print(layout.frame, [], given.format, console)
+        say(console, f"\n{answer(make_table(results), axis)}")
+        if given.figures:
+            _draw(results, Path(given.figures) / report, console)
+    return EXIT_OK
+
+
+def _export(given: argparse.Namespace, console: Console) -> int:
+    """Write runs, ranks and epochs of a sweep as files for other programs."""
+    from dmls_ray.analysis.files import of_one_type
+
+    results = _load(given.folder)
+    out = Path(given.out or given.folder)
+    out.mkdir(parents=True, exist_ok=True)
+    frames = {
+        "runs": results.runs,
+        "ranks": results.ranks,
+        "epochs": results.epochs,
+        "rank_epochs": results.rank_epochs,
+    }
+    for name, frame in frames.items():
+        path = out / f"{name}.{given.format}"
+        if given.format == "csv":
+            frame.to_csv(path, index=False)
+        elif given.format == "parquet":
+            of_one_type(frame).to_parquet(path, index=False)
+        else:
+            frame.to_json(path, orient="records", lines=True, default_handler=str)
+        say(console, f"{path}: {len(frame)} rows")
+    return EXIT_OK
+
+
+# --- what it says -----------------------------------------------------------------------------------------------
+
+
+def _report(given: argparse.Namespace, console: Console) -> int:
+    """Write the report of a sweep anew: report.html, one file that needs no network."""
+    from dmls_ray.analysis.files import write_files
+
+    results = _load(given.folder)
+    write_files(results)
+    say(console, f"{results.folder / 'report.html'}")
+    return EXIT_OK
+
+
+def _figures(given: argparse.Namespace, console: Console) -> int:
+    """Draw the figures of a sweep as PNG and SVG."""
+    results = _load(given.folder)
+    _draw(results, Path(given.out or results.folder / "figures"), console)
+    return EXIT_OK
+
+
+def _tensorboard(given: argparse.Namespace, console: Console) -> int:
+    """Write the files of TensorBoard anew, from the records."""
+    from dmls_ray.analysis.reading import read
+    from dmls_ray.analysis.tensorboard import write_tensorboard
+
+    results = _load(given.folder)
+    write_tensorboard(results, read(results).question.varied)
+    say(console, f"tensorboard --logdir {results.folder / 'tensorboard'}")
+    return EXIT_OK
+
+
+def _compare(given: argparse.Namespace, console: Console) -> int:
+    """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
+    from dmls_ray.analysis.compare import compare_sweeps
+
+    share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
+    found = compare_sweeps(_load(given.a), _load(given.b), measure=given.measure)
+    _print(found.frame(), [*found.notes, "", found.sentence], given.format, console)
+    if share is not None and found.slower_beyond_doubt(share):
+        print(
+            f"dmls-ray compare: B is slower than A by more than {given.fail_if_slower}, beyond doubt.", file=sys.stderr
+        )
+        return EXIT_SLOWER
+    return EXIT_OK
+
+
+def _advise(given: argparse.Namespace, console: Console) -> int:
+    """Say which configuration to use for an aim, what was not tried and would be worth it, and what cannot be said."""
+    from dmls_ray.analysis.advise import advise
+
+    found = advise(_load(given.folder), given.aim, target=given.target, price_per_hour=given.price_per_hour)
+    _print(found.frame(), [*found.notes, "", found.sentence], given.format, console)
+    return EXIT_OK
+
+
+# --- their arguments --------------------------------------------------------------------------------------------
+
+
+def _folder(parser: Parser, name: str = "folder") -> None:
+    parser.add_argument(name, metavar="DIR", help="Results folder of a sweep, results/batch_size, say")
+
+
+def _form(parser: Parser) -> None:
+    parser.add_argument("--format", choices=FORMATS, default="text", help="How to write it (default: text)")
+
+
+def _of_ls(parser: Parser) -> None:
+    parser.add_argument("folder", metavar="DIR", nargs="?", default="results", help="Where to look (default: results)")
+    _form(parser)
+
+
+def _of_show(parser: Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="run_id, or its beginning")
+    parser.add_argument("folder", metavar="DIR", nargs="?", default="results", help="Where to look (default: results)")
+
+
+def _of_table(parser: Parser) -> None:
+    from dmls_ray.analysis.layouts import LAYOUTS
+
+    _folder(parser)
+    parser.add_argument("--by", choices=LAYOUTS, help="One of the reports' tables, in place of the sweep's")
+    parser.add_argument("--published", action="store_true", help="Lay the published rows beside ours")
+    _form(parser)
+
+
+def _of_published(parser: Parser) -> None:
+    from dmls_ray.analysis.published import REPORTS
+
+    parser.add_argument("report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"{', '.join(REPORTS)}; or all")
+    parser.add_argument("--figures", metavar="DIR", help="Draw their curves into this folder")
+    _form(parser)
+
+
+def _of_export(parser: Parser) -> None:
+    _folder(parser)
+    parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
+    parser.add_argument("--out", metavar="DIR", help="Where to; without it, the sweep's folder")
+
+
+def _of_figures(parser: Parser) -> None:
+    _folder(parser)
+    parser.add_argument("--out", metavar="DIR", help="Where to; without it, figures/ in the sweep's folder")
+
+
+def _of_compare(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help="Results folder to compare against")
+    parser.add_argument("b", metavar="B", help="Results folder that is compared")
+    parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
+    parser.add_argument("--fail-if-slower", metavar="SHARE", help="Exit with 3 if B is slower by more than this: 5%%")
+    _form(parser)
+
+
+def _of_advise(parser: Parser) -> None:
+    _folder(parser)
+    parser.add_argument("--for", dest="aim", choices=AIMS, default="throughput", help="(default: throughput)")
+    parser.add_argument(
+        "--target", type=float, metavar="ACCURACY", help="Test accuracy from 0 to 1 that is to be reached"
+    )
+    parser.add_argument(
+        "--price-per-hour", type=float, metavar="PRICE", help="Price of a rank for an hour, for --for cost"
+    )
+    _form(parser)
+
+
+_COMMANDS: dict[Callable[[argparse.Namespace, Console], int], Callable[[Parser], None]] = {
+    _report: _folder,
+    _table: _of_table,
+    _figures: _of_figures,
+    _compare: _of_compare,
+    _advise: _of_advise,
+    _ls: _of_ls,
+    _show: _of_show,
+    _export: _of_export,
+    _tensorboard: _folder,
+    _published: _of_published,
+}
+
+
+# --- parts of them ----------------------------------------------------------------------------------------------
+
+
+def _load(folder: str | os.PathLike[str]) -> Results:
+    from dmls_ray.analysis.frames import load
+
+    return load(folder)
+
+
+def _sweeps(folder: str) -> list[Path]:
+    """The results folders at or below a folder."""
+    return sorted({path.parent for path in [*Path(folder).glob(RUNS), *Path(folder).glob(f"**/{RUNS}")]})
+
+
+def _find_run(run: str, folder: str) -> tuple[Path, RunRecord]:
+    """The one run whose name begins so, in a results folder or below.
+
+    Raises:
+        InputError: there is none, or there are several.
+    """
+    sweeps = _sweeps(folder)
+    found = [(path, record) for path in sweeps for record in _load(path).records if record.run_id.startswith(run)]
+    exact = [item for item in found if item[1].run_id == run]
+    found = exact or found
+    if not found:
+        raise ConfigError(
+            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export tells their names."
+        )
+    if len(found) > 1:
+        names = ", ".join(f"{record.run_id} in {path}" for path, record in found[:4])
+        raise ConfigError(
+            f"{len(found)} runs are called {run}: {names}{', ...' if len(found) > 4 else ''}; give one, or its DIR."
+        )
+    return found[0]
+
+
+def _share(text: str) -> float:
+    """`5%` or `0.05` as a fraction."""
+    try:
+        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise ConfigError(f"fail_if_slower={text} is no share; give 5% or 0.05, say.")
+    return value
+
+
+def _draw(results: Results, folder: Path, console: Console) -> None:
+    from dmls_ray.analysis.figures import charts
+    from dmls_ray.analysis.figures.static import save
+    from dmls_ray.analysis.reading import read
+
+    for chart in charts(read(results).table):
+        for path in save(chart, folder):
+            say(console, str(path))
+
+
+def _print(
+    frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = ()
+) -> None:
+    """A table and its notes in one of the `FORMATS`; a CSV is the table alone."""
+    from dmls_ray.analysis.written import latex, markdown
+
+    if form == "csv":
+        print(frame.to_csv(index=False), end="")
+    elif form == "markdown":
+        print(markdown(frame), "", *(f"- {note}" if note else "" for note in notes), sep="\n")
+    elif form == "latex":
+        print(latex(frame), *(f"% {note}" for note in notes), sep="\n")
+    else:
+        print_table(frame, console, spare=spare)
+        for note in notes:
+            say(console, note)
+
+
+def _texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns of a frame that say anything, as texts."""
+    from dmls_ray.analysis.formats import number
+
+    def text(value: Any) -> str:
+        if isinstance(value, float):
+            return "" if value != value else number(value)
+        return "" if value is None or value in ([], {}, "") else str(value)
+
+    texts = frame.map(text)
+    long = [head for head in texts.columns if texts[head].str.len().max() > 60]
+    return texts[[head for head in texts.columns if head not in long and (texts[head] != "").any()]]
