@@ -54,7 +54,7 @@ LEVELS = {
     **dict.fromkeys(("training", "analysis"), 2),
     **dict.fromkeys(("launch", "cluster", "estimate"), 3),
     **dict.fromkeys(
-        ("live", "options", "preparation", "jobs", "searching", "execution", "runner", "cli", "__init__"), 4
+        ("live", "board", "options", "preparation", "jobs", "searching", "execution", "runner", "cli", "__init__"), 4
     ),
 }
 """Every module or package of dmls_ray, and the floor it stands on."""

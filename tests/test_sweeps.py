@@ -84,7 +84,8 @@ def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(mai
     assert "at world_size 2, from batch_per_rank 8 to 16 training went from" in out
     folder = main_job / "results" / "batch_size"
     assert {path.name for path in folder.iterdir()} == {
-        ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md"
+        ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md",
+        "tensorboard",
     }  # fmt: skip
     results = load(folder)
     assert results.runs["outcome"].tolist() == ["ok"] * 12
