@@ -87,6 +87,8 @@ def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(mai
         ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md",
         "tensorboard",
     }  # fmt: skip
+    assert len(list(folder.glob("tensorboard/*repeat=*/*.live"))) == 12, "each run was written while it went on"
+    assert len(list(folder.glob("tensorboard/*repeat=*/rank-*"))) == 18
     results = load(folder)
     assert results.runs["outcome"].tolist() == ["ok"] * 12
     assert results.runs["run_id"].is_unique
