@@ -222,7 +222,8 @@ def _tensorboard(given: argparse.Namespace, console: Console) -> int:
     from dmls_ray.analysis.tensorboard import write_tensorboard
 
     results = _load(given.folder)
-    write_tensorboard(results, read(results).question.varied)
+    question = read(results).question
+    write_tensorboard(results, question.varied, question.changed)
     say(console, f"tensorboard --logdir {results.folder / 'tensorboard'}")
     return EXIT_OK
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from dmls_ray.board import LiveBoard
 from dmls_ray.errors import WorkerGroupError
 from dmls_ray.jobs import Jobs
 from dmls_ray.live import View
@@ -37,12 +38,13 @@ class Execution:
     options: Options
     store: Store
     view: View
+    board: LiveBoard
     space: Space | None = None
     """What a searcher of Tune's proposes from; the plan then has examples of it."""
     by_id: dict[str, Run] = field(default_factory=dict)
     started: dict[str, tuple[str, float | None]] = field(default_factory=dict)
     """When a run began (UTC), and the load then."""
-    epochs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    epochs: dict[str, list[EpochRecord]] = field(default_factory=dict)
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By trial: one object for all of its records."""
     session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -86,6 +88,9 @@ class Execution:
         """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
         if here:
             prepare(runs, self.view)
+        again = {run.run_id for run in runs}
+        kept = [record for record in self.store.records if record.run_id not in again]
+        self.board.begin(kept, [run.values for run in self.plan.runs])
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
@@ -140,6 +145,7 @@ class Execution:
         )  # fmt: skip
         trials = self.search.trials(make, jobs, ranks) if self.search else listed(jobs)
         cut_short = True
+        self.board.load()
         try:
             group.start()
             run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
@@ -166,8 +172,11 @@ class Execution:
             self.started[run_id] = (datetime.now(UTC).isoformat(timespec="milliseconds"), load_average())
             self.epochs[run_id] = []
             self.last_end = self.last_end or time.monotonic()
+            self.board.start(self._begun(run, event))
         elif event["kind"] == "epoch":
-            self.epochs[run_id].append(dict(event))
+            epoch = EpochRecord(**{name: value for name, value in event.items() if name != "kind"})
+            self.epochs[run_id].append(epoch)
+            self.board.epoch(run_id, epoch)
         elif event["kind"] == "aborted":
             self.broken = str(event["reason"])
             return
@@ -176,10 +185,18 @@ class Execution:
             record = self._ended(run, event)
             self._keep(record)
             self.view.done(run, record)
+            self.board.done(record)
             if self.search and (note := self.search.misses(record)):
                 self.view.note(note)
         else:
             self.view.event(run, event)
+
+    def _begun(self, run: Run, event: Mapping[str, Any]) -> RunRecord:
+        """What would be known of a run if it came to no end."""
+        record = self._record(run, Outcome.KILLED, reason="")
+        record.started_at, record.load_average = self.started[run.run_id]
+        record.attempts = event["attempt"]
+        return record
 
     def _ended(self, run: Run, event: Mapping[str, Any]) -> RunRecord:
         record = self._record(run, Outcome(event["outcome"]), reason=event["reason"])
@@ -192,7 +209,7 @@ class Execution:
         epochs = self.epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
             # The run was cut short; the epochs it had told are what there is.
-            record.take_epochs([EpochRecord(**{k: v for k, v in item.items() if k != "kind"}) for item in epochs])
+            record.take_epochs(epochs)
         now = time.monotonic()
         if self.last_end is not None and record.total_s is not None and self.search is None:
             record.overhead_s = now - self.last_end - record.total_s

@@ -80,6 +80,8 @@ class Options:
     """Save each run after each epoch, and take it up there if it is cut short."""
     save_weights: bool = False
     """Keep the final weights of each run: runs/<run_id>/weights.pt in the results folder."""
+    tensorboard: Literal["live", "off"] = "live"
+    """live: while runs go on, what they tell is written for TensorBoard, into <out>/tensorboard."""
     dashboard: bool = False
     """Show Ray's dashboard, on the loopback interface."""
     verbose: bool = False

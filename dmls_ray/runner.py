@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from dmls_ray.analysis.files import are_written, write_files
 from dmls_ray.analysis.frames import OWN, Results
+from dmls_ray.board import LiveBoard
 from dmls_ray.config import trial_schema
 from dmls_ray.errors import ConfigError, StoreError
 from dmls_ray.execution import Execution
@@ -115,13 +116,15 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
             missing = len(before) < space.at_most(options.samples)
             pending = plan.runs if missing else ()
         count = len(store.records)
+        board = LiveBoard(store.folder, view.note, off=options.tensorboard == "off")
         try:
             if pending:
                 _warn_of_other_machine(store.records, view)
-                Execution(plan, options, store, view, space=space).run(pending)
+                Execution(plan, options, store, view, board, space=space).run(pending)
         finally:
             if len(store.records) > count or not are_written(store.folder):
                 write_files(Results(store.folder, store.records))
+            board.end(store.records)
         results = Results(store.folder, _of_this_call(plan, space, store.records))
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:

@@ -4,6 +4,7 @@
         runs.jsonl    append-only; each line is a whole `RunRecord` with its epochs and ranks
         sweep.json    what was asked, when, on which machine, with which versions
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    made anew from runs.jsonl by `analysis`
+        tensorboard/    likewise; and while runs go on, what they tell
 
 A line that a crash tore off is left out when reading and cut off before the next is written. Where a run has
 several lines (a skipped one that became feasible), the last one counts.

@@ -84,8 +84,11 @@ def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(mai
     assert "at world_size 2, from batch_per_rank 8 to 16 training went from" in out
     folder = main_job / "results" / "batch_size"
     assert {path.name for path in folder.iterdir()} == {
-        ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md"
+        ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md",
+        "tensorboard",
     }  # fmt: skip
+    assert len(list(folder.glob("tensorboard/*repeat=*/*.live"))) == 12, "each run was written while it went on"
+    assert len(list(folder.glob("tensorboard/*repeat=*/rank-*"))) == 18
     results = load(folder)
     assert results.runs["outcome"].tolist() == ["ok"] * 12
     assert results.runs["run_id"].is_unique

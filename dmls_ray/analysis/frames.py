@@ -120,10 +120,11 @@ def load(folder: str | os.PathLike[str]) -> Results:
 
 def factors_of(record: RunRecord) -> dict[str, Any]:
     """Every field of the run's configuration, and what follows from them: global_batch."""
-    return _factors(record.config)
+    return config_factors(record.config)
 
 
-def _factors(config: Mapping[str, Any]) -> dict[str, Any]:
+def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Likewise, of a configuration as plain values."""
     if OWN in config:
         return dict(config)
     # What a newer version, or a report, tells besides stands last.
@@ -169,7 +170,7 @@ def _spread(
 
 
 def _factor_columns(configs: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    factors = [_factors(config) for config in configs]
+    factors = [config_factors(config) for config in configs]
     names = {name: f"config_{name}" if name in RESERVED else name for name in field_names(factors)}
     return {column: [item.get(name) for item in factors] for name, column in names.items()}
 

@@ -148,7 +148,7 @@ def make_table(
     for record in results.records:
         by_trial.setdefault(record.trial_id, []).append(record)
     factors = [factors_of(records[0]) for records in by_trial.values()]
-    names = _factor_names(factors, varied)
+    names = factor_names(factors, varied)
     rows = [_row(each, records, names) for each, records in zip(factors, by_trial.values(), strict=True)]
     rows.sort(key=lambda row: tuple(place_of(name, row.factors[name]) for name in names))
     if best_by is not None:
@@ -166,7 +166,8 @@ def counted(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in ok if record.stopped_epoch is None] or ok
 
 
-def _factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None) -> tuple[str, ...]:
+def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The fields that tell trials apart: those that were varied, and those in which they differ all the same."""
     known = field_names(factors)
     names = {*(varied or ()), *(name for name in known if len({repr(each.get(name)) for each in factors}) > 1)}
     # A table that shows one batch shows the other.
