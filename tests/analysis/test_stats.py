@@ -168,3 +168,11 @@ def test_intervals_that_are_to_hold_more_often_are_wider() -> None:
     assert narrow.low is not None
     assert wide.low is not None
     assert wide.low < narrow.low
+
+
+def test_trials_measured_apart_may_have_equal_values_on_one_side() -> None:
+    comparison = compare_apart([100.0] * 3, [100.0 * math.exp(value) for value in (-0.1, 0.0, 0.1)])
+    # Welch's degrees of freedom are those of the side that varies: Student's t of 2.
+    half = 4.302653 * 0.1 / math.sqrt(3)
+    assert comparison.ratio.low == pytest.approx(math.exp(-half), rel=1e-4)
+    assert comparison.ratio.high == pytest.approx(math.exp(half), rel=1e-4)
