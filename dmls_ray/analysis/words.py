@@ -1,0 +1,28 @@
+"""How configurations are named in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmls_ray.analysis.formats import number
+
+
+def configuration(factors: Mapping[str, Any]) -> str:
+    """A configuration by the fields that vary: `world_size=2 batch_per_rank=16`; its batch once."""
+    told = {name: value for name, value in factors.items() if value is not None}
+    if "batch_per_rank" in told:
+        told.pop("global_batch", None)
+    texts = (f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told.items())
+    return " ".join(texts) or "the one configuration"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names one after the other; of many the first, and how many more there are."""
+    shown = "; ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}; and {len(names) - most} more"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
