@@ -1,0 +1,248 @@
+"""What a configuration can be chosen for, and how good each one of a sweep is at it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dmls_ray.analysis.formats import Form, number, ratio, seconds, shown, signed
+from dmls_ray.analysis.measures import MEASURES, TIMES, quantity_of
+from dmls_ray.analysis.pairs import mean_interval, paired, ratio_of
+from dmls_ray.analysis.stats import Estimate, Interval, estimate
+from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.analysis.targets import Reached, time_to_target
+from dmls_ray.analysis.words import configuration
+from dmls_ray.errors import ConfigError
+from dmls_ray.record import METRICS
+
+Aim = Literal["time-to-accuracy", "throughput", "accuracy", "memory", "cost"]
+AIMS: tuple[Aim, ...] = ("time-to-accuracy", "throughput", "accuracy", "memory", "cost")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """An aim with all that it takes to judge by it."""
+
+    aim: Aim
+    measure: str
+    """What is looked at; `target_s` for the time to a target."""
+    head: str
+    """What it is called, with its unit."""
+    form: Form
+    minimizes: bool
+    as_ratio: bool
+    """Whether configurations are set against each other by a ratio, or else by a difference."""
+    target: float | None = None
+    """Test accuracy to be reached."""
+    price_per_hour: float | None = None
+    """Of one rank."""
+
+    def badness(self, value: float) -> float:
+        """A value on a scale on which less is better and differences count: its logarithm where ratios do."""
+        scaled = math.log(value) if self.as_ratio else value
+        return scaled if self.minimizes else -scaled
+
+    def compared(self, one: Candidate, other: Candidate, level: float = 0.95) -> Interval | None:
+        """By how much one is worse than the other on that scale, paired by block; None without a block in common."""
+        worse = paired(one.samples, other.samples)
+        return mean_interval(worse, level) if worse else None
+
+    def told(self, worse: Interval) -> str:
+        """Such an interval as what one has of the other: `1.20 times the images/s`, `+0.010 test acc.`."""
+        if self.minimizes:
+            turned = worse
+        else:
+            low, high = (None if end is None else -end for end in (worse.high, worse.low))
+            turned = Interval(-worse.centre, low, high)
+        if self.as_ratio:
+            return f"{shown(ratio_of(turned), ratio)} times the {self.head}"
+        return f"{shown(turned, signed(self.form))} {self.head}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration that was measured, and how good it is."""
+
+    row: Row
+    value: Estimate | Interval
+    text: str
+    """Its value with its interval."""
+    samples: dict[int, float]
+    """By block, on the scale of `Goal.badness`; of a run that did not get to its target, at least that."""
+    is_whole: bool = True
+    """Whether every run got there."""
+
+    @property
+    def name(self) -> str:
+        return configuration(self.row.factors)
+
+
+def goal_of(
+    table: Table,
+    aim: Aim,
+    *,
+    target: float | None = None,
+    price_per_hour: float | None = None,
+    metric: str | None = None,
+    minimizes: bool | None = None,
+) -> Goal:
+    """The aim, as the runs of a sweep can be judged by it.
+
+    Raises:
+        ConfigError: the aim lacks something, is given something that means nothing for it, or the runs say nothing of
+            it.
+    """
+    if aim not in AIMS:
+        raise ConfigError(f"--for {aim} is unknown; choose from {', '.join(AIMS)}.")
+    _check(aim, target, price_per_hour, metric)
+    ok = [record for row in table.rows for record in row.counted]
+    if not ok:
+        raise ConfigError("no run ended ok, so there is nothing to choose from; see the reasons in its table.md.")
+    timed = aim in ("time-to-accuracy", "throughput", "cost")
+    if timed and all(record.mode == "search" for record in ok):
+        raise ConfigError(
+            f"--for {aim} needs times, and these runs went side by side in a search, whose times say nothing. Give "
+            "--for accuracy, or measure the configurations anew with --mode bench."
+        )
+    if aim == "time-to-accuracy" or (aim == "cost" and target is not None):
+        target = _target(table, target)
+        if aim == "cost":
+            return Goal(aim, "target_s", f"cost to {target:g}", number, True, True, target, price_per_hour)
+        return Goal(aim, "target_s", f"s to {target:g}", seconds, True, True, target)
+    if target is not None:
+        _target(table, target)
+    if aim == "cost":
+        return Goal(aim, "total_s", "cost/run", number, True, True, price_per_hour=price_per_hour)
+    name = {"throughput": _speed(table), "memory": "peak_mem_mib"}.get(aim) or _metric(table, metric)
+    if not any(row.estimate(name) for row in table.rows):
+        raise ConfigError(f"--for {aim} needs {name}, which no run told; give another --for.")
+    head, form = (MEASURES[name].head, MEASURES[name].form) if name in MEASURES else (name, number)
+    least = minimizes if minimizes is not None else aim == "memory" or name == "total_s" or name.endswith("loss")
+    return Goal(aim, name, head, form, least, aim != "accuracy", target)
+
+
+def candidates(table: Table, goal: Goal) -> tuple[list[Candidate], list[tuple[Row, str]]]:
+    """The configurations that can be chosen, the best first, and the others with the reason why not."""
+    able: list[Candidate] = []
+    unable: list[tuple[Row, str]] = []
+    for row in table.rows:
+        candidate = _to_target(row, goal) if goal.measure == "target_s" else _measured(row, goal)
+        if isinstance(candidate, Candidate):
+            able.append(candidate)
+        else:
+            unable.append((row, candidate))
+    able.sort(key=lambda item: goal.badness(item.value.centre))
+    return able, unable
+
+
+def _check(aim: Aim, target: float | None, price: float | None, metric: str | None) -> None:
+    if target is not None and not 0 < target <= 1:
+        raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
+    if target is not None and aim == "accuracy":
+        raise ConfigError(f"--target-accuracy {target:g} means nothing for --for accuracy; leave it out.")
+    if aim == "cost" and price is None:
+        raise ConfigError("--for cost needs what a rank costs an hour; give --price-per-hour 2.5, say.")
+    if price is not None and aim != "cost":
+        raise ConfigError(f"--price-per-hour {price:g} means nothing for --for {aim}; leave it out.")
+    if price is not None and not 0 < price < math.inf:
+        raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
+    if metric is not None and aim != "accuracy":
+        raise ConfigError(f"--metric {metric} means nothing for --for {aim}; leave it out, or give --for accuracy.")
+
+
+def _target(table: Table, target: float | None) -> float:
+    """The test accuracy to be reached: the one that was given, else the runs' own."""
+    rows = [row for row in table.rows if row.level("test_accuracy") is not None]
+    if not rows:
+        raise ConfigError("--target-accuracy needs test accuracies, and no run told one; give --for throughput, say.")
+    if target is not None:
+        return target
+    own = {record.config.get("target_accuracy") for row in rows for record in row.records}
+    if len(own) == 1 and (known := own.pop()) is not None:
+        return float(known)
+    highest = max(row.level("test_accuracy") or 0.0 for row in rows)
+    why = "the runs have none of their own" if own <= {None} else "the runs have several of their own"
+    raise ConfigError(
+        f"--for time-to-accuracy needs a target, and {why}; give --target-accuracy (the highest test accuracy is "
+        f"{highest:.3f})."
+    )
+
+
+def _speed(table: Table) -> str:
+    """images_per_s, or total_s where a training function of the user's own told no rate."""
+    rated = all(row.level("images_per_s") is not None for row in table.rows if row.level("total_s") is not None)
+    return "images_per_s" if rated else "total_s"
+
+
+def _metric(table: Table, metric: str | None) -> str:
+    """What accuracy is judged by; validation_accuracy where all have it, since choosing by test samples flatters."""
+    rows = [row for row in table.rows if row.counted]
+    known = [*(name for name in METRICS if table.has(name)), *table.own_measures]
+    if metric is not None:
+        if metric not in known:
+            raise ConfigError(f"--metric {metric} was told by no run; choose from {', '.join(known) or 'none'}.")
+        return metric
+    if all("validation_accuracy" in row.measures for row in rows):
+        return "validation_accuracy"
+    if table.has("test_accuracy"):
+        return "test_accuracy"
+    raise ConfigError(
+        f"--for accuracy needs test_accuracy, which no run told; give --metric, one of {', '.join(known) or 'none'}."
+    )
+
+
+def _measured(row: Row, goal: Goal) -> Candidate | str:
+    """A configuration by a measure of its runs, or why it cannot be judged by it."""
+    values = row.by_block(goal.measure)
+    if not row.counted:
+        return row.outcome
+    if goal.as_ratio:
+        values = {block: value for block, value in values.items() if value > 0}
+    if not values:
+        searched = goal.measure in TIMES and all(record.mode == "search" for record in row.counted)
+        return "searched: no times" if searched else f"no {goal.measure}"
+    reached = row.level("test_accuracy")
+    if goal.target is not None and (reached is None or reached < goal.target):
+        return "test accuracy not known" if reached is None else f"test accuracy {reached:.3f}"
+    if goal.price_per_hour is not None:
+        values = {block: value * _price(row, goal.price_per_hour) for block, value in values.items()}
+    quantity = "amount" if goal.aim == "cost" else quantity_of(goal.measure)
+    value = estimate(list(values.values()), quantity)
+    return Candidate(row, value, shown(value, goal.form), {key: goal.badness(each) for key, each in values.items()})
+
+
+def _to_target(row: Row, goal: Goal) -> Candidate | str:
+    """A configuration by when its runs reached the target, or why it cannot be judged by it."""
+    reached = time_to_target(row.records, goal.target)
+    if reached is None:
+        return "searched: no times" if row.counted else row.outcome
+    # The estimate may be known where fewer have: such a configuration is not one to count on.
+    if reached.median is None or 2 * reached.reached < reached.n:
+        return f"not yet ({reached.reached} of {reached.n})"
+    factor = 1.0 if goal.price_per_hour is None else _price(row, goal.price_per_hour)
+    median, low, high = (None if end is None else end * factor for end in (reached.median, reached.low, reached.high))
+    assert median is not None
+    samples: dict[int, float] = {}
+    for record in row.records:
+        alone = time_to_target([record], goal.target)
+        # A run that has not got there took longer than it lasted.
+        taken = None if alone is None else alone.median or record.total_s
+        if taken:
+            samples[record.repeat] = goal.badness(taken * factor)
+    text = _text(replace(reached, median=median, low=low, high=high), goal.form)
+    return Candidate(row, Interval(median, low, high), text, samples, reached.reached == reached.n)
+
+
+def _text(reached: Reached, form: Form) -> str:
+    assert reached.median is not None
+    count = f" ({reached.reached} of {reached.n})" if reached.reached < reached.n else ""
+    if reached.low is None and reached.high is None:
+        return f"{form(reached.median)}{count}"
+    low, high = reached.low or 0.0, math.inf if reached.high is None else reached.high
+    return f"{form(reached.median)} [{form(low)}, {form(high)}]{count}"
+
+
+def _price(row: Row, per_hour: float) -> float:
+    """What a second of all ranks costs."""
+    return row.world_size * per_hour / 3600
