@@ -99,13 +99,13 @@ def test_memory_that_hardly_differs_is_left_out_of_the_front() -> None:
     assert "peak MiB differs by less than 2% and is left out" in " ".join(advice.notes)
 
 
-def learning(reached_s: dict[int, list[float | None]]) -> Results:
-    """Runs that reach 0.9 after so many seconds, or not in their 10."""
+def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0) -> Results:
+    """Runs that reach 0.9 after so many seconds, or not in all of theirs."""
     swept = results({"batch_per_rank": list(reached_s)}, by_batch(dict.fromkeys(reached_s, 100)))
     for record in swept.records:
         taken = reached_s[record.config["batch_per_rank"]][record.repeat]
         record.config = {**record.config, "target_accuracy": 0.9}
-        record.target_s, record.total_s = taken, 10.0
+        record.target_s, record.total_s = taken, total_s
         if taken is None:
             for epoch in record.epochs:
                 epoch.test_accuracy = 0.5
@@ -124,8 +124,16 @@ def test_the_time_to_an_accuracy_leaves_out_what_got_there_in_less_than_half_of_
     assert any(note.startswith("Not half of the runs reached the target: batch_per_rank=32") for note in advice.notes)
 
 
+def test_a_run_that_got_there_after_others_had_given_up_is_not_one_to_count_on() -> None:
+    # By Kaplan and Meier half of 16's runs would have got there after 2 s: the others ended before.
+    advice = advise(learning({16: [2.0, None, None], 32: [9.0, 9.0, 9.0]}, total_s=1.0), "time-to-accuracy")
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=32"
+
+
 def test_times_of_runs_that_did_not_get_there_are_held_against_no_other() -> None:
-    advice = advise(learning({16: [2.0, 2.1, None], 32: [9.0, 9.1, 9.2]}), "time-to-accuracy")
+    # One of 16's runs ended after 2.2 s without it, and it is not known when it would have got there.
+    advice = advise(learning({16: [2.0, 2.1, None], 32: [9.0, 9.1, 9.2]}, total_s=2.2), "time-to-accuracy")
     assert advice.best is not None
     assert (advice.best.name, advice.best.is_whole) == ("batch_per_rank=16", False)
     assert [other.name for other in advice.alike] == ["batch_per_rank=32"]
@@ -175,11 +183,14 @@ def test_the_next_value_is_worth_trying_where_the_end_of_an_axis_is_best() -> No
 
 
 @pytest.mark.parametrize(
-    ("speeds", "why"),
-    [({16: 100, 32: 300, 64: 200}, "it lies within"), ({16: 100, 32: 300, 64: 300}, "it is not better than the next")],
+    ("of_64", "why"),
+    [((0.7, 0.7, 0.7), "the best lies within"), ((1.2, 1.01, 0.95), "the best is not told apart from its neighbour")],
 )
-def test_the_next_value_is_not_worth_trying_where(speeds: dict[int, float], why: str) -> None:
-    advice = advise(results(BATCHES, by_batch(speeds)), "throughput")
+def test_the_next_value_is_not_worth_trying_where(of_64: tuple[float, ...], why: str) -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return {16: 100.0, 32: 300.0, 64: 300.0 * of_64[repeat]}[values["batch_per_rank"]]
+
+    advice = advise(results(BATCHES, rate), "throughput")
     assert not any("--batch-per-rank" in line for line in advice.untried), why
 
 
@@ -281,6 +292,8 @@ def test_what_the_data_cannot_say_follows_from_the_runs() -> None:
     assert "still rose in the last one, by +0.800 [+0.800, +0.800] (n=3)" in quiet
     assert "anything of another model or data set than digits_convnet on digits" in quiet
     assert "which flatters it" in " ".join(advise(swept, "accuracy").unsaid)
+    fallen = results({"batch_per_rank": 16}, uneven, repeats=1, accuracy=lambda *_: 0.05)
+    assert "still rose" not in " ".join(advise(fallen, "memory").unsaid)
 
 
 def test_configurations_that_do_not_do_the_same_work_are_said_to() -> None:
