@@ -118,9 +118,8 @@ class SweepComparison:
         if not self.compared:
             return "No configuration ended ok in both, so nothing can be compared."
         if self.overall is None:
-            return (
-                f"No repeat has all {len(self.compared)} configurations ok, so nothing is said over all. {self._each()}"
-            )
+            count = len(self.compared)
+            return f"No {self.unit} has all {count} configurations ok, so nothing is said over all. {self._each()}"
         verdict, change = self.overall.verdict, shown(self.overall.interval, self._form)
         over = f"by {self.measure} over {counted(len(self.compared), 'configuration')}"
         counts = f"n={' and '.join(map(str, self.samples))}" + (" sessions" if self.unit == "session" else "")
@@ -141,15 +140,15 @@ class SweepComparison:
         notes = [self._method()]
         rows = [row for pair in self.compared for row in (pair.a, pair.b)]
         least = min((len(values_of(row, self.measure, self.unit)) for row in rows), default=MIN_REPEATS)
-        if least < MIN_REPEATS and self.unit == "session":
+        if least < MIN_REPEATS and self.unit == "session" and self.way == "amount":
             notes.append(
                 "Resident memory is of processes that serve a whole session, so a session is one sample, whatever its "
                 f"repeats (here n={least}): run both with --isolation per_run, or in {MIN_REPEATS} sessions each."
             )
         elif least < MIN_REPEATS:
             notes.append(
-                f"Below {MIN_REPEATS} repeats (here n={least}) a verdict is unknown, and no slowdown is beyond doubt: "
-                "run both with --repeats 5."
+                f"Below {MIN_REPEATS} {self.unit}s (here n={least}) a verdict is unknown, and no slowdown is beyond "
+                "doubt: run both with --repeats 5."
             )
         for side, names in (("A", self.only_a), ("B", self.only_b)):
             if names:
@@ -225,6 +224,11 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         for (one, other), (of_a, of_b) in zip(joined.both, values, strict=True)
     ]
     whole_a, whole_b = (means_of([pair[side] for pair in told], name) for side in (0, 1))
+    # What was run in one sweep alone makes no difference between them.
+    sides = [
+        Results(side.folder, [record for pair in joined.both for record in pair[number].records])
+        for number, side in enumerate((a, b))
+    ]
     return SweepComparison(
         measure=name,
         pairs=pairs,
@@ -233,7 +237,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         overall=change_of(whole_a, whole_b, name, 0.95),
         unit=unit,
         samples=(len(whole_a), len(whole_b)),
-        origins=differences(a, b) + (apart_in_time(a, b) if way_of(name) == "speed" else []),
+        origins=differences(*sides) + (apart_in_time(*sides) if way_of(name) == "speed" else []),
     )
 
 

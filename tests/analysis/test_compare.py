@@ -94,7 +94,19 @@ def test_below_three_repeats_nothing_is_beyond_doubt_and_that_is_said() -> None:
     assert [pair.change.verdict for pair in comparison.pairs if pair.change] == ["unknown", "unknown"]
     assert not comparison.slower_beyond_doubt(0.05)
     assert "cannot be said below 3 repeats of each" in comparison.sentence
-    assert any("no slowdown is beyond doubt" in note for note in comparison.notes)
+    assert any("no slowdown is beyond doubt: run both with --repeats 5" in note for note in comparison.notes)
+
+
+def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all() -> None:
+    def scattered(values: dict[str, Any], repeat: int) -> float | None:
+        return 100.0 if (repeat % 2 == 0) == (values["batch_per_rank"] == 16) else None
+
+    comparison = compare_sweeps(sweep(), results(GRID, scattered))
+    assert comparison.overall is None
+    assert comparison.sentence == (
+        "No repeat has all 2 configurations ok, so nothing is said over all. Each for itself: 2 unknown."
+    )
+    assert not comparison.slower_beyond_doubt(0)
 
 
 def test_times_are_compared_as_speed() -> None:
@@ -188,6 +200,11 @@ def test_machines_versions_source_and_load_that_differ_are_named() -> None:
     assert "The source differs: commit unknown in A, 0123456789ab with changes in B." in notes
     assert "load average at a run's start was 0.1 in A and 1.5 in B" in notes
     assert "machines differ" not in " ".join(compare_sweeps(a, sweep()).notes)
+    # What one of them alone has is no difference between them.
+    wider = sweep(axes={"batch_per_rank": [8, 16, 32]})
+    for record in wider.records:
+        record.backend = "gloo" if record.config["batch_per_rank"] == 8 else ""
+    assert "backend" not in " ".join(compare_sweeps(wider, sweep()).notes)
 
 
 def test_runs_of_a_function_of_ones_own_are_compared_by_time_and_by_what_it_told() -> None:
