@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dmls_ray.analysis.formats import accuracy, bare, mib, number, rate, ratio, shown
+from dmls_ray.analysis.groups import alike_but_for, along, count_values
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
 from dmls_ray.analysis.tables import Row, Table
-from dmls_ray.config import COUNTS_WITH, DEFAULTS
+from dmls_ray.config import DEFAULTS
 from dmls_ray.record import METRICS, Outcome
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
@@ -31,14 +32,14 @@ def answer(table: Table, axis: str) -> str:
     if axis == "batch_per_rank" and table.held == "global_batch":
         axis = "global_batch"
     asked, alone = axis, ""
-    if _measured(rows, axis) < 2:
+    if count_values(rows, axis) < 2:
         # The one that does vary is the question then: world_size at one global_batch, say.
         if axis in table.varied:
             alone = _only_one(table, rows[0], asked)
-        axis = next((name for name in table.varied if _measured(rows, name) > 1), axis)
-    if _measured(rows, axis) < 2:
+        axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
+    if count_values(rows, axis) < 2:
         return alone or f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
-    groups = _groups(rows, axis, table.held)
+    groups = _comparable(along(rows, axis, table.held))
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
@@ -104,9 +105,9 @@ def _answer_own(table: Table, axis: str) -> str:
     rows = [row for row in table.rows if "total_s" in row.measures]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
-    if _measured(rows, axis) < 2:
-        axis = next((name for name in table.varied if _measured(rows, name) > 1), axis)
-    groups = _alike_but_for(rows, {axis})
+    if count_values(rows, axis) < 2:
+        axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
+    groups = _comparable(alike_but_for(rows, {axis}))
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
     vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]
@@ -194,32 +195,8 @@ def _only_one(table: Table, row: Row, axis: str) -> str:
     return f"Of {axis} only {value} could be measured, so it is not compared with {names} ({why})."
 
 
-def _measured(rows: Sequence[Row], axis: str) -> int:
-    """How many values of an axis there are."""
-    return len({repr(row.factors.get(axis)) for row in rows})
-
-
-def _groups(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
-    """Rows that differ in the axis alone; of the two batches, the one that is not held follows from the axis."""
-    free = {axis}
-    if axis in ("batch_per_rank", "global_batch"):
-        free |= {"batch_per_rank", "global_batch"}
-    elif axis in ("world_size", "accum_steps"):
-        free |= {"batch_per_rank", "global_batch"} - {held}
-    # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
-    follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
-    wide = _alike_but_for(rows, free | follows)
-    if all(len(group) == _measured(group, axis) for group in wide):
-        return wide
-    return _alike_but_for(rows, free)
-
-
-def _alike_but_for(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        same = {name: value for name, value in row.factors.items() if name not in free}
-        groups.setdefault(repr(same), []).append(row)
-    return [group for group in groups.values() if len(group) > 1]
+def _comparable(groups: Sequence[list[Row]]) -> list[list[Row]]:
+    return [group for group in groups if len(group) > 1]
 
 
 def _along(group: Sequence[Row], axis: str) -> str:

@@ -83,6 +83,16 @@ class Row:
         """Why the first run that is not ok is not."""
         return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
 
+    @property
+    def counted(self) -> list[RunRecord]:
+        """The runs that its measures are of: those that ended ok, and of them whole ones where there are any."""
+        return _ok(self.records)
+
+    @property
+    def timed(self) -> list[RunRecord]:
+        """Of these, the ones whose times say something: they had their ranks' resources to themselves."""
+        return [record for record in self.counted if record.mode == "bench"]
+
     def rates(self) -> dict[int, float]:
         """images_per_s by block, of the runs that ended ok."""
         return self.by_block("images_per_s")
