@@ -9,7 +9,6 @@ from dmls_ray.analysis.figures.lines import (
     MEASURED,
     factor_axis,
     few,
-    few_rows,
     lines_along,
     measured,
     named_axis,
@@ -20,6 +19,10 @@ from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.record import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]
+
+
+_NAMES = 16
+"""Trials that have room side by side."""
 
 
 def exposed_share(ranks: Sequence[RankRecord]) -> float:
@@ -45,7 +48,7 @@ def chart(table: Table) -> Chart | None:
 
     Over the ranks, else the batch, else whatever varies; where that is names, a column a trial.
     """
-    rows = [row for row in table.rows if by_block(row, exposed_share)]
+    rows = [row for row in table.rows if "exposed_comm_ms" in row.measures and by_block(row, exposed_share)]
     if len(rows) < 2:
         return None
     axis = number_axis(table, rows)
@@ -54,7 +57,7 @@ def chart(table: Table) -> Chart | None:
         across = factor_axis(axis, [row for line in lines for row in line.rows])
         places = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
     else:
-        shown, notes = few_rows(table, rows)
+        shown, notes = few(rows, "trials", _NAMES)
         across, names = named_axis(table, shown)
         places = [(MEASURED, list(zip(names, shown, strict=True)))]
     panels = []

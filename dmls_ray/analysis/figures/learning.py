@@ -24,10 +24,10 @@ def chart(table: Table) -> Chart | None:
     A point is the median over the runs of a trial. Curves end where the first of its runs has ended, since a median of
     the runs that are left would jump.
     """
-    known = [row for row in table.rows if any(len(curve(row, name)) > 1 for name in _MEASURES)]
-    if not known:
+    tested = [row for row in table.rows if any(name in row.measures for name in _MEASURES)]
+    rows, notes = few_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _MEASURES))
+    if not rows:
         return None
-    rows, notes = few_rows(table, known)
     names = dict(zip(labels(table, rows), rows, strict=True))
     unit = "as the training function told it" if table.is_own else "nats a sample"
     panels = []

@@ -185,26 +185,45 @@ def told(rows: Iterable[Row], measures: Collection[str]) -> list[Row]:
     return [row for row in rows if _ooms(row) or any(row.by_block(measure) for measure in measures)]
 
 
-def few(items: Sequence[Item], what: str, *, best_first: bool = False) -> tuple[list[Item], tuple[str, ...]]:
-    """As many as can be told apart, and a note that says how many there are besides.
+def few(items: Sequence[Item], what: str, most: int = MOST) -> tuple[list[Item], tuple[str, ...]]:
+    """As many as can be told apart, spread evenly from the first to the last, and a note on the others.
 
     Args:
         items: what is to be shown, in the table's order.
         what: what they are, for the note.
-        best_first: whether those that come first matter most; else they are spread evenly, from the first to the last.
+        most: how many can be told apart.
     """
-    if len(items) <= MOST:
-        return list(items), ()
-    places = list(range(MOST)) if best_first else [round(i * (len(items) - 1) / (MOST - 1)) for i in range(MOST)]
-    which = "the best ones" if best_first else "spread evenly over the table"
-    note = f"{MOST} of {len(items)} {what} are drawn, {which}; the table has the other {len(items) - MOST}."
-    return [items[place] for place in places], (note,)
+    kept = _spread(items, most)
+    return kept, _left_out(len(kept), len(items), what, "spread evenly over the table")
 
 
-def few_rows(table: Table, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
-    """As many trials as can be told apart; of a search, the best."""
+def few_rows(table: Table, rows: Sequence[Row], shows: Callable[[Row], bool]) -> tuple[list[Row], tuple[str, ...]]:
+    """As many trials as can be told apart, of a search the best ones, and a note on the others.
+
+    Args:
+        table: the sweep's table.
+        rows: those that may have something to show, as far as their measures tell.
+        shows: whether one does, from its epochs and ranks: they are many, and read only of those that would be drawn.
+    """
     searched = all(record.mode == "search" for row in table.rows for record in row.records)
-    return few(rows, "trials", best_first=searched)
+    kept = [row for row in (rows[:MOST] if searched else _spread(rows, MOST)) if shows(row)]
+    if len(rows) <= MOST:
+        return kept, ()
+    return kept, _left_out(
+        len(kept), len(rows), "trials", "the best ones" if searched else "spread evenly over the table"
+    )
+
+
+def _spread(items: Sequence[Item], most: int) -> list[Item]:
+    if len(items) <= most:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+
+
+def _left_out(kept: int, count: int, what: str, which: str) -> tuple[str, ...]:
+    if kept == count:
+        return ()
+    return (f"{kept} of {count} {what} are drawn, {which}; the table has the other {count - kept}.",)
 
 
 def present(series: Iterable[Series | None]) -> list[Series]:

@@ -33,8 +33,8 @@ def chart(table: Table) -> Chart | None:
     Each rank is shown against the mean of its run's ranks, so that trials of different speed stand beside each other.
     Ranks wait for each other at every step: a slow one shows in what it computes before it shows in its steps.
     """
-    known = [row for row in table.rows if any(by_rank(row, *how) for how in _VALUES.values())]
-    rows, notes = few_rows(table, known)
+    several = [row for row in table.rows if row.world_size > 1 and row.counted]
+    rows, notes = few_rows(table, several, lambda row: any(by_rank(row, *how) for how in _VALUES.values()))
     if not rows:
         return None
     x = Axis("rank", categories=[str(rank) for rank in range(max(row.world_size for row in rows))])

@@ -16,7 +16,8 @@ _FAR = 10
 
 def chart(table: Table) -> Chart | None:
     """The figure; None where no run whose times count has quantiles of its steps, as older records have not."""
-    rows, notes = few_rows(table, [row for row in table.rows if quantiles(row)])
+    timed = [row for row in table.rows if "step_ms_p50" in row.measures]
+    rows, notes = few_rows(table, timed, lambda row: bool(quantiles(row)))
     if not rows:
         return None
     series = [

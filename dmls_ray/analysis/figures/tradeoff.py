@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import MOST, has, labels, measured
+from dmls_ray.analysis.figures.lines import MOST, few, has, labels, measured
 from dmls_ray.analysis.pareto import front
 from dmls_ray.analysis.tables import Row, Table
 
@@ -14,6 +14,8 @@ _ACCURACY = "test_accuracy"
 _COSTS = {"total_s": "a run, from assignment to result (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
 _BEATEN = "not on the front"
 _DIGITS = {"total_s": 3, "peak_mem_mib": 0, _ACCURACY: 3}
+_MOST_OTHERS = 1000
+"""Of more trials that are not on the front not all are drawn: they would be one grey cloud, and megabytes."""
 _FAR = 20
 """Most by least cost, from which on its axis is logarithmic."""
 
@@ -51,7 +53,8 @@ def chart(table: Table) -> Chart | None:
 
 
 def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost: str) -> list[Series]:
-    others = [place for place in range(len(rows)) if place not in best]
+    beaten = sorted(set(range(len(rows))).difference(best))
+    others, _ = few(beaten, "trials", _MOST_OTHERS)
     groups = [(names[place], [place]) for place in best] if len(best) < MOST else [("on the front", list(best))]
     series = []
     for name, places in [*groups, (_BEATEN, others)]:

@@ -14,6 +14,8 @@ _BUSY = {
     "cpu_percent": "processor, mean of the ranks (% of a core)",
     "gpu_percent": "GPU, mean of the ranks (% of the time)",
 }
+_SHORT_S = 1.0
+"""A run no longer than this was not looked at twice."""
 _SINCE = Axis("since the run began (s)", from_zero=True)
 
 
@@ -23,7 +25,8 @@ def chart(table: Table) -> Chart | None:
     A run is looked at twice a second, so short ones have nothing to show; nor have runs of a search, which share their
     machine.
     """
-    rows, notes = few_rows(table, [row for row in table.rows if looks(middle_run(row), "cpu_percent")])
+    long = [row for row in table.rows if (row.level("total_s") or 0.0) > _SHORT_S]
+    rows, notes = few_rows(table, long, lambda row: bool(looks(middle_run(row), "cpu_percent")))
     if not rows:
         return None
     runs = {

@@ -82,7 +82,7 @@ def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_p
 def test_a_function_of_ones_own_that_tells_only_test_losses_has_their_curve() -> None:
     runs = own_results({"depth": [1]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
-        record.epochs = [EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)]
+        record.take_epochs([EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)])
     (loss,) = panels(chart(make_table(runs)), 1)
     assert loss.y.label == "test loss (as the training function told it)"
     assert points(loss, "test") == {1: 3.0, 2: 2.0}
