@@ -9,6 +9,7 @@ import argparse
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -77,12 +78,12 @@ def _ls(given: argparse.Namespace, console: Console) -> int:
     for folder in _sweeps(given.folder):
         results = _load(folder)
         sessions = read_sweep(folder).get("sessions", [])
-        outcomes = results.runs["outcome"].value_counts() if len(results) else {}
+        outcomes = Counter(record.outcome.value for record in results.records)
         rows.append(
             {
                 "folder": str(folder),
                 "runs": str(len(results)),
-                "outcome": ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()),
+                "outcome": ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
                 "last begun": max((record.started_at for record in results.records), default="")[:16].replace("T", " "),
                 "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
                 "question": (sessions[-1].get("question") or sessions[-1].get("axis") or "") if sessions else "",

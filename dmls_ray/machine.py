@@ -18,7 +18,7 @@ import psutil
 
 @functools.cache
 def describe_machine() -> dict[str, Any]:
-    """Host, CPU, cores, memory, and GPUs with their driver."""
+    """Host, CPU, cores, memory, and GPUs with their memory and their driver."""
     described: dict[str, Any] = {
         "host": socket.gethostname(),
         "os": platform.platform(),
@@ -102,11 +102,15 @@ def _gpus() -> dict[str, Any]:
         pynvml.nvmlInit()
     except pynvml.NVMLError:  # no driver: no GPU
         return {"gpus": []}
-    count = pynvml.nvmlDeviceGetCount()
-    names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+    try:
+        memory = [round(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 2**20) for handle in handles]
+    except pynvml.NVMLError:  # a GPU that shares the host's memory does not tell
+        memory = []
     driver = pynvml.nvmlSystemGetDriverVersion()
     pynvml.nvmlShutdown()
-    return {"gpus": names, "driver": driver}
+    return {"gpus": names, "gpu_memory_mib": memory, "driver": driver}
 
 
 def _git(folder: Path, *words: str) -> str:

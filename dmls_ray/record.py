@@ -49,6 +49,9 @@ METRICS = (
 )  # fmt: skip
 """What an epoch is judged by."""
 
+STEP_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
+"""Shares of a rank's counted steps at which its record says how long they took at most."""
+
 OF_THE_RUN = (
     "device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "validation_samples", "steps",
     "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch", "stopped_epoch",
@@ -119,6 +122,8 @@ class RankRecord:
     total_s: float | None = None
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
+    step_ms_quantiles: list[float] = field(default_factory=list)
+    """Milliseconds of a counted step at each of `STEP_QUANTILES`, to four digits; empty in older records."""
     start_mem_mib: float | None = None
     """CPU: resident set when the run began; GPU: allocated then."""
     peak_mem_mib: float | None = None

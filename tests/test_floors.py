@@ -14,7 +14,7 @@ import dmls_ray
 from dmls_ray import errors
 from tests.conftest import PROJECT
 
-HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy")
+HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib")
 
 
 def loaded_by(module: str) -> set[str]:
@@ -31,10 +31,11 @@ def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["frames", "stats", "tables", "answer", "events", "tensorboard", "compare", "advise", "pareto"]
+    "module",
+    ["frames", "stats", "tables", "answer", "events", "tensorboard", "compare", "advise", "figures", "figures.static"],
 )
-def test_analysis_loads_neither_torch_nor_ray(module: str) -> None:
-    assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray"}
+def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw(module: str) -> None:
+    assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray", "matplotlib"}
 
 
 def test_training_and_launchers_never_load_ray() -> None:

@@ -7,7 +7,7 @@ from statistics import median
 
 from dmls_ray.analysis.answer_own import answer_own
 from dmls_ray.analysis.formats import accuracy, bare, rate, ratio, seconds, shown, signed, whole
-from dmls_ray.analysis.groups import groups_along, measured, where
+from dmls_ray.analysis.groups import compared_along, count_values, where
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
 from dmls_ray.analysis.tables import Row, Table
@@ -33,14 +33,14 @@ def answer(table: Table, axis: str) -> str:
     if axis == "batch_per_rank" and table.held == "global_batch":
         axis = "global_batch"
     asked, alone = axis, ""
-    if measured(rows, axis) < 2:
+    if count_values(rows, axis) < 2:
         # The one that does vary is the question then: world_size at one global_batch, say.
         if axis in table.varied:
             alone = _only_one(table, rows[0], asked)
-        axis = next((name for name in table.varied if measured(rows, name) > 1), axis)
-    if measured(rows, axis) < 2:
+        axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
+    if count_values(rows, axis) < 2:
         return alone or f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
-    groups = groups_along(rows, axis, table.held)
+    groups = compared_along(rows, axis, table.held)
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.formats import number, shown, signed
-from dmls_ray.analysis.groups import alike_but_for, measured, where
+from dmls_ray.analysis.groups import alike_but_for, count_values, where
 from dmls_ray.analysis.stats import difference
 from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.record import METRICS, Outcome
@@ -50,9 +50,9 @@ def answer_own(table: Table, axis: str) -> str:
     rows = [row for row in table.rows if "total_s" in row.measures]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
-    if measured(rows, axis) < 2:
-        axis = next((name for name in table.varied if measured(rows, name) > 1), axis)
-    groups = alike_but_for(rows, {axis})
+    if count_values(rows, axis) < 2:
+        axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
+    groups = [group for group in alike_but_for(rows, {axis}) if len(group) > 1]
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
     vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]

@@ -8,53 +8,65 @@ from typing import Any
 from dmls_ray.analysis.tables import Row
 from dmls_ray.config import COUNTS_WITH
 
-
-def measured(rows: Sequence[Row], axis: str) -> int:
-    """How many values of an axis there are."""
-    return len({repr(row.factors.get(axis)) for row in rows})
+BATCHES = {"batch_per_rank", "global_batch"}
 
 
-def groups_along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
-    """Rows that differ in the axis alone; of the two batches, the one that is not held follows from the axis."""
+def along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+    """Rows that differ in the axis alone, together; one that has no such neighbour stands alone.
+
+    Args:
+        rows: trials of one table.
+        axis: the field that they may differ in.
+        held: the table's held batch; of the two, the one that is not held follows from the axis.
+    """
     free = {axis}
-    if axis in ("batch_per_rank", "global_batch"):
-        free |= {"batch_per_rank", "global_batch"}
+    if axis in BATCHES:
+        free |= BATCHES
     elif axis in ("world_size", "accum_steps"):
-        free |= {"batch_per_rank", "global_batch"} - {held}
+        free |= BATCHES - {held}
     elif axis in ("machines", "ranks_per_machine"):
-        free |= {"world_size", "batch_per_rank", "global_batch"} - {held}
-    if axis in ("world_size", "machines", "ranks_per_machine") and any(
-        row.factors.get("backend", "") is None for row in rows
-    ):
+        free |= {"world_size", *BATCHES} - {held}
+    if axis in ("world_size", "machines", "ranks_per_machine"):
         return _with_each_backend(rows, free)
     # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
     follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
     wide = alike_but_for(rows, free | follows)
-    if all(len(group) == measured(group, axis) for group in wide):
+    if all(len(group) == count_values(group, axis) for group in wide):
         return wide
     return alike_but_for(rows, free)
 
 
-def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
-    """As `alike_but_for`; rows of which no backend is told, one rank's, stand beside those of each."""
-    alone = [row for row in rows if row.factors["backend"] is None]
-    backends = dict.fromkeys(row.factors["backend"] for row in rows if row not in alone)
-    groups = []
-    for backend in backends:
-        having = [*alone, *(row for row in rows if row.factors["backend"] == backend)]
-        groups += [
-            group for group in alike_but_for(having, {*free, "backend"}) if len({row.world_size for row in group}) > 1
-        ]
-    return groups
+def compared_along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+    """As `along`, but for the rows that have no neighbour."""
+    return [group for group in along(rows, axis, held) if len(group) > 1]
 
 
 def alike_but_for(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
-    """Rows that differ in these factors alone, where there are several."""
+    """Rows that agree in all that varies except for some fields, together."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         same = {name: value for name, value in row.factors.items() if name not in free}
         groups.setdefault(repr(same), []).append(row)
-    return [group for group in groups.values() if len(group) > 1]
+    return list(groups.values())
+
+
+def count_values(rows: Sequence[Row], axis: str) -> int:
+    """How many values of an axis there are."""
+    return len({repr(row.factors.get(axis)) for row in rows})
+
+
+def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
+    """As `alike_but_for`; rows of which no backend is told, one rank's, stand beside those of each backend."""
+    alone = [row for row in rows if row.factors.get("backend", "") is None]
+    backends = dict.fromkeys(row.factors["backend"] for row in rows if row not in alone) if alone else {}
+    groups = []
+    for backend in backends:
+        beside = [*alone, *(row for row in rows if row.factors["backend"] == backend)]
+        for group in alike_but_for(beside, {*free, "backend"}):
+            if len({row.world_size for row in group}) == len(group) > 1:
+                groups.append(group)
+    grouped = {row.trial_id for group in groups for row in group}
+    return [*groups, *alike_but_for([row for row in rows if row.trial_id not in grouped], free)]
 
 
 def where(group: Sequence[Row], axis: str) -> str:

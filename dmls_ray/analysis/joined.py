@@ -43,7 +43,9 @@ def join(a: Results, b: Results) -> Joined:
     if not {record.trial_id for record in a.records} & {record.trial_id for record in b.records}:
         raise ConfigError(_nothing_in_common(a, b))
     ids = {id(record) for record in a.records}
-    both, only_a, only_b = [], [], []
+    both: list[tuple[Row, Row]] = []
+    only_a: list[str] = []
+    only_b: list[str] = []
     # One table of both, so that the rows of A and of B have the same fields in the same order.
     for row in make_table(Results(a.folder, [*a.records, *b.records])).rows:
         of_a = [record for record in row.records if id(record) in ids]

@@ -44,11 +44,6 @@ class Row:
         return int(self.records[0].config["world_size"])
 
     @property
-    def counted(self) -> list[RunRecord]:
-        """The runs that its measures are of."""
-        return counted(self.records)
-
-    @property
     def outcome(self) -> str:
         """`ok`, or how many runs ended in what."""
         counts = Counter(record.outcome.value for record in self.records)
@@ -60,6 +55,17 @@ class Row:
     def reason(self) -> str:
         """Why the first run that is not ok is not."""
         return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
+
+    @property
+    def counted(self) -> list[RunRecord]:
+        """The runs that its measures are of: those that ended ok, and of them whole ones where there are any."""
+        ok = [record for record in self.records if record.outcome is Outcome.OK]
+        return [record for record in ok if record.stopped_epoch is None] or ok
+
+    @property
+    def timed(self) -> list[RunRecord]:
+        """Of these, the ones whose times say something: they had their ranks' resources to themselves."""
+        return [record for record in self.counted if record.mode == "bench"]
 
     def rates(self) -> dict[int, float]:
         """How fast training went by block, of the runs that ended ok: images_per_s, or runs a second where nothing is
@@ -87,7 +93,7 @@ class Row:
         """A measure by block, of the runs that ended ok."""
         values = {
             item.repeat: item.measures[measure] if measure in item.measures else getattr(item, measure, None)
-            for item in counted(self.records)
+            for item in self.counted
             if measure not in TIMES or item.mode == "bench"
         }
         return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
@@ -160,12 +166,6 @@ def make_table(
     return Table(varied=names, rows=rows, held=held, notes=notes_of(results, rows, held))
 
 
-def counted(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs of a trial that count: those that a search has stopped only where there are no whole ones."""
-    ok = [record for record in records if record.outcome is Outcome.OK]
-    return [record for record in ok if record.stopped_epoch is None] or ok
-
-
 def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None = None) -> tuple[str, ...]:
     """The fields that tell trials apart: those that were varied, and those in which they differ all the same."""
     known = field_names(factors)
@@ -180,7 +180,7 @@ def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | N
 
 def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[str]) -> Row:
     row = Row(records[0].trial_id, {name: factors.get(name) for name in names}, records)
-    ok = counted(records)
+    ok = row.counted
     timed = [record.mode == "bench" for record in ok]
     for (name, measure), values in zip(MEASURES.items(), zip(*map(_measured, ok), strict=True), strict=False):
         known = [value for value, counts in zip(values, timed, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.aims import Candidate, Goal
@@ -113,7 +113,7 @@ def _scope(table: Table) -> str:
     return f"anything of another model or data set than {_only(factors, 'model')} on {_only(factors, 'dataset')}."
 
 
-def _only(factors: list[Mapping[str, Any]], name: str) -> str:
+def _only(factors: Sequence[Mapping[str, Any]], name: str) -> str:
     return " and ".join(sorted({str(each.get(name)) for each in factors}))
 
 

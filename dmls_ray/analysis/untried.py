@@ -10,7 +10,7 @@ from typing import Any
 from dmls_ray.analysis.aims import Candidate, Goal
 from dmls_ray.analysis.formats import accuracy, ratio, shown
 from dmls_ray.analysis.frames import OWN, factors_of
-from dmls_ray.analysis.groups import groups_along
+from dmls_ray.analysis.groups import along
 from dmls_ray.analysis.pairs import logarithms, mean_interval, paired, ratio_of, repeats_to_tell
 from dmls_ray.analysis.stats import MIN_REPEATS
 from dmls_ray.analysis.tables import Row, Table
@@ -65,7 +65,7 @@ def _beyond(table: Table, goal: Goal, best: Candidate, able: Sequence[Candidate]
     passes = goal.measure in ("images_per_s", "peak_mem_mib", "total_s")
     if axis in _NO_MATTER or axis == derived or (axis == "epochs" and passes):
         return ""
-    group = next((group for group in groups_along(table.rows, axis, table.held) if best.row in group), [])
+    group = next((group for group in along(table.rows, axis, table.held) if best.row in group), [])
     values = [row.factors[axis] for row in group]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return ""
@@ -178,7 +178,7 @@ def _scaled_lr(table: Table, goal: Goal) -> str:
         return ""
     rows = [row for row in table.rows if row.level("test_accuracy") is not None and "global_batch" in row.factors]
     groups = [sorted(group, key=lambda row: int(row.factors["global_batch"]))
-              for group in groups_along(rows, table.held, table.held)]  # fmt: skip
+              for group in along(rows, table.held, table.held)]  # fmt: skip
     for group in sorted(groups, key=len, reverse=True):
         small, large = group[0], group[-1]
         lower = paired(large.by_block("test_accuracy"), small.by_block("test_accuracy"))
@@ -203,7 +203,7 @@ def _smaller(table: Table) -> list[str]:
     lines = []
     for row in table.rows:
         factors = factors_of(row.records[0])
-        batch, passes = factors.get("batch_per_rank"), factors.get("accum_steps")
+        batch, passes = factors.get("batch_per_rank"), factors.get("accum_steps", 1)
         if OWN in factors or not batch or batch % 2 or any(item.outcome is not Outcome.OOM for item in row.records):
             continue
         other = {**factors, "batch_per_rank": batch // 2, "accum_steps": passes * 2}

@@ -14,6 +14,8 @@ import numpy as np
 import psutil
 import torch
 
+from dmls_ray.record import STEP_QUANTILES
+
 MIB = 2**20
 
 
@@ -109,12 +111,13 @@ class StepTimer:
             self.step_ms += (np.diff(self._marks) * 1e3).tolist()
         return self._counted_from - self._began, ended - self._counted_from, self._images
 
-    def percentiles(self) -> dict[str, float | None]:
-        """The median and the 95th percentile of the counted steps, in milliseconds."""
+    def percentiles(self) -> dict[str, Any]:
+        """Of the counted steps, in milliseconds: the median, the 95th percentile, and the `STEP_QUANTILES`."""
         if not self.step_ms:
-            return {"step_ms_p50": None, "step_ms_p95": None}
+            return {"step_ms_p50": None, "step_ms_p95": None, "step_ms_quantiles": []}
         p50, p95 = np.percentile(self.step_ms, [50, 95])
-        return {"step_ms_p50": float(p50), "step_ms_p95": float(p95)}
+        quantiles = [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
+        return {"step_ms_p50": float(p50), "step_ms_p95": float(p95), "step_ms_quantiles": quantiles}
 
     def _mark(self) -> None:
         if self._cuda:

@@ -13,6 +13,7 @@ from dmls_ray.config import TrialConfig
 from dmls_ray.launch.inline import run_inline
 from dmls_ray.launch.spawn import run_spawned
 from dmls_ray.rank import RankInfo
+from dmls_ray.record import STEP_QUANTILES
 from dmls_ray.training.data.cache import decoded
 from dmls_ray.training.data.loaders import normalized
 from dmls_ray.training.data.sharding import test_shards
@@ -159,6 +160,7 @@ def test_a_short_run_still_has_steps_that_count() -> None:
     result = run_inline(config(warmup_steps=100, epochs=1, batch_per_rank=101))
     assert (result["run"]["steps"], result["run"]["warmup_steps"]) == (1, 0)
     assert result["step_ms_p50"] is not None
+    assert len(result["step_ms_quantiles"]) == len(STEP_QUANTILES)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_as_diverged() -> None:

@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 
+from dmls_ray.record import STEP_QUANTILES
 from dmls_ray.training.measure import MemoryMeter, PhaseClock, StepTimer
 
 CPU = torch.device("cpu")
@@ -47,7 +48,7 @@ def test_a_warm_up_may_span_epochs() -> None:
     warmup_s, train_s, images = run_epoch(timer, 4)
     assert (train_s, images) == (0.0, 0)
     assert warmup_s > 0
-    assert timer.percentiles() == {"step_ms_p50": None, "step_ms_p95": None}
+    assert timer.percentiles() == {"step_ms_p50": None, "step_ms_p95": None, "step_ms_quantiles": []}
     assert run_epoch(timer, 4)[2] == 2 * 4
 
 
@@ -58,6 +59,15 @@ def test_percentiles_are_of_the_counted_steps_in_milliseconds() -> None:
     assert percentiles["step_ms_p50"] is not None
     assert percentiles["step_ms_p95"] is not None
     assert 2 <= percentiles["step_ms_p50"] <= percentiles["step_ms_p95"]
+
+
+def test_quantiles_are_of_the_counted_steps_and_have_four_digits() -> None:
+    timer = StepTimer(CPU, warmup_steps=0)
+    timer.step_ms = [1.23456 + count for count in range(101)]
+    assert timer.percentiles()["step_ms_quantiles"] == [
+        1.235, 6.235, 11.23, 26.23, 51.23, 76.23, 91.23, 96.23, 100.2, 101.2
+    ]  # fmt: skip
+    assert len(STEP_QUANTILES) == 10
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak resident set can be reset on Linux only")

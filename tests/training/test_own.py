@@ -13,7 +13,7 @@ from dmls_ray.launch.inline import run_inline
 from dmls_ray.launch.spawn import run_spawned
 from dmls_ray.own import own_schema
 from dmls_ray.rank import Emit, RankInfo
-from dmls_ray.record import EpochRecord, Outcome, RunRecord
+from dmls_ray.record import STEP_QUANTILES, EpochRecord, Outcome, RunRecord
 from dmls_ray.training.own import run_own
 from tests.conftest import readme_example
 
@@ -70,6 +70,7 @@ def test_time_memory_and_steps_are_measured_of_a_function_that_tells_nothing() -
     assert record.steps == 12
     assert record.step_ms_p50 is not None
     assert record.step_ms_p50 > 0
+    assert all(len(rank.step_ms_quantiles) == len(STEP_QUANTILES) for rank in record.ranks)
     assert record.total_s is not None
     assert record.setup_s is not None
     assert 0 < record.setup_s < record.total_s

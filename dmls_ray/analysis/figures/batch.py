@@ -1,0 +1,29 @@
+"""Time of an epoch and of an optimizer step against the batch."""
+
+from __future__ import annotations
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, few, lines_along, measured, ooms, told
+from dmls_ray.analysis.tables import Table
+
+_TIMES = {
+    "epoch_s": "training steps of an epoch (s)",
+    "step_ms_p50": "optimizer step, median (ms)",
+}
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure; None where no two trials with a time differ in the batch alone."""
+    axis = batch_axis(table)
+    lines, notes = few(lines_along(table, told(table.rows, _TIMES), axis), "lines")
+    panels = []
+    for measure, words in _TIMES.items():
+        series: list[Series] = []
+        for line in lines:
+            at = [(row.factors[axis], row, row.by_block(measure)) for row in line.rows]
+            points = measured(line.name, at, connected=True)
+            series += [] if points is None else [points, *ooms(line, lambda row: row.factors[axis])]
+        if series:
+            x = factor_axis(axis, [row for line in lines for row in line.rows])
+            panels.append(Panel(x=x, y=Axis(words, log=x.log), series=series))
+    return Chart(name="batch", title="Time against batch", panels=panels, notes=notes) if panels else None

@@ -1,0 +1,79 @@
+"""What share of a pass is communication that nothing hides, and how much of it computation does hide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
+from dmls_ray.analysis.figures.lines import (
+    MEASURED,
+    factor_axis,
+    few,
+    lines_along,
+    measured,
+    named_axis,
+    number_axis,
+    present,
+)
+from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.record import RankRecord
+
+Share = Callable[[Sequence[RankRecord]], float]
+
+
+_NAMES = 16
+"""Trials that have room side by side."""
+
+
+def exposed_share(ranks: Sequence[RankRecord]) -> float:
+    """Exposed communication by the forward pass, the backward pass and itself, over all ranks."""
+    exposed = sum(rank.exposed_comm_ms or 0.0 for rank in ranks)
+    computed = sum((rank.forward_ms or 0.0) + (rank.backward_ms or 0.0) for rank in ranks)
+    return exposed / (exposed + computed)
+
+
+def hidden_share(ranks: Sequence[RankRecord]) -> float:
+    """Communication that overlaps with the backward pass by all of it, over all ranks."""
+    return sum(rank.overlap_ms or 0.0 for rank in ranks) / sum(rank.comm_ms or 0.0 for rank in ranks)
+
+
+_SHARES: dict[str, Share] = {
+    "exposed communication (fraction of the time of a pass)": exposed_share,
+    "hidden communication (fraction of communication)": hidden_share,
+}
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure; None where fewer than two trials have DDP's timers, as at world size 1.
+
+    Over the ranks, else the batch, else whatever varies; where that is names, a column a trial.
+    """
+    rows = [row for row in table.rows if "exposed_comm_ms" in row.measures and by_block(row, exposed_share)]
+    if len(rows) < 2:
+        return None
+    axis = number_axis(table, rows)
+    if axis:
+        lines, notes = few(lines_along(table, rows, axis), "lines")
+        across = factor_axis(axis, [row for line in lines for row in line.rows])
+        places = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
+    else:
+        shown, notes = few(rows, "trials", _NAMES)
+        across, names = named_axis(table, shown)
+        places = [(MEASURED, list(zip(names, shown, strict=True)))]
+    panels = []
+    for words, share in _SHARES.items():
+        series = present(
+            measured(name, [(x, row, by_block(row, share)) for x, row in at], quantity="value", connected=bool(axis))
+            for name, at in places
+        )
+        panels.append(Panel(x=across, y=Axis(words, from_zero=True), series=series))
+    return Chart(name="communication", title="Communication of gradients", panels=panels, notes=notes)
+
+
+def by_block(row: Row, share: Share) -> Mapping[int, float]:
+    """A share by block, of the runs whose times count and whose ranks have DDP's timers."""
+    known = {
+        record.repeat: [rank for rank in record.ranks if rank.exposed_comm_ms is not None and rank.comm_ms]
+        for record in row.timed
+    }
+    return {block: share(ranks) for block, ranks in known.items() if ranks}

@@ -1,0 +1,104 @@
+"""Loss and accuracy by epoch, of training and of test, and where a run begins to overfit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.lines import few_rows, labels, measured, present
+from dmls_ray.analysis.measures import quantity_of
+from dmls_ray.analysis.stats import estimate
+from dmls_ray.analysis.tables import Row, Table
+
+_TOGETHER = 4
+"""Trials whose curves of training and of test share a panel; more have a panel for each."""
+
+_EPOCH = Axis("epoch (passes over the data)")
+_OVERFITS = "overfits from here"
+
+_MEASURES = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure; None where no run that counts told a loss or an accuracy of two epochs or more.
+
+    A point is the median over the runs of a trial. Curves end where the first of its runs has ended, since a median of
+    the runs that are left would jump.
+    """
+    tested = [row for row in table.rows if any(name in row.measures for name in _MEASURES)]
+    rows, notes = few_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _MEASURES))
+    if not rows:
+        return None
+    names = dict(zip(labels(table, rows), rows, strict=True))
+    unit = "as the training function told it" if table.is_own else "nats a sample"
+    panels = []
+    for kind, of_unit in (("loss", unit), ("accuracy", "fraction of samples")):
+        splits = [split for split in ("test", "train") if any(curve(row, f"{split}_{kind}") for row in rows)]
+        together = [splits] if len(rows) <= _TOGETHER else [[split] for split in splits]
+        for shown in together:
+            words = f"{shown[0]} {kind}" if len(shown) == 1 else kind
+            series = _series(names, shown, kind)
+            if series:
+                panels.append(Panel(x=_EPOCH, y=Axis(f"{words} ({of_unit})"), series=series))
+    cut = any(len({len(record.epochs) for record in row.counted}) > 1 for row in rows)
+    return Chart(
+        name="learning",
+        title="Loss and accuracy by epoch",
+        panels=panels,
+        notes=(
+            *notes,
+            *(["A curve ends where the first of its trial's runs has ended."] if cut else []),
+            *_on_overfitting(names),
+        ),
+    )
+
+
+def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
+    """A measure of each epoch that all runs of a trial have: epoch -> block -> value."""
+    runs = {
+        record.repeat: {item.epoch: value for item in record.epochs if (value := getattr(item, measure)) is not None}
+        for record in row.counted
+    }
+    shared = set.intersection(*map(set, runs.values())) if runs else set()
+    return {epoch: {block: values[epoch] for block, values in runs.items()} for epoch in sorted(shared)}
+
+
+def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[Series]:
+    series: list[Series | None] = []
+    marks: list[tuple[int, float, str]] = []
+    for name, row in names.items():
+        first = ""
+        for split in splits:
+            # What tells it from its neighbours: its trial, its split, or both.
+            called = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
+            points = curve(row, f"{split}_{kind}")
+            at = [(epoch, row, values) for epoch, values in points.items()]
+            series.append(measured(called, at, quantity=quantity_of(f"{split}_{kind}"), connected=True, same_as=first))
+            first = first or called
+            epoch = overfit_epoch(row)
+            if split == "test" and epoch is not None and epoch in points:
+                middle = estimate(list(points[epoch].values())).median
+                marks.append((epoch, middle, f"{name or 'the runs'} {_of_how_many(row)}"))
+    if marks:
+        x, y, texts = zip(*marks, strict=True)
+        series.append(Series(name=_OVERFITS, x=x, y=y, texts=texts))
+    return present(series)
+
+
+def overfit_epoch(row: Row) -> int | None:
+    """The epoch that the table has for a trial: the median over its runs that overfit; None where none does."""
+    told = row.measures.get("overfit_epoch")
+    return None if told is None else round(told.median)
+
+
+def _of_how_many(row: Row) -> str:
+    return f"from epoch {overfit_epoch(row)}, in {row.measures['overfit_epoch'].n} of {len(row.counted)} runs"
+
+
+def _on_overfitting(names: Mapping[str, Row]) -> list[str]:
+    told: dict[str, list[str]] = {}
+    for name, row in names.items():
+        if overfit_epoch(row) is not None:
+            told.setdefault(_of_how_many(row), []).append(name or "the runs")
+    where = "; ".join(f"{', '.join(those)}: {when}" if names.keys() != {""} else when for when, those in told.items())
+    return [f"Overfitting, test loss ends above its least while train loss went on falling: {where}."] if told else []

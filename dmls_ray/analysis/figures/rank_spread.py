@@ -1,0 +1,73 @@
+"""How much the ranks of a run differ: a straggler, or a rank that needs more memory."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.lines import MEASURED, few_rows, labels, measured, present
+from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.record import RankRecord, RunRecord
+
+Value = Callable[[RankRecord], float | None]
+
+
+def _computed(rank: RankRecord) -> float | None:
+    if rank.forward_ms is None or rank.backward_ms is None:
+        return None
+    return rank.forward_ms + rank.backward_ms
+
+
+_VALUES: dict[str, tuple[Value, bool]] = {
+    "median optimizer step": (lambda rank: rank.step_ms_p50, True),
+    "computation of a pass": (_computed, True),
+    "peak memory": (lambda rank: rank.peak_mem_mib, False),
+}
+"""What is compared -> how to read it, and whether it is a time."""
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure; None where no run that counts has two ranks with a value.
+
+    Each rank is shown against the mean of its run's ranks, so that trials of different speed stand beside each other.
+    Ranks wait for each other at every step: a slow one shows in what it computes before it shows in its steps.
+    """
+    several = [row for row in table.rows if row.world_size > 1 and row.counted]
+    rows, notes = few_rows(table, several, lambda row: any(by_rank(row, *how) for how in _VALUES.values()))
+    if not rows:
+        return None
+    x = Axis("rank", categories=[str(rank) for rank in range(max(row.world_size for row in rows))])
+    panels = []
+    for words, (value, is_time) in _VALUES.items():
+        series = []
+        for name, row in zip(labels(table, rows), rows, strict=True):
+            ranks = by_rank(row, value, is_time)
+            series.append(
+                measured(
+                    name or MEASURED, [(str(rank), row, values) for rank, values in ranks.items()], quantity="value"
+                )
+            )
+        if shown := present(series):
+            panels.append(Panel(x=x, y=Axis(f"{words} (% above mean of ranks)"), series=[*shown, _mean(x)]))
+    return Chart(name="rank_spread", title="Spread over ranks", panels=panels, notes=notes)
+
+
+def by_rank(row: Row, value: Value, is_time: bool) -> Mapping[int, Mapping[int, float]]:
+    """rank -> block -> how many % it is above the mean of its run's ranks, where two or more of them tell it."""
+    told: dict[int, dict[int, float]] = {}
+    for record in row.timed if is_time else row.counted:
+        for rank, above in _above_mean(record, value).items():
+            told.setdefault(rank, {})[record.repeat] = above
+    return dict(sorted(told.items()))
+
+
+def _above_mean(record: RunRecord, value: Value) -> Mapping[int, float]:
+    values = {rank.rank: known for rank in record.ranks if (known := value(rank)) is not None}
+    mean = statistics.fmean(values.values()) if len(values) > 1 else 0.0
+    return {rank: 100 * (known - mean) / mean for rank, known in values.items()} if mean else {}
+
+
+def _mean(x: Axis) -> Series:
+    ends = [x.categories[0], x.categories[-1]]
+    return Series(name="mean of the ranks", kind="line", x=ends, y=[0.0, 0.0], dashed=True)

@@ -1,0 +1,57 @@
+"""How long optimizer steps took: which share of them was done in so many milliseconds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.lines import MEASURED, few_rows, labels
+from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.record import STEP_QUANTILES
+
+_FAR = 10
+"""Slowest by fastest step, from which on the axis is logarithmic."""
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure; None where no run whose times count has quantiles of its steps, as older records have not."""
+    timed = [row for row in table.rows if "step_ms_p50" in row.measures]
+    rows, notes = few_rows(table, timed, lambda row: bool(quantiles(row)))
+    if not rows:
+        return None
+    series = [
+        Series(
+            name=name or MEASURED,
+            x=quantiles(row),
+            y=STEP_QUANTILES,
+            connected=True,
+            runs=[tuple(record.run_id for record in row.timed)] * len(STEP_QUANTILES),
+            texts=[f"{share:.0%} of the steps" for share in STEP_QUANTILES],
+        )
+        for name, row in zip(labels(table, rows), rows, strict=True)
+    ]
+    times = [value for row in rows for value in quantiles(row)]
+    return Chart(
+        name="step_times",
+        title="Time of an optimizer step: empirical distribution",
+        panels=[
+            Panel(
+                x=Axis("optimizer step (ms)", log=max(times) > _FAR * min(times) > 0),
+                y=Axis("steps done by then (fraction)", from_zero=True),
+                series=series,
+            )
+        ],
+        notes=(*notes, "At each share the median over all ranks of all runs of a trial."),
+    )
+
+
+def quantiles(row: Row) -> Sequence[float]:
+    """Milliseconds at each of `STEP_QUANTILES`, the median over the ranks of the runs; empty where none tells."""
+    told = [
+        rank.step_ms_quantiles
+        for record in row.timed
+        for rank in record.ranks
+        if len(rank.step_ms_quantiles) == len(STEP_QUANTILES)
+    ]
+    return [statistics.median(each) for each in zip(*told, strict=True)]

@@ -1,0 +1,76 @@
+"""What accuracy costs in time and in memory, and which trials no other beats in all three."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.lines import MOST, few, has, labels, measured
+from dmls_ray.analysis.pareto import front
+from dmls_ray.analysis.tables import Row, Table
+
+_ACCURACY = "test_accuracy"
+_COSTS = {"total_s": "a run, from assignment to result (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
+_BEATEN = "not on the front"
+_DIGITS = {"total_s": 3, "peak_mem_mib": 0, _ACCURACY: 3}
+_MOST_OTHERS = 1000
+"""Of more trials that are not on the front not all are drawn: they would be one grey cloud, and megabytes."""
+_FAR = 20
+"""Most by least cost, from which on its axis is logarithmic."""
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure; None where fewer than two trials have a test accuracy and a cost.
+
+    The front is of less time, less memory and more accuracy, of the medians and to the digits of the table: a tenth of
+    a MiB beats nobody. A search has no times: its front is of memory and accuracy.
+    """
+    costs = [cost for cost in _COSTS if has(table.rows, [cost, _ACCURACY])]
+    rows = has(table.rows, [*costs, _ACCURACY])
+    if len(rows) < 2 or not costs:
+        return None
+    best = front([[_told(row, cost) for cost in costs] + [-_told(row, _ACCURACY)] for row in rows])
+    names = labels(table, rows)
+    panels = []
+    for cost in costs:
+        levels = [_level(row, cost) for row in rows]
+        far = max(levels) > _FAR * min(levels) > 0
+        x = Axis(_COSTS[cost], log=far, from_zero=not far)
+        series = _series(names, rows, best, cost)
+        panels.append(Panel(x=x, y=Axis("test accuracy (fraction of samples)"), series=series))
+    words = {"total_s": "less time", "peak_mem_mib": "less memory"}
+    goal = ", ".join(words[cost] for cost in costs)
+    return Chart(
+        name="tradeoff",
+        title=f"Pareto front of {goal} and more accuracy",
+        panels=panels,
+        notes=(
+            f"On the front are {len(best)} of {len(rows)} trials: no other is at least as good in {goal} and more "
+            "accuracy, and better in one. It is of medians: what is closer than its interval may change sides.",
+        ),
+    )
+
+
+def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost: str) -> list[Series]:
+    beaten = sorted(set(range(len(rows))).difference(best))
+    others, _ = few(beaten, "trials", _MOST_OTHERS)
+    groups = [(names[place], [place]) for place in best] if len(best) < MOST else [("on the front", list(best))]
+    series = []
+    for name, places in [*groups, (_BEATEN, others)]:
+        shown = [rows[place] for place in places]
+        points = measured(name, [(_level(row, cost), row, row.by_block(_ACCURACY)) for row in shown], quantity="share")
+        if points is not None:
+            texts = [f"{names[place]}, {told}" for place, told in zip(places, points.texts, strict=True)]
+            series.append(dataclasses.replace(points, texts=texts, muted=name == _BEATEN))
+    return series
+
+
+def _told(row: Row, measure: str) -> float:
+    return round(_level(row, measure), _DIGITS[measure])
+
+
+def _level(row: Row, measure: str) -> float:
+    level = row.level(measure)
+    assert level is not None, measure
+    return level

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures.communication import chart, exposed_share, hidden_share
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.tables import make_table
+from dmls_ray.record import RankRecord
+from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.samples import results
+
+RANKS = [
+    RankRecord(rank=0, forward_ms=2.0, backward_ms=4.0, comm_ms=3.0, overlap_ms=1.0, exposed_comm_ms=2.0),
+    RankRecord(rank=1, forward_ms=3.0, backward_ms=5.0, comm_ms=5.0, overlap_ms=1.0, exposed_comm_ms=4.0),
+]
+
+
+def runs_of(**axes: Any) -> Results:
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2, 4], **axes}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        if record.config["world_size"] > 1:
+            record.ranks, record.exposed_comm_ms = RANKS, 4.0
+    return runs
+
+
+def test_shares_are_sums_over_the_ranks_divided_once() -> None:
+    assert exposed_share(RANKS) == pytest.approx(6 / (6 + 14))
+    assert hidden_share(RANKS) == pytest.approx(2 / 8)
+
+
+def test_shares_go_along_the_ranks_from_two_on() -> None:
+    exposed, hidden = panels(chart(make_table(runs_of())), 2)
+    assert exposed.x.label == "world_size (ranks)"
+    assert points(exposed, "measured") == pytest.approx({2: 0.3, 4: 0.3})
+    assert points(hidden, "measured") == pytest.approx({2: 0.25, 4: 0.25})
+    assert series(exposed, "measured").connected
+
+
+def test_between_names_nothing_is_connected() -> None:
+    runs = runs_of(world_size=2, backend=["gloo", "mpi"], launcher="mpirun")
+    exposed, _ = panels(chart(make_table(runs)), 2)
+    assert (exposed.x.label, exposed.x.categories) == ("backend", ["gloo", "mpi"])
+    assert points(exposed, "measured") == pytest.approx({"gloo": 0.3, "mpi": 0.3})
+    assert not series(exposed, "measured").connected
+
+
+def test_names_beside_numbers_are_lines_of_their_own() -> None:
+    runs = runs_of(world_size=2, batch_per_rank=[16, 32], backend=["gloo", "mpi"], launcher="mpirun")
+    exposed, _ = panels(chart(make_table(runs)), 2)
+    assert exposed.x.label == "batch_per_rank (samples)"
+    assert names(exposed) == ["backend gloo", "backend mpi"]
+
+
+def test_one_trial_with_timers_or_none_or_a_search_has_no_such_figure() -> None:
+    assert chart(make_table(runs_of(world_size=[1, 2]))) is None
+    assert chart(make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 1.0))) is None
+    searched = runs_of()
+    for record in searched.records:
+        record.mode = "search"
+    assert chart(make_table(searched)) is None

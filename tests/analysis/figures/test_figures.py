@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from dmls_ray import load
+from dmls_ray.analysis.figures import charts
+from dmls_ray.analysis.reading import read
+from dmls_ray.analysis.tables import make_table
+from dmls_ray.record import Outcome
+from tests.analysis.samples import own_results, results
+from tests.conftest import PROJECT
+
+REFERENCE = PROJECT / "results" / "reference"
+
+
+def test_no_runs_and_no_run_that_ended_ok_have_no_figures() -> None:
+    runs = results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.outcome = Outcome.SKIPPED
+    assert charts(make_table(runs)) == []
+    runs.records = []
+    assert charts(make_table(runs)) == []
+
+
+def test_a_function_of_ones_own_has_the_figures_of_what_it_told() -> None:
+    runs = own_results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
+        lambda values, repeat: (
+            1.0,
+            {"images_per_s": 100.0 * values["world_size"], "epoch_s": 5.0, "test_accuracy": 0.5},
+        ),
+    )
+    assert [chart.name for chart in charts(make_table(runs))] == ["tradeoff", "scaling", "batch"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("backend", ["tradeoff", "batch", "memory", "learning", "communication", "rank_spread"]),
+        ("cifar10_convnet", ["tradeoff", "scaling", "batch", "memory", "learning", "rank_spread"]),
+        ("cifar10_convnet_bf16", ["learning", "rank_spread", "utilization"]),
+        ("optimizer", ["tradeoff", "learning"]),
+    ],
+)
+def test_reference_runs_of_an_older_version_have_the_figures_of_what_they_recorded(
+    folder: str, names: list[str]
+) -> None:
+    assert [chart.name for chart in charts(read(load(REFERENCE / folder)).table)] == names
+
+
+def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
+    found = {chart.name: chart for chart in charts(read(load(REFERENCE / "cifar10_convnet")).table)}
+    throughput, efficiency = found["scaling"].panels
+    by_name = {series.name: series for series in throughput.series}
+    assert [round(value or 0) for value in by_name["batch_per_rank 32"].y] == [122, 194]
+    assert [round(value or 0, 2) for value in efficiency.series[0].y] == [1, 0.8]

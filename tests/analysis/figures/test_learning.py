@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_ray.analysis.figures.learning import chart
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.tables import make_table
+from dmls_ray.record import EpochRecord
+from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.samples import own_results, results
+
+TRAIN = [1.0, 0.6, 0.4, 0.3]
+TEST = [1.0, 0.5, 0.6, 0.7]
+"""Test loss is least after epoch 2 and ends higher, while train loss falls: overfit from epoch 3."""
+
+
+def runs_of(axes: dict[str, Any], test: list[float] = TEST, **more: Any) -> Results:
+    found = results(axes, lambda values, repeat: 100.0, **more)
+    for record in found.records:
+        record.take_epochs(
+            [
+                EpochRecord(epoch=number + 1, train_loss=train, test_loss=loss + 0.01 * record.repeat,
+                            train_accuracy=0.8, test_accuracy=0.7)
+                for number, (train, loss) in enumerate(zip(TRAIN, test, strict=True))
+            ]
+        )  # fmt: skip
+    return found
+
+
+def test_curves_are_medians_over_the_runs_of_each_epoch() -> None:
+    loss, accuracy = panels(chart(make_table(runs_of({"batch_per_rank": 16}))), 2)
+    assert loss.y.label == "loss (nats a sample)"
+    assert accuracy.y.label == "accuracy (fraction of samples)"
+    assert points(loss, "test") == {1: 1.01, 2: 0.51, 3: 0.61, 4: 0.71}
+    assert points(loss, "train") == dict(enumerate(TRAIN, 1))
+    assert set(points(accuracy, "train").values()) == {0.8}
+    test = series(loss, "test")
+    assert test.connected
+    assert (test.low[1], test.high[1]) == (0.5, 0.52)
+    assert series(loss, "train").same_as == "test"
+
+
+def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> None:
+    found = chart(make_table(runs_of({"batch_per_rank": 16})))
+    loss, accuracy = panels(found, 2)
+    assert points(loss, "overfits from here") == {3: 0.61}
+    assert points(accuracy, "overfits from here") == {3: 0.7}
+    assert not series(loss, "overfits from here").connected
+    assert found is not None
+    assert found.notes[-1].endswith("from epoch 3, in 3 of 3 runs.")
+
+
+def test_a_trial_that_does_not_overfit_has_no_mark() -> None:
+    loss, _ = panels(chart(make_table(runs_of({"batch_per_rank": 16}, [1.0, 0.5, 0.4, 0.3]))), 2)
+    assert names(loss) == ["test", "train"]
+
+
+def test_a_curve_ends_where_the_first_of_its_runs_has_ended_and_the_note_says_so() -> None:
+    found = runs_of({"batch_per_rank": 16})
+    del found.records[1].epochs[2:]
+    drawn = chart(make_table(found))
+    assert list(points(panels(drawn, 2)[0], "test")) == [1, 2]
+    assert drawn is not None
+    assert drawn.notes[0] == "A curve ends where the first of its trial's runs has ended."
+
+
+def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_panel_for_each() -> None:
+    few = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4]}))), 2)
+    assert names(few[0])[:2] == ["batch_per_rank 1, test", "batch_per_rank 1, train"]
+    many = panels(chart(make_table(runs_of({"batch_per_rank": [1, 2, 3, 4, 5]}))), 4)
+    assert [panel.y.label.split(" (")[0] for panel in many] == [
+        "test loss",
+        "train loss",
+        "test accuracy",
+        "train accuracy",
+    ]
+    assert names(many[0])[:2] == ["batch_per_rank 1", "batch_per_rank 2"]
+    assert "overfits from here" in names(many[0])
+    assert "overfits from here" not in names(many[1])
+
+
+def test_a_function_of_ones_own_that_tells_only_test_losses_has_their_curve() -> None:
+    runs = own_results({"depth": [1]}, lambda values, repeat: (1.0, {}))
+    for record in runs.records:
+        record.take_epochs([EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)])
+    (loss,) = panels(chart(make_table(runs)), 1)
+    assert loss.y.label == "test loss (as the training function told it)"
+    assert points(loss, "test") == {1: 3.0, 2: 2.0}
+
+
+def test_one_epoch_is_no_curve() -> None:
+    found = runs_of({"batch_per_rank": 16})
+    for record in found.records:
+        del record.epochs[1:]
+    assert chart(make_table(found)) is None

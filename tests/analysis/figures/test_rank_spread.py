@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures.rank_spread import chart
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.tables import make_table
+from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.samples import results
+
+
+def runs_of(**axes: Any) -> Results:
+    """Rank 1 takes 6 ms a step beside 4, computes 3 ms a pass beside 1, and needs as much memory as rank 0."""
+    runs = results({"batch_per_rank": 16, "world_size": 2, **axes}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        for rank in record.ranks:
+            rank.step_ms_p50, rank.peak_mem_mib = 4.0 + 2 * rank.rank, 100.0
+            rank.forward_ms, rank.backward_ms = 0.5 + rank.rank, 0.5 + rank.rank
+    return runs
+
+
+def test_each_rank_is_shown_by_how_far_it_is_from_the_mean_of_its_run() -> None:
+    step, computed, memory = panels(chart(make_table(runs_of())), 3)
+    assert points(step, "measured") == pytest.approx({"0": -20.0, "1": 20.0})
+    assert points(computed, "measured") == pytest.approx({"0": -50.0, "1": 50.0})
+    assert points(memory, "measured") == {"0": 0.0, "1": 0.0}
+    assert step.y.label == "median optimizer step (% above mean of ranks)"
+    assert points(step, "mean of the ranks") == {"0": 0.0, "1": 0.0}
+
+
+def test_ranks_are_names_and_not_connected() -> None:
+    step, *_ = panels(chart(make_table(runs_of(world_size=[2, 4]))), 3)
+    assert step.x.categories == ["0", "1", "2", "3"]
+    assert names(step) == ["world_size 2", "world_size 4", "mean of the ranks"]
+    assert not series(step, "world_size 4").connected
+
+
+def test_of_a_search_only_memory_counts() -> None:
+    runs = runs_of()
+    for record in runs.records:
+        record.mode = "search"
+    (memory,) = panels(chart(make_table(runs)), 1)
+    assert memory.y.label.startswith("peak memory")
+
+
+def test_one_rank_has_no_spread() -> None:
+    assert chart(make_table(runs_of(world_size=1))) is None

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures.scaling import chart
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.scaling import Fit, Points, Refusal
+from dmls_ray.analysis.tables import make_table
+from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.samples import results
+
+SPEED_UP = {1: 1.0, 2: 1.6, 4: 2.0}
+
+
+def rate(values: dict[str, Any], repeat: int) -> float:
+    return (100 + repeat) * SPEED_UP[values["world_size"]]
+
+
+def runs_of(**axes: Any) -> Results:
+    return results({"batch_per_rank": 16, "world_size": [1, 2, 4], **axes}, rate)
+
+
+def test_throughput_and_efficiency_stand_beside_their_ideal() -> None:
+    throughput, efficiency = panels(chart(make_table(runs_of())), 2)
+    assert throughput.y.label == "throughput (images/s)"
+    assert points(throughput, "measured") == pytest.approx({1: 101, 2: 161.6, 4: 202})
+    assert points(throughput, "ideal") == pytest.approx({1: 101, 4: 404})
+    assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8, 4: 0.5})
+    assert points(efficiency, "ideal") == {1: 1.0, 4: 1.0}
+    assert series(throughput, "measured").connected
+    assert series(throughput, "ideal").dashed
+    assert series(throughput, "ideal").same_as == "measured"
+
+
+def test_efficiency_is_paired_by_block_so_that_what_drifts_for_both_cancels() -> None:
+    _, efficiency = panels(chart(make_table(runs_of())), 2)
+    measured = series(efficiency, "measured")
+    assert measured.low == pytest.approx([1.0, 0.8, 0.5])
+    assert measured.high == pytest.approx([1.0, 0.8, 0.5])
+
+
+def test_each_batch_is_a_line_with_an_ideal_of_its_own() -> None:
+    throughput, efficiency = panels(chart(make_table(runs_of(batch_per_rank=[16, 32]))), 2)
+    assert names(throughput) == ["batch_per_rank 16", "ideal", "batch_per_rank 32", "ideal"]
+    assert names(efficiency) == ["batch_per_rank 16", "batch_per_rank 32", "ideal"]
+
+
+def test_the_title_says_what_is_held() -> None:
+    weak = chart(make_table(runs_of()))
+    strong = chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate)))
+    assert weak is not None
+    assert "weak scaling" in weak.title
+    assert strong is not None
+    assert "strong scaling" in strong.title
+
+
+def test_without_a_measured_world_size_one_there_is_neither_ideal_nor_efficiency() -> None:
+    (throughput,) = panels(chart(make_table(runs_of(world_size=[2, 4]))), 1)
+    assert names(throughput) == ["measured"]
+
+
+def test_a_world_size_that_was_out_of_memory_is_a_cross_without_a_height() -> None:
+    runs = results(
+        {"batch_per_rank": 16, "world_size": [1, 2, 4]},
+        lambda values, repeat: None if values["world_size"] == 4 else rate(values, repeat),
+    )
+    throughput, efficiency = panels(chart(make_table(runs)), 2)
+    assert points(throughput, "oom") == {4: None}
+    assert points(throughput, "ideal") == pytest.approx({1: 101, 2: 202})
+    assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8})
+
+
+def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_measured() -> None:
+    given: list[Points] = []
+
+    def fitting(points: Points, *, strong: bool) -> list[Fit | Refusal]:
+        assert not strong
+        given.append(points)
+        # By each block's own law every further rank is worth 0.4, 0.5 and 0.6 of the first.
+        return [Fit("half", lambda ranks, worth: 1 + (ranks - 1) * worth, {}, ((0.4,), (0.5,), (0.6,)), 4)]
+
+    throughput, efficiency = panels(chart(make_table(runs_of()), fitting), 2)
+    assert given == [{2: pytest.approx({0: 1.6, 1: 1.6, 2: 1.6}), 4: pytest.approx({0: 2.0, 1: 2.0, 2: 2.0})}]
+    curve = points(throughput, "half")
+    assert (min(curve), max(curve)) == (1, 4)
+    assert curve[4] == pytest.approx(2.5 * 101)
+    assert points(efficiency, "half")[4] == pytest.approx(2.5 / 4)
+    band = series(efficiency, "half, 95%")
+    assert band.kind == "band"
+    assert band.low[-1] is not None
+    assert band.high[-1] is not None
+    assert band.low[-1] < 2.2 / 4 < 2.8 / 4 < band.high[-1]
+    assert series(throughput, "half").dashed
+
+
+def test_both_laws_are_fitted_where_there_are_world_sizes_enough() -> None:
+    throughput, _ = panels(chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate))), 2)
+    assert [name for name in names(throughput) if "law" in name] == [
+        "Amdahl's law", "Amdahl's law, 95%", "universal scalability law", "universal scalability law, 95%"
+    ]  # fmt: skip
+
+
+def test_what_is_not_fitted_is_said_with_the_reason() -> None:
+    found = chart(make_table(runs_of(world_size=[1, 2])))
+    assert found is not None
+    assert found.notes == (
+        "No curve by Amdahl's law: it is about a problem that stays the same, and global_batch grew with the ranks.",
+        "No curve by universal scalability law: it needs 3 world sizes, and 2 were measured.",
+    )
+    once = chart(make_table(results({"global_batch": 64, "world_size": [1, 2]}, rate, repeats=1)))
+    assert once is not None
+    assert "No curve by Amdahl's law: it has no interval with fewer than 3 blocks." in once.notes
+
+
+def test_one_world_size_and_a_search_have_no_scaling() -> None:
+    assert chart(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0))) is None
+    searched = runs_of()
+    for record in searched.records:
+        record.mode = "search"
+    assert chart(make_table(searched)) is None

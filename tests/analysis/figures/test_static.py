@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.collections import PolyCollection
+from PIL import Image
+
+from dmls_ray.analysis.figures import FIGURES, charts
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.static import draw, save
+from dmls_ray.analysis.tables import make_table
+from dmls_ray.record import STEP_QUANTILES, EpochRecord
+from tests.analysis.samples import MACHINE, results
+
+
+def everything() -> list[Chart]:
+    """A sweep that has something to show in every figure."""
+    runs = results(
+        {"batch_per_rank": [16, 32, 64], "world_size": [1, 2, 4]},
+        lambda values, repeat: None if values["batch_per_rank"] == 64 else 100.0 * values["world_size"] + repeat,
+        accuracy=lambda values, repeat: 0.9 - 0.001 * values["batch_per_rank"],
+    )
+    for record in runs.records:
+        record.device, record.machine = "cpu", {**MACHINE, "memory_mib": 4096}
+        if record.epochs:
+            record.train_loss = 1.0
+            record.epochs = [EpochRecord(epoch=number, train_loss=1 / number, test_loss=1.1 / number, test_accuracy=0.5,
+                                         train_accuracy=0.6) for number in (1, 2, 3)]  # fmt: skip
+        record.step_ms_p50 = 4.0
+        for rank in record.ranks:
+            rank.step_ms_p50, rank.peak_mem_mib = 4.0 + rank.rank, 100.0 + rank.rank
+            rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]
+            rank.utilization = {"at_s": [0.5, 1.0, 1.5], "cpu_percent": [90.0, 95.0, 99.0]}
+            if len(record.ranks) > 1:
+                rank.forward_ms, rank.backward_ms = 1.0, 2.0
+                rank.comm_ms, rank.overlap_ms, rank.exposed_comm_ms = 2.0, 1.0, 1.0
+                record.exposed_comm_ms = 1.0
+    return charts(make_table(runs))
+
+
+def texts(path: Path) -> str:
+    """All text of an SVG, in one line."""
+    return " ".join(" ".join(part.split()) for part in ET.parse(path).getroot().itertext() if part.strip())
+
+
+def test_every_figure_is_saved_as_a_png_and_an_svg_that_names_its_axes_with_their_units(tmp_path: Path) -> None:
+    found = everything()
+    assert [chart.name for chart in found] == list(FIGURES)
+    for chart in found:
+        png, svg = save(chart, tmp_path / "figures")
+        assert (png.name, svg.name) == (f"{chart.name}.png", f"{chart.name}.svg")
+        with Image.open(png) as image:
+            assert image.format == "PNG"
+            assert min(image.size) > 400
+        said = texts(svg)
+        assert chart.title in said
+        for panel in chart.panels:
+            assert panel.x.label in said
+            assert panel.y.label in said
+            assert panel.y.label.endswith(")")
+            assert panel.x.categories or panel.x.label.endswith(")")
+            if len({series.name for panel in chart.panels for series in panel.series}) > 1:
+                assert all(series.name in said for series in panel.series)
+    assert len(list((tmp_path / "figures").iterdir())) == 2 * len(found)
+
+
+def test_the_same_chart_makes_the_same_svg(tmp_path: Path) -> None:
+    chart = everything()[1]
+    one, other = (save(chart, tmp_path / folder)[1].read_bytes() for folder in ("one", "other"))
+    assert one == other
+    assert b"dc:date" not in one
+
+
+def a_chart(*series: Series, x: Axis | None = None, y: Axis | None = None) -> Chart:
+    panel = Panel(x=x or Axis("batch_per_rank (samples)"), y=y or Axis("peak (MiB)"), series=series)
+    return Chart(name="some", title="Some", panels=[panel])
+
+
+def ticks(chart: Chart) -> list[str]:
+    figure = draw(chart)
+    figure.draw_without_rendering()
+    return [text.get_text() for text in figure.axes[0].get_xticklabels()]
+
+
+def test_measured_values_are_the_ticks_of_a_logarithmic_axis() -> None:
+    points = Series(name="a", x=[16, 48, 1024], y=[1.0, 2.0, 3.0], connected=True)
+    assert ticks(a_chart(points, x=Axis("batch (samples)", log=True))) == ["16", "48", "1,024"]
+
+
+def test_names_are_the_ticks_in_their_order_and_are_not_joined() -> None:
+    points = Series(name="a", x=["mpi", "gloo"], y=[1.0, 2.0])
+    chart = a_chart(points, x=Axis("backend", categories=["gloo", "mpi"]))
+    assert ticks(chart) == ["gloo", "mpi"]
+    (line,) = draw(chart).axes[0].lines
+    assert list(line.get_xdata()) == [1.0, 0.0]
+    assert line.get_linestyle() == "None"
+
+
+def test_series_beside_each_other_at_a_name_do_not_hide_each_other() -> None:
+    both = [Series(name=name, x=["0"], y=[1.0]) for name in ("a", "b")]
+    one, other = draw(a_chart(*both, x=Axis("rank", categories=["0"]))).axes[0].lines
+    assert one.get_xdata()[0] < 0 < other.get_xdata()[0]
+
+
+def test_a_value_that_is_not_there_is_left_out_and_a_cross_without_a_height_lies_at_the_upper_edge() -> None:
+    points = Series(name="a", x=[1, 2, 3], y=[1.0, None, 3.0], connected=True)
+    cross = Series(name="oom", kind="cross", x=[3], y=[None])
+    axes = draw(a_chart(points, cross)).axes[0]
+    line, mark = axes.lines
+    assert [value == value for value in line.get_ydata()] == [True, False, True]
+    (height,) = mark.get_ydata()
+    assert 0.9 < height < 1
+    assert mark.get_transform() == axes.get_xaxis_transform()
+    assert axes.get_ylim()[1] < 4
+
+
+def test_an_axis_from_zero_begins_there_and_has_room_for_the_last_point() -> None:
+    points = Series(name="a", x=[883.0, 884.0], y=[1.0, 2.0])
+    axes = draw(a_chart(points, x=Axis("peak (MiB)", from_zero=True), y=Axis("y (s)", from_zero=True))).axes[0]
+    assert axes.get_xlim()[0] == axes.get_ylim()[0] == 0
+    assert axes.get_xlim()[1] > 900
+
+
+@pytest.mark.parametrize(("count", "bars", "areas"), [(3, 1, 0), (12, 0, 1)])
+def test_intervals_of_many_connected_points_are_an_area_and_of_few_are_bars(count: int, bars: int, areas: int) -> None:
+    values: list[Any] = list(range(1, count + 1))
+    points = Series(name="a", x=values, y=values, low=values, high=values, connected=True)
+    axes = draw(a_chart(points)).axes[0]
+    assert len(axes.containers) == bars
+    assert sum(isinstance(item, PolyCollection) for item in axes.collections) == areas
+
+
+def test_drawing_leaves_pyplot_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
+    draw(a_chart(Series(name="a", x=[1], y=[1.0])))
+    assert "matplotlib.pyplot" not in sys.modules

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dmls_ray.analysis.figures.utilization import chart
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.tables import make_table
+from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.samples import results
+
+
+def runs_of(looks: int = 2, **quantities: float) -> Results:
+    """Runs of 1, 2 and 3 seconds; the processor of rank 1 is 20 % busier, and later runs busier than earlier."""
+    runs = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.total_s = 1.0 + record.repeat
+        for rank in record.ranks:
+            at_s = [0.5 * (place + 1) for place in range(looks)]
+            busy = [50.0 + 20 * rank.rank + record.repeat + place for place in range(looks)]
+            rank.utilization = {"at_s": at_s, "cpu_percent": busy} | {
+                name: [value] * looks for name, value in quantities.items()
+            }
+    return runs
+
+
+def test_the_run_whose_time_is_in_the_middle_is_drawn_as_the_mean_of_its_ranks() -> None:
+    runs = runs_of()
+    (busy,) = panels(chart(make_table(runs)), 1)
+    assert points(busy, "measured") == {0.5: 61.0, 1.0: 62.0}
+    assert (busy.x.label, busy.y.label) == (
+        "since the run began (s)", "processor, mean of the ranks (% of a core)"
+    )  # fmt: skip
+    middle = next(record for record in runs.records if record.repeat == 1)
+    assert series(busy, "measured").runs == [(middle.run_id,)] * 2
+
+
+def test_a_gpu_has_a_panel_of_its_own() -> None:
+    _, gpu = panels(chart(make_table(runs_of(gpu_percent=80.0))), 2)
+    assert points(gpu, "measured") == {0.5: 80.0, 1.0: 80.0}
+    assert gpu.y.label == "GPU, mean of the ranks (% of the time)"
+
+
+def test_a_rank_that_was_looked_at_less_often_shortens_the_line() -> None:
+    runs = runs_of(looks=3)
+    for record in runs.records:
+        record.ranks[1].utilization = {name: values[:2] for name, values in record.ranks[1].utilization.items()}
+    (busy,) = panels(chart(make_table(runs)), 1)
+    assert list(points(busy, "measured")) == [0.5, 1.0]
+    assert names(busy) == ["measured"]
+
+
+def test_runs_that_were_looked_at_once_or_in_a_search_have_no_such_figure() -> None:
+    assert chart(make_table(runs_of(looks=1))) is None
+    searched = runs_of()
+    for record in searched.records:
+        record.mode = "search"
+    assert chart(make_table(searched)) is None
