@@ -30,7 +30,9 @@ def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
     assert loaded_by(f"dmls_ray{module}") == set()
 
 
-@pytest.mark.parametrize("module", ["frames", "stats", "tables", "answer"])
+@pytest.mark.parametrize(
+    "module", ["frames", "stats", "tables", "answer", "reading", "figures.palette", "figures.interactive"]
+)
 def test_analysis_loads_neither_torch_nor_ray(module: str) -> None:
     assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray"}
 
