@@ -31,7 +31,8 @@ def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["frames", "stats", "tables", "answer", "reading", "figures.palette", "figures.interactive"]
+    "module",
+    ["frames", "stats", "tables", "answer", "reading", "figures.palette", "figures.interactive", "report.make"],
 )
 def test_analysis_loads_neither_torch_nor_ray(module: str) -> None:
     assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray"}

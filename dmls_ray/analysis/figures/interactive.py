@@ -19,6 +19,8 @@ HEIGHT = 400
 
 _FEW_TICKS = 9
 """So many different values of x have a tick each: those that were measured."""
+_MOST_NAMED = 20
+"""Of more series no legend tells anything: colours come back, and hovering names each."""
 _GAP = 0.1
 """Between two panels, as a share of the width."""
 
@@ -53,7 +55,7 @@ def figure(chart: Chart) -> dict[str, Any]:
                 data.append(
                     _trace(series, panel, number, len(chart.panels), style[series.name]) | {"showlegend": first}
                 )
-    layout["showlegend"] = len(named) > 1
+    layout["showlegend"] = 1 < len(named) <= _MOST_NAMED
     return {"data": data, "layout": layout}
 
 
@@ -190,7 +192,7 @@ def _axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
 
 def _axis(axis: Axis, values: Sequence[float | str]) -> dict[str, Any]:
     drawn: dict[str, Any] = {
-        "title": {"text": plain(axis.label), "standoff": 8},
+        "title": {"text": plain(axis.label), "standoff": 8, "font": {"size": 13}},
         "automargin": True,
         "gridcolor": LIGHT.grid,
         "linecolor": LIGHT.muted,

@@ -187,3 +187,10 @@ def test_drawing_for_a_page_loads_no_plotly() -> None:
     code = "import sys, dmls_ray.analysis.figures.interactive; print('plotly' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_legend_is_there_where_it_tells_something() -> None:
+    def legend(count: int) -> bool:
+        return bool(figure(one(*(points(f"s{number}") for number in range(count))))["layout"]["showlegend"])
+
+    assert [legend(count) for count in (1, 2, 20, 21)] == [False, True, True, False]
