@@ -42,6 +42,8 @@ class Series:
     """Whether values between two points mean something; never between names."""
     dashed: bool = False
     """What was not measured: an ideal, a limit, a fit."""
+    muted: bool = False
+    """What the other series stand out against."""
     same_as: str = ""
     """Another series, whose colour and mark this one takes: the test curve of a training curve, the band of a fit."""
     runs: Sequence[tuple[str, ...]] = ()

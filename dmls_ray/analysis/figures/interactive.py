@@ -7,12 +7,12 @@ the place in the colours of a theme, and `runs`, the runs behind each point (or 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeGuard
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.palette import LIGHT, MARKS, Style, styles
+from dmls_ray.analysis.figures.palette import LIGHT, Style, key_of, styles
 
 HEIGHT = 400
 """Pixels, of a row of panels."""
@@ -40,6 +40,7 @@ def figure(chart: Chart) -> dict[str, Any]:
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "bottom", "yref": "container"},
         "annotations": [],
     }
+    of_many = {name for name, _ in style if sum(name == other for other, _ in style) > 1}
     named: set[str] = set()
     for number, panel in enumerate(chart.panels, start=1):
         layout |= _axes(panel, number, len(chart.panels))
@@ -51,10 +52,13 @@ def figure(chart: Chart) -> dict[str, Any]:
         for series in sorted(panel.series, key=lambda series: series.kind != "band"):
             if series.x:
                 first = series.name not in named and not (series.kind == "band" and series.same_as)
-                named |= {series.name} if first else set()
-                data.append(
-                    _trace(series, panel, number, len(chart.panels), style[series.name]) | {"showlegend": first}
-                )
+                trace = _trace(series, panel, number, len(chart.panels), style[key_of(series)])
+                if first:
+                    named.add(series.name)
+                    if series.name in of_many:
+                        data.append(_entry(trace))
+                        first = False
+                data.append(trace | {"showlegend": first})
     layout["showlegend"] = 1 < len(named) <= _MOST_NAMED
     return {"data": data, "layout": layout}
 
@@ -76,7 +80,6 @@ def rounded(value: Any, digits: int = 5) -> Any:
 
 
 def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style) -> dict[str, Any]:
-    colour = LIGHT.muted if style.colour is None else LIGHT.series[style.colour]
     trace: dict[str, Any] = {
         "type": "scatter",
         "name": plain(series.name),
@@ -86,12 +89,12 @@ def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style)
         "meta": {"colour": style.colour},
     }
     if series.kind == "band":
-        return trace | _band(series, colour)
+        return trace | _band(series, _colour(style))
     trace["x"] = _values(series.x, panel.x)
     trace["y"] = [0.03] * len(series.x) if _on_the_edge(series) else [rounded(value) for value in series.y]
-    _add_look(trace, series, panel, style, colour)
+    _add_look(trace, series, panel, style)
     if series.kind == "points" and series.low and series.high:
-        trace["error_y"] = _interval(series, colour)
+        trace["error_y"] = _interval(series, _colour(style))
     _add_runs(trace["meta"], series.runs)
     texts = [_said(series, place) for place in range(len(series.x))]
     level = "" if _on_the_edge(series) else f"<br>{plain(panel.y.label)}: %{{y}}"
@@ -103,23 +106,39 @@ def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style)
     return trace
 
 
-def _add_look(trace: dict[str, Any], series: Series, panel: Panel, style: Style, colour: str) -> None:
-    # Beside the series whose colour it has, a measured one must still be told from it.
-    second = any(other.name == series.same_as and other.kind == series.kind for other in panel.series)
-    dash = "dash" if series.dashed else "dot" if second else "solid"
+def _entry(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """The legend's entry of what several lines have of one name, an ideal say: without the colour of any."""
+    kept = ("type", "name", "legendgroup", "xaxis", "yaxis", "mode", "marker", "line", "fill", "fillcolor")
+    entry = {name: dict(value) if isinstance(value := trace[name], dict) else value for name in kept if name in trace}
+    for look in (entry.get("marker", {}), entry.get("line", {})):
+        if "color" in look:
+            look["color"] = LIGHT.muted
+    return entry | {"x": [None], "y": [None], "hoverinfo": "skip", "meta": {"colour": None}, "showlegend": True}
+
+
+def _colour(style: Style) -> str:
+    return LIGHT.muted if style.colour is None else LIGHT.series[style.colour]
+
+
+def _add_look(trace: dict[str, Any], series: Series, panel: Panel, style: Style) -> None:
+    colour = _colour(style)
     if series.kind == "cross":
         trace["mode"] = "markers"
         trace["marker"] = {"symbol": "x-thin", "size": 10, "color": colour, "line": {"width": 2.5, "color": colour}}
     elif series.kind == "line":
+        # Without marks, a curve that has another's colour needs something else to be told from it.
+        dash = "dot" if style.hollow and style.dash == "solid" else style.dash
         trace["mode"] = "lines"
         trace["line"] = {"color": colour, "width": 1.8, "dash": dash}
     else:
         joined = series.connected and not panel.x.categories
-        mark = MARKS[style.mark] + ("-open" if second else "")
+        mark = style.mark + ("-open" if style.hollow else "")
         trace["mode"] = "lines+markers" if joined else "markers"
-        trace["marker"] = {"symbol": mark, "size": 8, "color": colour}
+        trace["marker"] = {"symbol": mark, "size": 15 if style.ring else 8, "color": colour}
+        if style.hollow:
+            trace["marker"]["line"] = {"width": 1.8, "color": colour}
         if joined:
-            trace["line"] = {"color": colour, "width": 1.8, "dash": dash}
+            trace["line"] = {"color": colour, "width": 1.8, "dash": style.dash}
 
 
 def _band(series: Series, colour: str) -> dict[str, Any]:

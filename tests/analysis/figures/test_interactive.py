@@ -10,7 +10,7 @@ import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.interactive import figure, plain, rounded
-from dmls_ray.analysis.figures.palette import DARK, LIGHT, MARKS, MATPLOTLIB_MARKS, Style, Theme, styles
+from dmls_ray.analysis.figures.palette import DARK, LIGHT, Style, Theme, styles
 
 X, Y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)
 
@@ -102,7 +102,7 @@ def test_what_was_not_measured_is_dashed() -> None:
 
 
 def test_a_series_like_another_has_its_colour_and_mark_and_is_still_told_from_it() -> None:
-    first, other, like = figure(one(points("train"), points("else"), points("test", same_as="train")))["data"]
+    like, first, other = figure(one(points("test", same_as="train"), points("train"), points("else")))["data"]
     assert first["meta"]["colour"] == like["meta"]["colour"] != other["meta"]["colour"]
     assert (first["marker"]["symbol"], like["marker"]["symbol"]) == ("circle", "circle-open")
 
@@ -175,12 +175,35 @@ def test_no_two_of_many_series_look_alike() -> None:
     many = [points(f"s{number}") for number in range(50)]
     assert len(set(styles(one(*many)).values())) == 50
     assert len(LIGHT.series) == len(DARK.series)
-    assert len(MARKS) == len(MATPLOTLIB_MARKS)
 
 
 def test_a_circle_of_series_that_are_like_one_another_ends() -> None:
-    assert styles(one(points("a", same_as="b"), points("b", same_as="a")))["a"].colour is not None
-    assert styles(one(points("a", same_as="a")))["a"] == Style(0, 0)
+    assert styles(one(points("a", same_as="b"), points("b", same_as="a")))["a", "b"] == Style(0)
+    assert styles(one(points("a", same_as="a")))["a", "a"] == Style(0)
+
+
+def test_what_two_lines_have_of_one_name_has_their_colours_and_one_entry_without_a_colour() -> None:
+    lines = [points(name, connected=True) for name in ("small", "large")]
+    out = [Series(name="oom", kind="cross", x=[128], y=[None], same_as=line.name) for line in lines]
+    data = figure(one(*lines, *out))["data"]
+    crosses = [item for item in data if item["name"] == "oom"]
+    assert [item["meta"]["colour"] for item in crosses] == [None, 0, 1]
+    assert [item["showlegend"] for item in crosses] == [True, False, False]
+    assert crosses[0]["x"] == [None]
+
+
+def test_places_on_a_curve_are_rings_and_what_stands_back_is_muted() -> None:
+    curve, ring, back = figure(one(points("a", connected=True), points("best"), points("rest", muted=True)))["data"]
+    assert (curve["meta"]["colour"], ring["meta"]["colour"], back["meta"]["colour"]) == (0, None, None)
+    assert ring["marker"]["size"] > back["marker"]["size"] == curve["marker"]["size"]
+    assert ring["marker"]["symbol"] == back["marker"]["symbol"] == "circle-open"
+
+
+def test_a_law_has_one_pattern_of_dashes_whichever_line_it_belongs_to() -> None:
+    laws = [points(law, kind="line", dashed=True, same_as=line) for line in ("a", "b") for law in ("ideal", "fit")]
+    told = styles(one(points("a"), points("b"), *laws))
+    assert told["ideal", "a"].dash == told["ideal", "b"].dash != told["fit", "a"].dash
+    assert (told["ideal", "a"].colour, told["ideal", "b"].colour) == (0, 1)
 
 
 def test_drawing_for_a_page_loads_no_plotly() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,14 @@ class Reader:
         self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
         self.page.on("request", lambda asked: asked.url in (address, "data:,") or self.trouble.append(asked.url[:200]))
         self.page.goto(address)
-        self.page.wait_for_function("globalThis.Plotly")
+        self.until(lambda: self.page.evaluate("() => 'Plotly' in globalThis"))
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for something; the page's policy leaves playwright no way to do that in the page."""
+        deadline = time.monotonic() + 20
+        while not is_so():
+            assert time.monotonic() < deadline, "it did not come about in 20 s"
+            self.page.wait_for_timeout(50)
 
     def reset(self) -> None:
         self.page.set_viewport_size({"width": 1280, "height": 900})
@@ -220,22 +228,20 @@ def test_the_page_follows_a_dark_setting_and_its_change(reader: Reader) -> None:
                                ("light", "rgb(255, 255, 255)", "rgb(28, 33, 40)")):  # fmt: skip
         reader.page.emulate_media(color_scheme=scheme)
         assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
-        reader.page.wait_for_function(
-            "ink => getComputedStyle(document.querySelector('.plot .xtick text')).fill === ink", arg=ink
-        )
+        colour = "() => getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+        reader.until(lambda colour=colour, ink=ink: reader.page.evaluate(colour) == ink)
 
 
 def test_a_narrow_page_has_no_sideways_scrolling_and_stacks_its_panels(reader: Reader) -> None:
     reader.page.set_viewport_size({"width": 390, "height": 844})
     assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
     figure = reader.draw(1)
-    reader.page.wait_for_function("document.querySelectorAll('.plot')[1].querySelector('.main-svg').clientWidth < 390")
+    reader.until(lambda: figure.locator(".main-svg").first.bounding_box()["width"] < 390)
     left, right = (figure.locator(f".subplot.{name}").bounding_box() for name in ("xy", "x2y2"))
     assert right["y"] > left["y"] + left["height"] * 0.8
 
 
 def test_all_figures_are_on_paper_though_they_were_never_in_view(reader: Reader) -> None:
-    reader.page.wait_for_function("globalThis.Plotly")
     pdf = reader.page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     reader.page.evaluate("dispatchEvent(new Event('beforeprint'))")
