@@ -7,6 +7,7 @@ the place in the colours of a theme, and `runs`, the runs behind each point (or 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeGuard
@@ -21,6 +22,8 @@ _FEW_TICKS = 9
 """So many different values of x have a tick each: those that were measured."""
 _MOST_NAMED = 20
 """Of more series no legend tells anything: colours come back, and hovering names each."""
+_LONGEST_LINE = 36
+"""Characters."""
 _GAP = 0.1
 """Between two panels, as a share of the width."""
 
@@ -137,6 +140,8 @@ def _add_look(trace: dict[str, Any], series: Series, panel: Panel, style: Style)
         trace["marker"] = {"symbol": mark, "size": 15 if style.ring else 8, "color": colour}
         if style.hollow:
             trace["marker"]["line"] = {"width": 1.8, "color": colour}
+        if style.hollow and style.colour is None and not style.ring:
+            trace["opacity"] = 0.55
         if joined:
             trace["line"] = {"color": colour, "width": 1.8, "dash": style.dash}
 
@@ -211,7 +216,7 @@ def _axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
 
 def _axis(axis: Axis, values: Sequence[float | str]) -> dict[str, Any]:
     drawn: dict[str, Any] = {
-        "title": {"text": plain(axis.label), "standoff": 8, "font": {"size": 13}},
+        "title": {"text": _wrapped(axis.label), "standoff": 8, "font": {"size": 13}},
         "automargin": True,
         "gridcolor": LIGHT.grid,
         "linecolor": LIGHT.muted,
@@ -236,14 +241,22 @@ def _axis(axis: Axis, values: Sequence[float | str]) -> dict[str, Any]:
     return drawn | {"type": "linear", "rangemode": "tozero" if axis.from_zero else "normal"}
 
 
+def _wrapped(label: str) -> str:
+    """In lines that are no longer than a panel is high."""
+    return "<br>".join(plain(line) for line in textwrap.wrap(label, _LONGEST_LINE)) or plain(label)
+
+
 def _ticks(axis: Axis, values: Iterable[float | str]) -> dict[str, Any]:
     """A tick at each value that was measured, where there are few and they do not lie on one another."""
     at = sorted(value for value in values if isinstance(value, int | float) and math.isfinite(value))
-    if not 1 <= len(at) <= _FEW_TICKS or (axis.log and at[0] <= 0):
+    # What was measured, and not set, has no round numbers.
+    if not 1 <= len(at) <= _FEW_TICKS or not all(axis.log or float(value).is_integer() for value in at):
+        return {}
+    if axis.log and at[0] <= 0:
         return {}
     places = [math.log(value) for value in at] if axis.log else at
-    apart = min((after - before for before, after in pairwise(places)), default=1.0)
-    if apart < 0.05 * (places[-1] - places[0]):
+    whole = places[-1] - min(0.0 if axis.from_zero and not axis.log else places[0], places[0])
+    if min((after - before for before, after in pairwise(places)), default=1.0) < 0.05 * whole:
         return {}
     return {"tickmode": "array", "tickvals": at, "ticktext": [f"{value:,.6g}" for value in at]}
 

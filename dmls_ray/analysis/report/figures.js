@@ -1,6 +1,9 @@
 // Figures: drawn when they come into view, in the colours of the screen or of paper, as wide as there is room.
 
 const NARROW = 300;
+const LEAST = 160;
+const ROW = 270;
+const BETWEEN = 84;
 const PAPER_WIDTH = 720;
 const MOST_VALUES = 500;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -14,6 +17,8 @@ class Figure {
   /** Draw, or draw again; on paper in light colours and at its width. */
   draw(onPaper = false) {
     const width = onPaper ? PAPER_WIDTH : this.element.clientWidth;
+    // Too small for axes, as a window is while it opens or is captured: it will be told of its size again.
+    if (width < LEAST) return;
     const theme = this.themes[dark.matches && !onPaper ? "dark" : "light"];
     const data = this.chart.data.map((trace) => painted(trace, theme));
     const layout = this.arranged(paintedLayout(this.chart.layout, theme), width);
@@ -31,24 +36,27 @@ class Figure {
     this.drawn = true;
   }
 
-  /** Panels under one another where they would be too narrow side by side. */
+  /** Panels in as many rows as it takes for each to be wide enough. */
   arranged(layout, width) {
     const panels = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name)).map((name) => name.slice(5));
-    const stacked = panels.length > 1 && width / panels.length < NARROW;
+    const rows = Math.ceil(panels.length / Math.max(1, Math.floor(width / NARROW)));
     layout.width = width;
     layout.uirevision = "kept";
     // A finger that drags over a figure scrolls the page.
     layout.dragmode = coarse.matches ? false : "zoom";
     if (width < 520) layout.margin = { ...layout.margin, l: 52 };
-    if (stacked) {
-      const gap = 0.12;
-      const height = (1 - gap * (panels.length - 1)) / panels.length;
+    if (rows > 1) {
+      const columns = Math.ceil(panels.length / rows);
+      const inside = rows * ROW + (rows - 1) * BETWEEN;
+      const apart = columns > 1 ? 0.1 : 0;
+      const wide = (1 - apart * (columns - 1)) / columns;
       panels.forEach((suffix, place) => {
-        layout[`xaxis${suffix}`].domain = [0, 1];
-        const top = 1 - place * (height + gap);
-        layout[`yaxis${suffix}`].domain = [Math.max(0, top - height), top];
+        const left = (place % columns) * (wide + apart);
+        const top = 1 - (Math.floor(place / columns) * (ROW + BETWEEN)) / inside;
+        layout[`xaxis${suffix}`].domain = [left, Math.min(1, left + wide)];
+        layout[`yaxis${suffix}`].domain = [Math.max(0, top - ROW / inside), top];
       });
-      layout.height *= 0.85 * panels.length;
+      layout.height = inside + layout.margin.t + layout.margin.b;
     }
     // Entries of the legend take about so much room below the axes.
     const named = this.chart.data.filter((trace) => trace.showlegend);
@@ -162,5 +170,5 @@ function foldedValues(details, chart, open) {
 
 /** Text of a label that was escaped for plotly. */
 function asText(label) {
-  return label.replaceAll(/&(lt|gt|amp|#123|#36);/g, (_, name) => ({ lt: "<", gt: ">", amp: "&", "#123": "{", "#36": "$" })[name]);
+  return label.replaceAll("<br>", " ").replaceAll(/&(lt|gt|amp|#123|#36);/g, (_, name) => ({ lt: "<", gt: ">", amp: "&", "#123": "{", "#36": "$" })[name]);
 }

@@ -41,7 +41,17 @@ def test_many_or_crowded_values_leave_the_ticks_to_plotly() -> None:
     many = points(x=list(range(1, 21)), y=[1.0] * 20)
     crowded = points(x=[1.0, 1.001, 100.0])
     assert "tickvals" not in figure(one(many))["layout"]["xaxis"]
-    assert "tickvals" not in figure(one(crowded, x=Axis("lr")))["layout"]["xaxis"]
+    for axis in (Axis("MiB", log=True), Axis("MiB"), Axis("MiB", from_zero=True)):
+        assert "tickvals" not in figure(one(crowded, x=axis))["layout"]["xaxis"]
+    far = points(x=[1000, 1001, 1002])
+    assert "tickvals" in figure(one(far, x=Axis("pixels")))["layout"]["xaxis"]
+    assert "tickvals" not in figure(one(far, x=Axis("pixels", from_zero=True)))["layout"]["xaxis"]
+
+
+def test_a_long_label_goes_over_several_lines() -> None:
+    label = "exposed communication (fraction of the time of a pass)"
+    title = figure(one(points(), y=Axis(label)))["layout"]["yaxis"]["title"]["text"]
+    assert title.split("<br>") == ["exposed communication (fraction of", "the time of a pass)"]
 
 
 def test_an_axis_that_is_to_show_zero_does() -> None:

@@ -241,6 +241,14 @@ def test_a_narrow_page_has_no_sideways_scrolling_and_stacks_its_panels(reader: R
     assert right["y"] > left["y"] + left["height"] * 0.8
 
 
+def test_a_window_that_is_too_small_for_figures_for_a_while_does_no_harm(reader: Reader) -> None:
+    reader.draw(0)
+    for width in (60, 900):
+        reader.page.set_viewport_size({"width": width, "height": 900})
+        reader.page.wait_for_timeout(200)
+    reader.until(lambda: reader.page.locator(".plot .main-svg").first.bounding_box()["width"] > 700)
+
+
 def test_all_figures_are_on_paper_though_they_were_never_in_view(reader: Reader) -> None:
     pdf = reader.page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
