@@ -3,6 +3,8 @@
 const NARROW = 300;
 const LEAST = 160;
 const ROW = 270;
+const ONE_ROW = 320;
+const LABELS = 88;
 const BETWEEN = 84;
 const PAPER_WIDTH = 720;
 const MOST_VALUES = 500;
@@ -45,16 +47,17 @@ class Figure {
     // A finger that drags over a figure scrolls the page.
     layout.dragmode = coarse.matches ? false : "zoom";
     if (width < 520) layout.margin = { ...layout.margin, l: 52 };
-    if (rows > 1) {
+    if (panels.length > 1) {
       const columns = Math.ceil(panels.length / rows);
-      const inside = rows * ROW + (rows - 1) * BETWEEN;
-      const apart = columns > 1 ? 0.1 : 0;
+      const row = rows > 1 ? ROW : ONE_ROW;
+      const inside = rows * row + (rows - 1) * BETWEEN;
+      const apart = columns > 1 ? LABELS / (width - layout.margin.l - layout.margin.r) : 0;
       const wide = (1 - apart * (columns - 1)) / columns;
       panels.forEach((suffix, place) => {
         const left = (place % columns) * (wide + apart);
-        const top = 1 - (Math.floor(place / columns) * (ROW + BETWEEN)) / inside;
+        const top = 1 - (Math.floor(place / columns) * (row + BETWEEN)) / inside;
         layout[`xaxis${suffix}`].domain = [left, Math.min(1, left + wide)];
-        layout[`yaxis${suffix}`].domain = [Math.max(0, top - ROW / inside), top];
+        layout[`yaxis${suffix}`].domain = [Math.max(0, top - row / inside), top];
       });
       layout.height = inside + layout.margin.t + layout.margin.b;
     }
