@@ -1,6 +1,7 @@
 """What a report knows of each run, column by column, which packs to a fraction of row by row.
 
-A column is `{"all": value}` where every run has the same, else `{"each": [...]}`; its numbers have five digits.
+A column is `{"all": value}` where every run has the same, else `{"each": [...]}`. Numbers have five digits, those of
+epochs the four that the page shows.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict
         for record, places in zip(records, kept, strict=True)
     ]
     told = {
-        name: [[rounded(getattr(epoch, name)) for epoch in epochs] for epochs in rows]
+        name: [[rounded(getattr(epoch, name), 4) for epoch in epochs] for epochs in rows]
         for name in _names(EpochRecord)
         if name != "measures"
     }
@@ -117,7 +118,8 @@ def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) ->
     ]
     names = field_names(epoch for ranks in rows for epochs in ranks for epoch in epochs)
     return {
-        name: [[[_plain(epoch.get(name)) for epoch in epochs] for epochs in ranks] for ranks in rows] for name in names
+        name: [[[rounded(epoch.get(name), 4) for epoch in epochs] for epochs in ranks] for ranks in rows]
+        for name in names
     }
 
 

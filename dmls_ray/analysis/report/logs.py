@@ -13,7 +13,7 @@ from dmls_ray.store import RUNS
 
 MOST = 4_000
 """Characters of one text."""
-TOGETHER = 1_500_000
+TOGETHER = 600_000
 """Characters of all different texts of a report; those after them are named only."""
 
 _MOST_FILES = 40
