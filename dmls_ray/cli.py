@@ -175,6 +175,7 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, console: Console) -> int:
+    from dmls_ray.analysis.files import DERIVED
     from dmls_ray.analysis.reading import Question, Reading
 
     searched = options.mode == "search"
@@ -188,8 +189,7 @@ def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, 
     for note in table.notes:
         say(console, note, style="dim")
     say(console, f"\n{sentence}\n")
-    files = "table.md, runs.csv, ranks.csv, epochs.csv, runs.parquet, runs.jsonl, sweep.json"
-    say(console, f"Files: {results.folder}/ ({files})")
+    say(console, f"Report: {results.folder}/report.html; beside it {', '.join(DERIVED[1:])}, runs.jsonl and sweep.json")
     return EXIT_OK if all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
 
 

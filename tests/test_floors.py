@@ -32,10 +32,13 @@ def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["frames", "stats", "tables", "answer", "events", "tensorboard", "compare", "advise", "figures", "figures.static"],
-)
+    [
+        "frames", "stats", "tables", "answer", "reading", "events", "tensorboard", "compare", "advise", "published",
+        "layouts", "figures", "figures.static", "figures.interactive", "report.make",
+    ],
+)  # fmt: skip
 def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw(module: str) -> None:
-    assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray", "matplotlib"}
+    assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray", "matplotlib", "plotly"}
 
 
 def test_training_and_launchers_never_load_ray() -> None:

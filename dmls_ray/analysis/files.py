@@ -1,4 +1,4 @@
-"""The files made from `runs.jsonl`: runs.csv, ranks.csv, epochs.csv, runs.parquet, and table.md with the answer."""
+"""The files made from `runs.jsonl`: the report, the table with the answer, and what other programs read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.reading import read
+from dmls_ray.analysis.report.make import write_report
 from dmls_ray.store import RUNS, write_whole
 
-DERIVED = ("runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md")
+DERIVED = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
 
 
 def are_written(folder: Path) -> bool:
@@ -33,6 +35,8 @@ def write_files(results: Results) -> None:
     _aside(results.folder / "runs.parquet", partial(of_one_type(results.runs).to_parquet, index=False))
     reading = read(results)
     write_whole(results.folder / "table.md", f"{reading.table.markdown()}\n{reading.sentence}\n")
+    _aside(results.folder / "table.csv", partial(reading.table.numbers().to_csv, index=False))
+    write_report(reading, charts(reading.table), results.folder / "report.html")
 
 
 def of_one_type(frame: pd.DataFrame) -> pd.DataFrame:

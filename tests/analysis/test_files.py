@@ -49,4 +49,4 @@ def test_files_older_than_the_runs_are_not_up_to_date(folder: Path) -> None:
 def test_no_runs_leave_no_files(tmp_path: Path) -> None:
     write_files(Results(tmp_path, []))
     assert list(tmp_path.iterdir()) == []
-    assert len(DERIVED) == 5
+    assert len(DERIVED) == 7

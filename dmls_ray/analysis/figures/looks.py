@@ -1,7 +1,4 @@
-"""How each series of a chart looks: by colour, and by mark or dashes besides, for the colour-blind and for paper.
-
-Colours are those of Okabe & Ito, "Color Universal Design" (2008).
-"""
+"""How each series of a chart looks on paper: by colour, and by mark or dashes besides, for the colour-blind."""
 
 from __future__ import annotations
 
@@ -9,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmls_ray.analysis.figures.chart import Chart, Panel, Series
+from dmls_ray.analysis.figures.palette import DASHES, MARKS, Style, key_of, styles
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "h")
-"""As matplotlib names them."""
-DASHES = ((5.0, 2.0), (1.0, 1.5), (6.0, 2.0, 1.0, 2.0), (3.0, 1.5, 1.0, 1.5, 1.0, 1.5))
+_MARKS = dict(zip(MARKS, ("o", "s", "^", "D", "v", "P", "X", "h"), strict=True))
+"""By matplotlib's names."""
+_DASHES: dict[str, tuple[float, ...]] = dict(
+    zip(DASHES, ((5, 2), (1, 1.5), (6, 2, 1, 2), (3, 1.5, 1, 1.5, 1, 1.5)), strict=True)
+)
 """Lengths of a dash and of the gap after it, in widths of the line."""
 GREY, BLACK = "#666666", "#000000"
 
@@ -35,35 +35,22 @@ class Look:
 
 def looks_of(chart: Chart) -> dict[tuple[str, str], Look]:
     """The look of each series, by its name and `same_as`; the same in all panels."""
-    looks: dict[tuple[str, str], Look] = {}
-    by_name: dict[str, Look] = {}
-    dashes: dict[str, tuple[float, ...]] = {}
-    own = 0
-    for panel, series in series_of(chart):
-        key = (series.name, series.same_as)
-        if key in looks:
-            continue
-        like = by_name.get(series.same_as)
-        if series.dashed:
-            # One pattern a law, whichever line it belongs to.
-            pattern = dashes.setdefault(series.name, DASHES[len(dashes) % len(DASHES)])
-            look = Look(like.colour if like else GREY, dashes=pattern)
-        elif series.kind == "cross":
-            look = Look(like.colour, "x", depth=like.depth) if like else Look(BLACK, "x")
-        elif series.muted:
-            look = Look(GREY, "o", hollow=True, depth=len(MARKS))
-        elif series.kind == "points" and not series.connected and any(other.connected for other in panel.series):
-            look = Look(BLACK, "o", hollow=True, ring=True)
-        elif like is not None:
-            look = replace(like, hollow=True)
-        else:
-            # After as many series as there are colours the marks begin with another one.
-            mark = MARKS[(own + own // len(COLOURS)) % len(MARKS)]
-            look = Look(COLOURS[own % len(COLOURS)], mark, depth=own % len(MARKS))
-            own += 1
-        looks[key] = look
-        by_name.setdefault(series.name, look)
-    return looks
+    told = styles(chart)
+    return {key_of(series): _look(series, told[key_of(series)]) for _, series in series_of(chart)}
+
+
+def _look(series: Series, style: Style) -> Look:
+    if style.colour is not None:
+        colour = COLOURS[style.colour]
+    else:
+        colour = BLACK if series.kind == "cross" or style.ring else GREY
+    if series.dashed:
+        return Look(colour, dashes=_DASHES[style.dash])
+    if series.kind == "cross":
+        return Look(colour, "x", depth=style.order % len(_MARKS))
+    if series.muted:
+        return Look(colour, _MARKS[style.mark], hollow=True, depth=len(_MARKS))
+    return Look(colour, _MARKS[style.mark], hollow=style.hollow, ring=style.ring, depth=style.order % len(_MARKS))
 
 
 def legend_of(chart: Chart) -> dict[str, tuple[Series, Look]]:

@@ -17,6 +17,7 @@ from dmls_ray.analysis.figures.lines import (
     number_axis,
     ooms,
 )
+from dmls_ray.analysis.stats import estimate
 from dmls_ray.analysis.tables import Table, make_table
 from tests.analysis.samples import own_results, results
 
@@ -104,9 +105,10 @@ def test_points_are_medians_with_their_intervals_and_runs() -> None:
     table = table_of({"batch_per_rank": 16}, lambda values, repeat: [100.0, 300.0, 200.0][repeat])
     (row,) = table.rows
     series = measured("a", [(16, row, row.rates()), (32, row, {})])
+    found = estimate([100.0, 300.0, 200.0], "amount")
     assert series is not None
     assert (list(series.x), list(series.y)) == ([16], [200.0])
-    assert (list(series.low), list(series.high)) == ([100.0], [300.0])
+    assert (list(series.low), list(series.high)) == ([found.low], [found.high])
     assert series.runs == [tuple(record.run_id for record in row.records)]
     assert series.texts == ["n=3"]
     assert not series.connected

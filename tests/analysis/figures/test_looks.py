@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.looks import BLACK, COLOURS, GREY, MARKS, legend_of, looks_of
+from dmls_ray.analysis.figures.looks import BLACK, COLOURS, GREY, legend_of, looks_of
 
 
 def line(name: str, **changes: object) -> Series:
@@ -36,7 +36,7 @@ def test_what_takes_anothers_look_is_hollow_or_dashed_or_a_cross_in_its_colour()
         )
     )
     assert {look.colour for look in looks.values()} == {COLOURS[0]}
-    assert (looks["train", "test"].mark, looks["train", "test"].hollow) == (MARKS[0], True)
+    assert (looks["train", "test"].mark, looks["train", "test"].hollow) == ("o", True)
     assert looks["ideal", "test"].dashes
     assert looks["oom", "test"].mark == "x"
 

@@ -42,7 +42,7 @@ def test_efficiency_is_paired_by_block_so_that_what_drifts_for_both_cancels() ->
 
 
 def test_each_batch_is_a_line_with_an_ideal_of_its_own() -> None:
-    throughput, efficiency = panels(chart(make_table(runs_of(batch_per_rank=[16, 32]))), 2)
+    throughput, efficiency = panels(chart(make_table(runs_of(batch_per_rank=[16, 32], world_size=[1, 2]))), 2)
     assert names(throughput) == ["batch_per_rank 16", "ideal", "batch_per_rank 32", "ideal"]
     assert names(efficiency) == ["batch_per_rank 16", "batch_per_rank 32", "ideal"]
 

@@ -1,0 +1,90 @@
+"""Tracebacks, and the files that a run left in `runs/<run_id>/`: shortened, with the file named that has the whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from dmls_ray.record import RunRecord
+from dmls_ray.store import RUNS
+
+MOST = 4_000
+"""Characters of one text."""
+TOGETHER = 600_000
+"""Characters of all different texts of a report; those after them are named only."""
+
+_MOST_FILES = 40
+_TEXT = {".err", ".log", ".out", ".txt"}
+
+
+class Texts:
+    """The different texts of a report, each once: a hundred runs often fail alike."""
+
+    def __init__(self, most: int = MOST, together: int = TOGETHER) -> None:
+        self.texts: list[str] = []
+        self._most = most
+        self._left = together
+        self._places: dict[str, int] = {}
+
+    def add(self, text: str) -> int | None:
+        """Its place in `texts`; None where there is no more room."""
+        text = shortened(text, self._most)
+        if text not in self._places:
+            if len(text) > self._left:
+                return None
+            self._left -= len(text)
+            self._places[text] = len(self.texts)
+            self.texts.append(text)
+        return self._places[text]
+
+
+def shortened(text: str, most: int) -> str:
+    """The beginning and, since that is where the error stands, three times as much of the end."""
+    if len(text) <= most:
+        return text
+    left_out = f"\n[... {len(text) - most:,} characters left out ...]\n"
+    return text[: most // 4] + left_out + text[-(most - most // 4) :]
+
+
+def logs_of(record: RunRecord, folder: Path, texts: Texts) -> list[dict[str, Any]]:
+    """What there is to read of a run: title, the file that has the whole, and the place of the text in `texts`."""
+    told = []
+    if record.traceback:
+        told.append(_log("Traceback", f"{RUNS}, run_id {record.run_id}", record.traceback, texts))
+    for path in _files(folder / "runs" / record.run_id):
+        if path.suffix in _TEXT and (text := _end(path)):
+            told.append(_log(path.name, f"runs/{record.run_id}/{path.name}", text, texts))
+    return told
+
+
+def files_of(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
+    """The run's files, with addresses that lead from the results folder to them."""
+    return [
+        {"name": path.name, "bytes": path.stat().st_size, "href": f"runs/{quote(record.run_id)}/{quote(path.name)}"}
+        for path in _files(folder / "runs" / record.run_id)
+    ]
+
+
+def _log(title: str, whole: str, text: str, texts: Texts) -> dict[str, Any]:
+    return {"title": title, "whole": whole, "is_short": len(text) > MOST, "text": texts.add(text)}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+    except OSError:
+        return
+    yield from (folder / name for name in names[:_MOST_FILES])
+
+
+def _end(path: Path) -> str:
+    """The last of a text file, and one character more than is shown where there is more."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - 4 * (MOST + 1)))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,48 @@
+"""Values and scripts as base64 of gzip: a third of their size, and without a character that HTML would read."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from typing import Any
+
+import orjson
+
+
+def packed(text: str | bytes) -> str:
+    """What the page unpacks with the browser's own DecompressionStream."""
+    content = text.encode() if isinstance(text, str) else text
+    # Without the time of packing: equal reports are equal files.
+    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """What was packed."""
+    return gzip.decompress(base64.b64decode(text))
+
+
+def as_json(values: Any) -> bytes:
+    """Values as compact JSON; what JSON cannot hold becomes null or text."""
+    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    try:
+        return orjson.dumps(values, default=str, option=options)
+    except TypeError:
+        # A lone surrogate, of a file's name say, or a number of more than 64 bits: rare, and slow to look for.
+        return orjson.dumps(_clean(values), default=str, option=options)
+
+
+def clean(text: str) -> str:
+    """Text that UTF-8 can hold."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(key)): _clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value

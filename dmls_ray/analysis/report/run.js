@@ -1,0 +1,178 @@
+// The panel that shows one run, of those that were opened together.
+
+const PHASES = ["setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"];
+const OUTSIDE = ["total_s", "overhead_s"];
+const OUTCOME = ["outcome", "reason"];
+const ORIGIN = ["order", "order_seed", "seed", "sweep", "session", "isolation", "mode", "oversubscribed", "attempts",
+  "started_at", "load_average"];
+
+class RunPanel {
+  constructor(runs) {
+    this.runs = runs;
+    this.dialog = byId("run");
+    this.opener = null;
+    byId("run-close").addEventListener("click", () => this.close());
+    // Not modal: the next point can be clicked while it is open.
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.dialog.open) {
+        event.preventDefault();
+        this.close();
+      }
+    });
+  }
+
+  /** Show the first of these runs, and the others as buttons; `opener` gets the focus back. */
+  open(places, opener) {
+    if (!places?.length) return;
+    this.opener = opener;
+    this.showOthers(places);
+    this.show(places[0]);
+    if (!this.dialog.open) this.dialog.show();
+    byId("run-title").focus({ preventScroll: true });
+  }
+
+  close() {
+    this.dialog.close();
+    this.opener?.focus({ preventScroll: true });
+  }
+
+  showOthers(places) {
+    const others = byId("run-others");
+    others.hidden = places.length < 2;
+    const oneTrial = places.every((run) => this.runs.trial[run] === this.runs.trial[places[0]]);
+    others.replaceChildren(...places.map((run) => {
+      const outcome = this.runs.told(run, "outcome");
+      const label = (oneTrial ? "" : `${this.runs.name(run)}, `) + `repeat ${this.runs.repeat[run]}`;
+      const button = make("button", { type: "button", class: outcome === "ok" ? null : "bad", "data-run": run },
+        outcome === "ok" ? label : `${label}: ${outcome}`);
+      button.addEventListener("click", () => this.show(run));
+      return button;
+    }));
+  }
+
+  show(run) {
+    const { runs } = this;
+    byId("run-title").textContent = runs.name(run);
+    for (const button of byId("run-others").children) {
+      button.setAttribute("aria-current", String(Number(button.dataset.run) === run));
+    }
+    byId("run-body").replaceChildren(...[
+      this.verdict(run), this.logs(run), this.configuration(run), this.phases(run), this.measured(run),
+      this.epochs(run), this.ranks(run), this.files(run), this.origin(run),
+    ].flat().filter((part) => part !== null));
+    this.dialog.scrollTop = 0;
+  }
+
+  verdict(run) {
+    const outcome = this.runs.told(run, "outcome");
+    const reason = this.runs.told(run, "reason");
+    const earlier = this.runs.earlier[run].map((attempt) =>
+      make("p", { class: "hint" }, `Earlier attempt: ${Object.values(attempt).map(shown).join(", ")}`));
+    return [
+      make("p", { class: "verdict" }, make("span", { class: `outcome ${outcome}` }, outcome),
+        ` · repeat ${this.runs.repeat[run]} · `, make("code", {}, this.runs.run_id[run])),
+      reason ? make("p", { class: "reason" }, reason) : null,
+      ...earlier,
+    ];
+  }
+
+  configuration(run) {
+    const names = Object.keys(this.runs.config);
+    const varied = names.filter((name) => this.runs.varied.includes(name));
+    const others = names.filter((name) => !varied.includes(name));
+    const facts = (some) => some.map((name) => [name, this.runs.factor(run, name)]);
+    const rest = list(facts(others).map(([name, value]) => [name, value ?? "–"]));
+    return [
+      make("h3", {}, "Configuration"),
+      varied.length ? make("div", { class: "varied" }, list(facts(varied))) : null,
+      varied.length && rest ? fold(`${others.length} more fields`, rest) : rest,
+    ];
+  }
+
+  phases(run) {
+    const told = [...PHASES, ...OUTSIDE].map((name) => [name, this.runs.told(run, name)]);
+    const known = told.filter(([, value]) => value !== null);
+    if (!known.length) return null;
+    const most = Math.max(...known.map(([, value]) => value), 1e-9);
+    const bars = known.flatMap(([name, value]) => {
+      const bar = make("i");
+      bar.style.width = `${Math.max(0, (100 * value) / most)}%`;
+      return [make("span", {}, name), make("div", { class: "track", "aria-hidden": "true" }, bar), make("span", {}, shown(value, name))];
+    });
+    return [make("h3", {}, "Seconds"), make("div", { class: "bars" }, ...bars)];
+  }
+
+  measured(run) {
+    const apart = new Set([...PHASES, ...OUTSIDE, ...OUTCOME, ...ORIGIN]);
+    const facts = Object.keys(this.runs.record).filter((name) => !apart.has(name))
+      .map((name) => [name, this.runs.told(run, name)]);
+    const own = Object.entries(this.runs.measures).map(([name, column]) => [name, Runs.at(column, run)]);
+    const measured = list([...own, ...facts]);
+    return measured ? [make("h3", {}, "Measured"), measured] : null;
+  }
+
+  epochs(run) {
+    const names = Object.keys(this.runs.epochs).filter((name) => this.runs.epochs[name][run].some((value) => value !== null));
+    if (!names.length) return null;
+    const rows = this.runs.epochs.epoch[run].map((_, place) => names.map((name) => this.runs.epochs[name][run][place]));
+    const left = this.runs.left_out[run];
+    return [
+      make("h3", {}, "Epochs"), plainTable(names, rows),
+      left ? make("p", { class: "hint" }, `${shown(left)} epochs between these are in epochs.csv.`) : null,
+    ];
+  }
+
+  ranks(run) {
+    const columns = this.runs.ranks;
+    const names = Object.keys(columns).filter((name) => columns[name][run].some((value) => value !== null && value !== ""));
+    if (!names.length) return null;
+    // A column a rank: there are many more measures than ranks.
+    const count = columns.rank[run].length;
+    const numbers = [...Array(count).keys()];
+    const rows = names.filter((name) => name !== "rank")
+      .map((name) => [name, ...numbers.map((rank) => columns[name][run][rank])]);
+    const heads = ["", ...columns.rank[run].map((rank) => `rank ${rank}`)];
+    const parts = [make("h3", {}, count > 1 ? "Ranks" : "Rank"), plainTable(heads, rows, ([name]) => name)];
+    const perEpoch = this.runs.rank_epochs;
+    const told = Object.keys(perEpoch).filter((name) => perEpoch[name][run].length);
+    for (const rank of told.length ? numbers : []) {
+      const places = perEpoch[told[0]][run][rank].map((_, place) => told.map((name) => perEpoch[name][run][rank][place]));
+      parts.push(fold(`Epochs of rank ${columns.rank[run][rank]}, over its own samples`, plainTable(told, places)));
+    }
+    return parts;
+  }
+
+  logs(run) {
+    return this.runs.logs[run].flatMap((log) => [
+      make("h3", {}, log.title),
+      log.text === null ? null : make("pre", { tabindex: "0" }, this.runs.texts[log.text]),
+      log.text === null || log.is_short
+        ? make("p", { class: "hint" }, log.text === null ? `For want of room only in ${log.whole}.` : `Shortened; the whole is in ${log.whole}.`)
+        : null,
+    ]);
+  }
+
+  files(run) {
+    const files = this.runs.files[run];
+    if (!files.length) return null;
+    const rows = files.map((file) => [make("a", { href: file.href }, file.name), file.bytes]);
+    return [make("h3", {}, "Files"), plainTable(["file", "bytes"], rows)];
+  }
+
+  origin(run) {
+    const place = make("a", { href: "#machine" }, "Machine and versions");
+    return [make("h3", {}, "Origin"), list(ORIGIN.map((name) => [name, this.runs.told(run, name)])),
+      make("p", { class: "hint" }, place, `; the whole record is in runs.jsonl, run_id ${this.runs.run_id[run]}.`)];
+  }
+}
+
+/** Names and values, without those that are not known; null where none is. */
+function list(facts) {
+  const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  if (!known.length) return null;
+  return make("dl", {}, ...known.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, shown(value, name)))));
+}
+
+function fold(title, ...content) {
+  return make("details", {}, make("summary", {}, title), ...content);
+}

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.interactive import figure, plain, rounded
+from dmls_ray.analysis.figures.palette import DARK, LIGHT, Style, Theme, styles
+
+X, Y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)
+
+
+def one(*series: Series, x: Axis = X, y: Axis = Y) -> Chart:
+    return Chart(name="c", title="A chart", panels=[Panel(x=x, y=y, series=series)])
+
+
+def points(name: str = "world_size 1", **changes: Any) -> Series:
+    return Series(**({"name": name, "x": [16, 32, 64], "y": [1.0, 2.0, 3.0]} | changes))
+
+
+def trace(*series: Series, **axes: Axis) -> dict[str, Any]:
+    return figure(one(*series, **axes))["data"][-1]
+
+
+def test_a_chart_is_plain_values_that_json_can_hold() -> None:
+    drawn = figure(one(points(low=[0.5, None, 2.5], high=[1.5, None, 3.5], runs=[("a-0", "a-1"), ("b-0",), ()])))
+    assert json.loads(json.dumps(drawn, allow_nan=False)) == drawn
+
+
+def test_log_axes_have_a_tick_at_each_value_that_was_measured() -> None:
+    axis = figure(one(points()))["layout"]["xaxis"]
+    assert (axis["type"], axis["tickvals"]) == ("log", [16, 32, 64])
+
+
+def test_many_or_crowded_values_leave_the_ticks_to_plotly() -> None:
+    many = points(x=list(range(1, 21)), y=[1.0] * 20)
+    crowded = points(x=[1.0, 1.001, 100.0])
+    assert "tickvals" not in figure(one(many))["layout"]["xaxis"]
+    for axis in (Axis("MiB", log=True), Axis("MiB"), Axis("MiB", from_zero=True)):
+        assert "tickvals" not in figure(one(crowded, x=axis))["layout"]["xaxis"]
+    far = points(x=[1000, 1001, 1002])
+    assert "tickvals" in figure(one(far, x=Axis("pixels")))["layout"]["xaxis"]
+    assert "tickvals" not in figure(one(far, x=Axis("pixels", from_zero=True)))["layout"]["xaxis"]
+
+
+def test_a_long_label_goes_over_several_lines() -> None:
+    label = "exposed communication (fraction of the time of a pass)"
+    title = figure(one(points(), y=Axis(label)))["layout"]["yaxis"]["title"]["text"]
+    assert title.split("<br>") == ["exposed communication (fraction of", "the time of a pass)"]
+
+
+def test_an_axis_that_is_to_show_zero_does() -> None:
+    layout = figure(one(points(), y=Axis("s")))["layout"]
+    assert layout["yaxis"]["rangemode"] == "normal"
+    assert figure(one(points()))["layout"]["yaxis"]["rangemode"] == "tozero"
+
+
+def test_names_keep_their_order_and_are_never_joined() -> None:
+    series = points(x=["gloo", "nccl"], y=[1.0, 2.0], connected=True)
+    drawn = figure(one(series, x=Axis("backend", categories=["nccl", "mpi", "gloo"])))
+    assert drawn["layout"]["xaxis"]["categoryarray"] == ["nccl", "mpi", "gloo"]
+    assert drawn["data"][0]["mode"] == "markers"
+
+
+def test_an_interval_reaches_from_low_to_high_and_is_left_out_where_it_is_not_known() -> None:
+    bars = trace(points(y=[1.0, 2.0, None], low=[0.5, None, 1.0], high=[1.25, None, 2.0]))["error_y"]
+    assert (bars["arrayminus"], bars["array"]) == ([0.5, 0, 0], [0.25, 0, 0])
+
+
+def test_a_band_is_a_polygon_for_each_stretch_that_is_known() -> None:
+    band = Series(
+        name="fit", kind="band", x=[1, 2, 3, 4, 5], y=[None] * 5,
+        low=[1.0, 2.0, None, 4.0, 5.0], high=[2.0, 3.0, None, 5.0, 6.0],
+    )  # fmt: skip
+    drawn = trace(band)
+    assert drawn["x"] == [1, 2, 2, 1, None, 4, 5, 5, 4, None]
+    assert drawn["y"] == [2, 3, 2, 1, None, 5, 6, 5, 4, None]
+    assert drawn["fill"] == "toself"
+
+
+def test_a_band_lies_under_its_curve_and_has_no_entry_of_its_own() -> None:
+    curve = points("fit", kind="line")
+    band = Series(name="interval", kind="band", x=[1, 2], y=[None] * 2, low=[0, 0], high=[1, 1], same_as="fit")
+    under, over = figure(one(curve, band))["data"]
+    assert (under["fill"], under["showlegend"]) == ("toself", False)
+    assert (over["mode"], over["showlegend"]) == ("lines", True)
+    assert under["meta"]["colour"] == over["meta"]["colour"]
+
+
+def test_a_run_without_a_value_is_a_cross_at_the_foot_of_its_panel() -> None:
+    drawn = figure(one(points(), Series(name="oom", kind="cross", x=[128], y=[None], runs=[("c-0",)])))
+    cross = drawn["data"][1]
+    assert cross["marker"]["symbol"] == "x-thin"
+    assert cross["yaxis"] == "y2"
+    assert drawn["layout"]["yaxis2"]["overlaying"] == "y"
+    assert "%{y}" not in cross["hovertemplate"]
+
+
+def test_a_cross_that_has_a_place_keeps_it() -> None:
+    drawn = figure(one(Series(name="oom", kind="cross", x=[128], y=[8.0])))
+    assert (drawn["data"][0]["y"], drawn["data"][0]["yaxis"]) == ([8], "y")
+
+
+def test_what_was_not_measured_is_dashed() -> None:
+    assert trace(points(kind="line", dashed=True))["line"]["dash"] == "dash"
+    assert trace(points(connected=True))["line"]["dash"] == "solid"
+
+
+def test_a_series_like_another_has_its_colour_and_mark_and_is_still_told_from_it() -> None:
+    like, first, other = figure(one(points("test", same_as="train"), points("train"), points("else")))["data"]
+    assert first["meta"]["colour"] == like["meta"]["colour"] != other["meta"]["colour"]
+    assert (first["marker"]["symbol"], like["marker"]["symbol"]) == ("circle", "circle-open")
+
+
+def test_panels_stand_side_by_side_and_share_one_legend() -> None:
+    panel = Panel(x=X, y=Y, series=[points("a"), points("b")], title="left")
+    drawn = figure(Chart(name="c", title="t", panels=[panel, panel]))
+    assert [item["xaxis"] for item in drawn["data"]] == ["x", "x", "x2", "x2"]
+    assert [item["showlegend"] for item in drawn["data"]] == [True, True, False, False]
+    assert drawn["layout"]["xaxis"]["domain"][1] < drawn["layout"]["xaxis2"]["domain"][0]
+    assert drawn["layout"]["annotations"][1]["xref"] == "x2 domain"
+
+
+def test_points_know_their_runs_and_say_how_many() -> None:
+    drawn = trace(points(runs=[("a-0", "a-1"), ("b-0",), ()], texts=["", "fast", ""]))
+    assert drawn["meta"]["runs"] == [["a-0", "a-1"], ["b-0"], []]
+    assert drawn["text"] == ["<br><i>click: 2 runs</i>", "<br>fast<br><i>click: its run</i>", ""]
+
+
+def test_the_runs_of_a_curve_are_named_once() -> None:
+    assert trace(points(runs=[("a-0",)] * 3))["meta"]["all_runs"] == ["a-0"]
+
+
+def test_no_label_is_read_as_a_tag_a_link_or_a_template() -> None:
+    bad = '<a href="javascript:x">%{y} & $x$'
+    drawn = figure(
+        Chart(name="c", title=bad, panels=[
+            Panel(
+                x=Axis(bad, categories=[bad]), y=Axis(bad), title=bad,
+                series=[Series(name=bad, x=[bad], y=[1.0], texts=[bad], runs=[("a",)])],
+            )
+        ])
+    )  # fmt: skip
+    text = json.dumps(drawn)
+    assert "<a" not in text
+    assert "%{y} &" not in text
+    assert plain("<b>&") == "&lt;b&gt;&amp;"
+
+
+def test_numbers_are_as_long_as_a_page_shows_them() -> None:
+    assert [rounded(value) for value in (0.123456789, 131072.0, 131072, "x", None, True)] == [
+        0.12346, 131072, 131072, "x", None, True,
+    ]  # fmt: skip
+    assert rounded(math.nan) is None
+    assert rounded(math.inf) is None
+
+
+def test_a_value_that_is_not_finite_is_a_gap() -> None:
+    assert trace(points(y=[1.0, math.nan, math.inf]))["y"] == [1, None, None]
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_every_colour_can_be_seen_on_its_background(theme: Theme) -> None:
+    for colour in (*theme.series, theme.muted):
+        assert contrast(colour, theme.paper) >= 3, colour
+    assert contrast(theme.ink, theme.paper) >= 7
+
+
+def contrast(one: str, other: str) -> float:
+    def luminance(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_no_two_of_many_series_look_alike() -> None:
+    many = [points(f"s{number}") for number in range(50)]
+    assert len(set(styles(one(*many)).values())) == 50
+    assert len(LIGHT.series) == len(DARK.series)
+
+
+def test_a_circle_of_series_that_are_like_one_another_ends() -> None:
+    assert styles(one(points("a", same_as="b"), points("b", same_as="a")))["a", "b"] == Style(0)
+    assert styles(one(points("a", same_as="a")))["a", "a"] == Style(0)
+
+
+def test_what_two_lines_have_of_one_name_has_their_colours_and_one_entry_without_a_colour() -> None:
+    lines = [points(name, connected=True) for name in ("small", "large")]
+    out = [Series(name="oom", kind="cross", x=[128], y=[None], same_as=line.name) for line in lines]
+    data = figure(one(*lines, *out))["data"]
+    crosses = [item for item in data if item["name"] == "oom"]
+    assert [item["meta"]["colour"] for item in crosses] == [None, 0, 1]
+    assert [item["showlegend"] for item in crosses] == [True, False, False]
+    assert crosses[0]["x"] == [None]
+
+
+def test_places_on_a_curve_are_rings_and_what_stands_back_is_muted() -> None:
+    curve, ring, back = figure(one(points("a", connected=True), points("best"), points("rest", muted=True)))["data"]
+    assert (curve["meta"]["colour"], ring["meta"]["colour"], back["meta"]["colour"]) == (0, None, None)
+    assert ring["marker"]["size"] > back["marker"]["size"] == curve["marker"]["size"]
+    assert ring["marker"]["symbol"] == back["marker"]["symbol"] == "circle-open"
+
+
+def test_a_law_has_one_pattern_of_dashes_whichever_line_it_belongs_to() -> None:
+    laws = [points(law, kind="line", dashed=True, same_as=line) for line in ("a", "b") for law in ("ideal", "fit")]
+    told = styles(one(points("a"), points("b"), *laws))
+    assert told["ideal", "a"].dash == told["ideal", "b"].dash != told["fit", "a"].dash
+    assert (told["ideal", "a"].colour, told["ideal", "b"].colour) == (0, 1)
+
+
+def test_drawing_for_a_page_loads_no_plotly() -> None:
+    code = "import sys, dmls_ray.analysis.figures.interactive; print('plotly' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_legend_is_there_where_it_tells_something() -> None:
+    def legend(count: int) -> bool:
+        return bool(figure(one(*(points(f"s{number}") for number in range(count))))["layout"]["showlegend"])
+
+    assert [legend(count) for count in (1, 2, 20, 21)] == [False, True, True, False]

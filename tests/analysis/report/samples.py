@@ -1,0 +1,97 @@
+"""Charts and many runs made by hand, for reports."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.record import Outcome, RankRecord, RunRecord
+from tests.analysis.samples import MACHINE
+
+METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+
+
+def rates(table: Table) -> Chart:
+    """images/s over batch_per_rank, a series a world size; a trial without a rate is a cross."""
+    x, y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)
+    series = []
+    for ranks in sorted({row.world_size for row in table.rows}):
+        rows = [row for row in table.rows if row.world_size == ranks and "images_per_s" in row.measures]
+        told = [row.measures["images_per_s"] for row in rows]
+        series.append(
+            Series(
+                name=f"world_size {ranks}", x=[_batch(row) for row in rows], y=[item.median for item in told],
+                low=[item.low for item in told], high=[item.high for item in told], connected=True,
+                runs=[_runs(row) for row in rows],
+            )
+        )  # fmt: skip
+    without = [row for row in table.rows if "images_per_s" not in row.measures]
+    if without:
+        runs = [_runs(row) for row in without]
+        series.append(
+            Series(name="oom", kind="cross", x=[_batch(row) for row in without], y=[None] * len(without), runs=runs)
+        )
+    return Chart(name="rates", title="Images a second by batch", panels=[Panel(x=x, y=y, series=series)])
+
+
+def curves(results: Results) -> Chart:
+    """Accuracy over epochs, a panel a metric and a curve a run."""
+    panels = []
+    for metric in ("train_accuracy", "test_accuracy"):
+        series = [
+            Series(
+                name=record.run_id, kind="line", x=[item.epoch for item in record.epochs],
+                y=[getattr(item, metric) for item in record.epochs], runs=[(record.run_id,)] * len(record.epochs),
+            )
+            for record in results.records
+        ]  # fmt: skip
+        panels.append(Panel(x=Axis("epoch"), y=Axis(metric), series=series, title=metric))
+    return Chart(name="curves", title="Accuracy by epoch", panels=panels, notes=["A line is a run."])
+
+
+def many(runs: int, *, epochs: int = 20, ranks: int = 2, text: str = "") -> Results:
+    """So many runs whose numbers are noise, the worst that there is to pack; every tenth fails with `text`."""
+    draw = random.Random(0)
+    records = []
+    for number in range(runs):
+        batch = 2 ** (number % 8 + 3)
+        config = {"world_size": ranks, "batch_per_rank": batch, "lr": draw.random(), "warmup_steps": 5}
+        record = RunRecord(
+            run_id=f"{number // 3:012x}-{number % 3}", trial_id=f"{number // 3:012x}", repeat=number % 3, order=number,
+            order_seed=0, seed=number % 3, outcome=Outcome.OK, config=config | {"threads_per_rank": 1},
+            isolation="group", machine=MACHINE, versions={"python": "3.11", "torch": "2.6"}, load_average=draw.random(),
+            started_at="2026-01-02T03:04:05", sweep="many", session="2026-01-02",
+        )  # fmt: skip
+        if number % 10 == 9:
+            record.outcome, record.reason, record.traceback = Outcome.ERROR, f"RuntimeError {number}", text
+        else:
+            record.take_results([_rank(draw, rank, epochs) for rank in range(ranks)])
+        records.append(record)
+    return Results(Path("results/many"), records)
+
+
+def _rank(draw: random.Random, rank: int, epochs: int) -> dict[str, Any]:
+    def epoch(number: int) -> dict[str, Any]:
+        told = {name: draw.random() for name in (*METRICS, "train_s", "warmup_s", "eval_s")}
+        return {"epoch": number, **told}
+
+    whole = [epoch(number) | {"images": 50_000, "images_per_s": draw.random() * 1e5} for number in range(1, epochs + 1)]
+    names = ("setup_s", "train_s", "eval_s", "total_s", "step_ms_p50", "step_ms_p95", "peak_mem_mib", "forward_ms",
+             "backward_ms", "comm_ms", "overlap_ms", "exposed_comm_ms", *METRICS)  # fmt: skip
+    measured = {name: draw.random() * 100 for name in names if name in RankRecord.__slots__}
+    busy = {"at_s": [0.5 * point for point in range(240)], "cpu_percent": [draw.random() * 100 for _ in range(240)]}
+    run = {"device": "cpu", "train_samples": 50_000, "epochs": whole}
+    own = [epoch(number) for number in range(1, epochs + 1)]
+    return {"rank": rank, "machine": "lab", "device": "cpu", "utilization": busy, "epochs": own, "run": run, **measured}
+
+
+def _batch(row: Row) -> int:
+    return int(row.records[0].config["batch_per_rank"])
+
+
+def _runs(row: Row) -> tuple[str, ...]:
+    return tuple(record.run_id for record in row.records)
