@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.stats import MIN_PERCENTILE, MIN_REPEATS
 from dmls_ray.analysis.tables import Table
 from dmls_ray.record import Outcome, RunRecord
 
@@ -61,9 +62,11 @@ def method(results: Results, table: Table) -> list[str]:
         told.append(f"The first optimizer steps of a run ({_listed(warmup)}) count in no rate.")
     if any(len(row.records) > 2 for row in table.rows):
         told.append(
-            "An interval is the 95% percentile bootstrap of the median, from 3 repeats on; at n=3 it is close to the "
-            "range, which holds the true median 3 times in 4. Comparisons are paired by block: faster and slower mean "
-            "that the interval leaves 1 out, indistinguishable that it does not, which is no evidence of equality."
+            f"An interval holds the true median 95 times in 100, from {MIN_REPEATS} repeats on: below "
+            f"{MIN_PERCENTILE} repeats by a parametric bootstrap that assumes a normal distribution (of logarithms, for "
+            "times, rates, memory and ratios), which is why it reaches beyond the values; from there on by a "
+            "percentile bootstrap. Comparisons are paired by block: faster and slower mean that the interval leaves 1 "
+            "out, indistinguishable that it does not, which is no evidence of equality."
         )
     loads = [record.load_average for record in ran if record.load_average is not None]
     if loads:
