@@ -33,7 +33,6 @@ EXIT_SLOWER = 3
 _DESCRIPTION = "Read what sweeps have left: tables, reports, figures, comparisons and advice. Nothing is started."
 
 FORMATS = ("text", "markdown", "csv", "latex")
-AIMS = ("time-to-accuracy", "throughput", "accuracy", "memory", "cost")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -235,11 +234,11 @@ def _compare(given: argparse.Namespace, console: Console) -> int:
 
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
     found = compare_sweeps(_load(given.a), _load(given.b), measure=given.measure)
+    slower = [] if share is None else found.slower_by_more_than(share)
     _print(found.frame(), [*found.notes, "", found.sentence], given.format, console)
-    if share is not None and found.slower_beyond_doubt(share):
-        print(
-            f"dmls-ray compare: B is slower than A by more than {given.fail_if_slower}, beyond doubt.", file=sys.stderr
-        )
+    if slower:
+        told = ", ".join(slower)
+        print(f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}: {told}.", file=sys.stderr)
         return EXIT_SLOWER
     return EXIT_OK
 
@@ -248,7 +247,10 @@ def _advise(given: argparse.Namespace, console: Console) -> int:
     """Say which configuration to use for an aim, what was not tried and would be worth it, and what cannot be said."""
     from dmls_ray.analysis.advise import advise
 
-    found = advise(_load(given.folder), given.aim, target=given.target, price_per_hour=given.price_per_hour)
+    found = advise(
+        _load(given.folder), given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
+        metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min",
+    )  # fmt: skip
     _print(found.frame(), [*found.notes, "", found.sentence], given.format, console)
     return EXIT_OK
 
@@ -311,13 +313,17 @@ def _of_compare(parser: Parser) -> None:
 
 
 def _of_advise(parser: Parser) -> None:
+    from dmls_ray.analysis.aims import AIMS
+
     _folder(parser)
     parser.add_argument("--for", dest="aim", choices=AIMS, default="throughput", help="(default: throughput)")
     parser.add_argument(
-        "--target", type=float, metavar="ACCURACY", help="Test accuracy from 0 to 1 that is to be reached"
+        "--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1"
     )
+    parser.add_argument("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
+    parser.add_argument("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
     parser.add_argument(
-        "--price-per-hour", type=float, metavar="PRICE", help="Price of a rank for an hour, for --for cost"
+        "--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small"
     )
     _form(parser)
 
@@ -379,7 +385,7 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise ConfigError(f"fail_if_slower={text} is no share; give 5% or 0.05, say.")
+        raise ConfigError(f"--fail-if-slower {text} is no share; give 5% or 0.05, say.")
     return value
 
 

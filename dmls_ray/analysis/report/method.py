@@ -63,8 +63,8 @@ def method(results: Results, table: Table) -> list[str]:
     if any(len(row.records) > 2 for row in table.rows):
         told.append(
             f"An interval holds the true median 95 times in 100, from {MIN_REPEATS} repeats on: below "
-            f"{MIN_PERCENTILE} repeats by a parametric bootstrap that assumes a normal distribution (of logarithms, for "
-            "times, rates, memory and ratios), which is why it reaches beyond the values; from there on by a "
+            f"{MIN_PERCENTILE} repeats by a parametric bootstrap that assumes a normal distribution (of logarithms, "
+            "for times, rates, memory and ratios), which is why it reaches beyond the values; from there on by a "
             "percentile bootstrap. Comparisons are paired by block: faster and slower mean that the interval leaves 1 "
             "out, indistinguishable that it does not, which is no evidence of equality."
         )
