@@ -1,0 +1,95 @@
+"""What reading a large sweep costs: its table in the terminal, its report, a comparison, advice.
+
+Each is the command as a user types it, from Enter to prompt, over a folder whose runs are copies of real ones but for
+their identity and for 5% of noise on their rates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from dmls_ray.machine import describe_machine, describe_versions
+
+MODEL = Path(__file__).parents[1] / "results" / "reference" / "batch_size" / "runs.jsonl"
+REPEATS = 10
+
+
+def make_sweep(folder: Path, count: int, seed: int) -> Path:
+    """A results folder of so many runs, ten of each trial."""
+    noise = random.Random(seed)
+    lines = [json.loads(line) for line in MODEL.read_text().splitlines()]
+    folder.mkdir()
+    with open(folder / "runs.jsonl", "w") as file:
+        for number in range(count):
+            trial, repeat = divmod(number, REPEATS)
+            row = dict(lines[trial % len(lines)])
+            row |= {"trial_id": f"{trial:012x}", "repeat": repeat, "run_id": f"{trial:012x}-{repeat}", "order": number}
+            row["config"] = row["config"] | {"lr": 1e-3 + trial * 1e-7}
+            row["images_per_s"] *= noise.lognormvariate(0, 0.05)
+            row["started_at"] = f"2026-01-01T00:00:{seed:02d}"
+            file.write(json.dumps(row) + "\n")
+    return folder
+
+
+def timed(words: list[str], repeats: int) -> tuple[list[float], int]:
+    """Seconds of a command, and the size of what it wrote to the terminal."""
+    seconds, size = [], 0
+    for _ in range(repeats):
+        began = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "dmls_ray", *words], capture_output=True, check=True)
+        seconds.append(time.perf_counter() - began)
+        size = len(done.stdout)
+    return seconds, size
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2_000, help="of the report, the comparison and the advice")
+    parser.add_argument("--rows", type=int, default=100_000, help="of the table")
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="reading-") as name:
+        some, other = (make_sweep(Path(name) / f"some-{seed}", given.runs, seed) for seed in (1, 2))
+        many = make_sweep(Path(name) / "many", given.rows, 3)
+        for what, runs, words in (
+            ("table", given.rows, ["table", str(many)]),
+            ("report", given.runs, ["report", str(some)]),
+            ("compare", given.runs, ["compare", str(some), str(other)]),
+            ("advise", given.runs, ["advise", str(some), "--for", "throughput"]),
+        ):
+            seconds, size = timed(words, given.repeats)
+            written = some / "report.html" if what == "report" else None
+            peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+            rows.append(
+                {
+                    "command": f"dmls-ray {what}",
+                    "runs": f"{runs:,}",
+                    "s, median": f"{statistics.median(seconds):.1f}",
+                    "min": f"{min(seconds):.1f}",
+                    "max": f"{max(seconds):.1f}",
+                    "n": str(len(seconds)),
+                    "written MB": f"{(written.stat().st_size if written else size) / 1e6:.1f}",
+                    "peak MiB so far": f"{peak:,.0f}",
+                }
+            )
+            print(rows[-1], file=sys.stderr)
+    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    machine, versions = describe_machine(), describe_versions()
+    print(f"\n{machine['cpu']}, {machine['cores']} cores; python {versions['python']}")
+
+
+if __name__ == "__main__":
+    main()
