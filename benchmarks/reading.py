@@ -38,7 +38,7 @@ def make_sweep(folder: Path, count: int, seed: int) -> Path:
             row["config"] = row["config"] | {"lr": 1e-3 + trial * 1e-7}
             row["images_per_s"] *= noise.lognormvariate(0, 0.05)
             row["started_at"] = f"2026-01-01T00:00:{seed:02d}"
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(row, separators=(",", ":")) + "\n")  # as the store does
     return folder
 
 

@@ -83,7 +83,7 @@ def make_rows(model: Path, folder: Path, count: int) -> None:
             trial, repeat = divmod(number, 10)
             row |= {"trial_id": f"{trial:012x}", "repeat": repeat, "run_id": f"{trial:012x}-{repeat}", "order": number}
             row["config"] |= {"lr": 1e-3 + trial * 1e-7}
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(row, separators=(",", ":")) + "\n")  # as the store does
 
 
 READ = """

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from dmls_ray.arguments import EXIT_OK, Parser, parse
 from dmls_ray.errors import ConfigError, InputError, StoreError
-from dmls_ray.store import RUNS
+from dmls_ray.store import RUNS, uncollected
 from dmls_ray.terminal import SPARE, print_table, say
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         own.set_defaults(command=command, parser=own)
     given = parse(parser, list(sys.argv[1:] if arguments is None else arguments))
     try:
-        code = given.command(given, Console())
+        with uncollected():
+            code = given.command(given, Console())
         sys.stdout.flush()
     except InputError as error:
         given.parser.error(str(error))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import orjson
+
+from dmls_ray.errors import StoreError
 
 SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
@@ -147,6 +149,10 @@ class RankRecord:
     test_accuracy: float | None = None
     epochs: list[dict[str, Any]] = field(default_factory=list)
     """This rank's own epochs, over its own share of the samples."""
+
+
+_NESTED = b',"epochs":['
+"""Where in a line its epochs begin; its ranks follow, and nothing else. Within a string its quotes would be escaped."""
 
 
 class _ReadLater:
@@ -303,9 +309,6 @@ class RunRecord(_ReadLater):
     def from_dict(cls, values: Mapping[str, Any]) -> RunRecord:
         """The record that `to_dict` wrote, by this version or an older one; keys it does not know are left out.
 
-        Its epochs and ranks stay JSON until one of them is asked for: as objects they are most of a record's memory,
-        and who reads many runs seldom asks.
-
         Raises:
             KeyError, TypeError, ValueError: it is no such record.
         """
@@ -314,8 +317,41 @@ class RunRecord(_ReadLater):
             item["epoch"]
         for item in nested["ranks"]:
             item["rank"]
+        return cls._of(values, dump_small(nested))
+
+    @classmethod
+    def from_json(cls, line: bytes, share: Callable[[dict[str, Any]], None] = lambda values: None) -> RunRecord:
+        """The record of a line of JSON, as `to_dict` has it.
+
+        Args:
+            line: the whole of it.
+            share: is given its values before the record is made of them, but for epochs and ranks.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no such record. What is wrong with its epochs and ranks is found when
+                they are asked for, and then a StoreError.
+        """
+        head, mark, tail = line.rstrip().partition(_NESTED)
+        if mark and tail.endswith(b"]}"):
+            try:
+                values = orjson.loads(head + b"}")
+            except ValueError:
+                values = {}  # the mark was within something else
+            # What comes before epochs and ranks is all there is, if it ends as this version ends it.
+            if next(reversed(values), "") == "git":
+                share(values)
+                return cls._of(values, (b"{" + _NESTED[1:] + tail).decode())
+        values = orjson.loads(line)
+        share(values)
+        return cls.from_dict(values)
+
+    @classmethod
+    def _of(cls, values: Mapping[str, Any], nested: str) -> RunRecord:
+        """Epochs and ranks stay JSON until one of them is asked for: as objects they are most of a record's memory, and
+        to read them is most of the time; who reads many runs seldom asks.
+        """
         record = cls(**{**_known(cls, values), "outcome": Outcome(values["outcome"])})
-        object.__setattr__(record, "_unread", dump_small(nested))  # mypy knows of no slots but those of fields
+        object.__setattr__(record, "_unread", nested)  # mypy knows of no slots but those of fields
         del record.epochs, record.ranks
         return record
 
@@ -325,9 +361,16 @@ class RunRecord(_ReadLater):
             # Asked for a slot that is empty: `from_dict` leaves those of epochs and ranks so.
             if name not in ("epochs", "ranks"):
                 raise AttributeError(f"RunRecord has no {name}", name=name, obj=self)
-            nested = orjson.loads(self._unread)
-            self.epochs = [EpochRecord(**_known(EpochRecord, item)) for item in nested["epochs"]]
-            self.ranks = [RankRecord(**_known(RankRecord, item)) for item in nested["ranks"]]
+            try:
+                nested = orjson.loads(self._unread)
+                epochs = [EpochRecord(**_known(EpochRecord, item)) for item in nested["epochs"]]
+                ranks = [RankRecord(**_known(RankRecord, item)) for item in nested["ranks"]]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise StoreError(
+                    f"the epochs and ranks of run {self.run_id} cannot be read ({type(error).__name__}: {error}); "
+                    "remove its line from runs.jsonl."
+                ) from error
+            self.epochs, self.ranks = epochs, ranks
             del self._unread
             return getattr(self, name)
 

@@ -135,16 +135,18 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error}); name another folder with --out.") from error
     alike: dict[str, Any] = {}
+
+    def share(values: dict[str, Any]) -> None:
+        _refuse_newer(values.get("schema", 0), path)
+        for name in _SHARED & values.keys():
+            values[name] = alike.setdefault(dump_small(values[name]), values[name])
+
     with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n") and not _is_whole(line):
                 return
             try:
-                values = orjson.loads(line)
-                for name in _SHARED & values.keys():
-                    values[name] = alike.setdefault(dump_small(values[name]), values[name])
-                _refuse_newer(values.get("schema", 0), path)
-                yield RunRecord.from_dict(values)
+                yield RunRecord.from_json(line, share)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise StoreError(
                     f"{path}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from dmls_ray.analysis.written import LEFT, plain
+
 if TYPE_CHECKING:
     import pandas as pd
 
 SPARE = ("train acc.", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "s/epoch")
 """Columns of a sweep's table that answer least, in the order in which they go where there is no room."""
+
+
+MOST_DRAWN = 1000
+"""Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -28,6 +34,9 @@ def print_table(frame: pd.DataFrame, console: Console, *, spare: Sequence[str] =
         console: where to.
         spare: heads of columns that may be left out, the first first.
     """
+    if len(frame) > MOST_DRAWN:
+        print(plain(frame))
+        return
     from rich.measure import Measurement
 
     def width(drawn: Any) -> int:
@@ -51,8 +60,6 @@ def _rich_table(frame: pd.DataFrame, hidden: Sequence[str], *, stacked: bool = F
     """The table for the terminal; stacked: heads and intervals take a line of their own."""
     from rich import box
     from rich.table import Table
-
-    from dmls_ray.analysis.written import LEFT
 
     frame = frame.drop(columns=list(hidden))
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))

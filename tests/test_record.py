@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from dmls_ray.config import DEFAULTS
+from dmls_ray.errors import StoreError
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
 
 
@@ -54,6 +55,35 @@ def test_a_record_that_was_read_can_be_written_copied_and_changed_before_its_ran
 def test_epochs_and_ranks_that_are_none_are_refused_when_the_record_is_read(nested: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError)):
         RunRecord.from_dict({**record().to_dict(), **nested})
+
+
+def line(written: RunRecord, *, compact: bool = True, sort: bool = False) -> bytes:
+    separators = (",", ":") if compact else (", ", ": ")
+    return (json.dumps(written.to_dict(), separators=separators, sort_keys=sort) + "\n").encode()
+
+
+@pytest.mark.parametrize("shape", [{}, {"compact": False}, {"sort": True}])
+@pytest.mark.parametrize(
+    "config", [{"epochs": 2}, {"train": "a:b", "epochs": [1, 2]}, {"text": ',"epochs":[{}],"ranks":[]}'}]
+)
+def test_a_line_is_read_whoever_wrote_it_and_whatever_looks_like_epochs_in_it(
+    config: dict[str, object], shape: dict[str, bool]
+) -> None:
+    written = record(config=config, git={"commit": "c"})
+    written.take_results([rank(0, epochs=[{"epoch": 1, "train_loss": 1.5}]), rank(1)])
+    shared: list[dict[str, object]] = []
+    assert RunRecord.from_json(line(written, **shape), shared.append) == written
+    assert shared[0]["config"] == config
+
+
+def test_of_a_line_of_this_version_epochs_and_ranks_are_not_read_before_they_are_asked_for() -> None:
+    assert [item.name for item in dataclasses.fields(RunRecord)][-3:] == ["git", "epochs", "ranks"]
+    written = record()
+    written.take_results([rank(0)])
+    read = RunRecord.from_json(line(written).replace(b'"ranks":[{"rank":0', b'"ranks":[{"rank":oh'))
+    assert read.run_id == "a-0"
+    with pytest.raises(StoreError, match="epochs and ranks of run a-0 cannot be read .* remove its line"):
+        read.ranks  # noqa: B018
 
 
 def test_a_number_that_is_not_finite_becomes_null() -> None:

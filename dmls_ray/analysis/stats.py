@@ -225,7 +225,7 @@ def _middles(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 @cache
 def _shares(count: int) -> tuple[float, float]:
     """Which shares of the draws' medians lie below the ends of the interval."""
-    from scipy.stats import norm, t
+    from scipy.special import ndtr, stdtrit
 
-    share = float(norm.cdf(math.sqrt(count / (count - 1)) * t.ppf((1 - _LEVEL) / 2, count - 1)))
+    share = float(ndtr(math.sqrt(count / (count - 1)) * stdtrit(count - 1, (1 - _LEVEL) / 2)))
     return share, 1 - share

@@ -1,8 +1,9 @@
-"""A table of texts as Markdown, LaTeX, or columns for a terminal without colours."""
+"""A table of texts as Markdown, as LaTeX, and as plain columns."""
 
 from __future__ import annotations
 
 import pandas as pd
+from tabulate import tabulate
 
 LEFT = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason")
 """Columns of words, which begin at the left; numbers end at the right."""
@@ -14,6 +15,14 @@ def markdown(frame: pd.DataFrame) -> str:
     cells = frame.map(lambda text: " ".join(str(text).replace("|", "\\|").split()))
     aligned = ["left" if head in LEFT else "right" for head in frame.columns]
     return str(cells.to_markdown(index=False, disable_numparse=True, colalign=aligned if len(frame) else None))
+
+
+def plain(frame: pd.DataFrame) -> str:
+    """Columns under their heads, as wide as they are."""
+    return tabulate(
+        frame.to_dict("list"), headers="keys", tablefmt="simple", disable_numparse=True,
+        colalign=["left" if head in LEFT else "right" for head in frame.columns],
+    )  # fmt: skip
 
 
 def latex(frame: pd.DataFrame) -> str:
