@@ -158,7 +158,7 @@ def _published(given: argparse.Namespace, console: Console) -> int:
     from dmls_ray.analysis.published import REPORTS, published
     from dmls_ray.analysis.tables import make_table
 
-    for report, (dataset, layouts, axis) in REPORTS.items():
+    for report, (dataset, layouts, axes) in REPORTS.items():
         if given.report not in (None, report):
             continue
         results = published(dataset)
@@ -166,7 +166,9 @@ def _published(given: argparse.Namespace, console: Console) -> int:
             say(console, f"\nReport {report}, by {name}", style="bold")
             layout = LAYOUTS[name](results)
             _print(layout.frame, [], given.format, console)
-        say(console, f"\n{answer(make_table(results), axis)}")
+        table = make_table(results)
+        for axis in axes:
+            say(console, f"\n{answer(table, axis)}")
         if given.figures:
             _draw(results, Path(given.figures) / report, console)
     return EXIT_OK

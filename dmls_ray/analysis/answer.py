@@ -143,8 +143,9 @@ def _among(group: Sequence[Row], axis: str) -> str:
         f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is "
         f"{_speed(compare(fastest.rates(), slowest.rates()))}"
     )
-    if axis == "quantization":
-        return f"{where(group, axis)}{'; '.join(filter(None, map(_quantized, group)))}; {speed}"
+    quantized = [text for row in group if (text := _quantized(row))]
+    if quantized:
+        return f"{where(group, axis)}{'; '.join(quantized)}; {speed}"
     return f"{where(group, axis)}{_best(group, axis)}; {speed}"
 
 
@@ -158,6 +159,8 @@ def _best(group: Sequence[Row], axis: str) -> str:
     alike = [row for row in others if not _is_lower(row, best)]
     if not others:
         return f"{level} of test accuracy"
+    if any(row.measures["test_accuracy"].low is None for row in tested):
+        return f"{level} of test accuracy, the highest that was seen, of too few repeats to tell chance apart"
     if not alike:
         return f"{level}, the highest test accuracy"
     names = ", ".join(str(row.factors[axis]) for row in alike)

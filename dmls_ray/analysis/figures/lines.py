@@ -82,7 +82,9 @@ def label(row: Row, names: Sequence[str]) -> str:
     """
     told = list(names)
     if len(names) > 2:
-        told = [name for name in names if name in _ALWAYS or row.factors[name] != DEFAULTS.get(name, _NO_DEFAULT)]
+        # A backend of None is one rank's, which talks to nobody.
+        told = [name for name in names if name in _ALWAYS
+                or row.factors[name] not in (DEFAULTS.get(name, _NO_DEFAULT), None)]  # fmt: skip
         if not told:
             return "all at their defaults"
     return ", ".join(f"{name} {value_text(row.factors[name])}" for name in told)

@@ -17,12 +17,12 @@ _FOLDER = Path(__file__).parent
 PUBLISHED = "published"
 """The isolation of such a record; ours have `group` or `per_run`."""
 
-REPORTS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "A": ("cifar10", ("batch", "rank"), "world_size"),
-    "B": ("stl10", ("batch", "rank", "backend"), "world_size"),
-    "C": ("mnist", ("machines", "backend", "quantization"), "machines"),
+REPORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "A": ("cifar10", ("batch", "rank"), ("world_size", "backend")),
+    "B": ("stl10", ("batch", "rank", "backend"), ("world_size", "backend")),
+    "C": ("mnist", ("machines", "backend", "quantization"), ("machines", "backend", "quantization")),
 }
-"""A report's data set, the tables that it gives, and the field that it asks about."""
+"""A report's data set, the tables that it gives, and the fields that it asks about."""
 
 _SETTINGS: dict[str, dict[str, Any]] = {
     "cifar10": {"weight_decay": 5e-4, "shuffle": False, "device": "cuda"},
