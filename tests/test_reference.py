@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.published import published
+from dmls_ray.analysis.reading import read
+from dmls_ray.commands import main
 from tests.conftest import PROJECT
 
 FOLDERS = sorted(path.parent for path in (PROJECT / "results" / "reference").glob("*/runs.jsonl"))
@@ -18,6 +23,31 @@ def test_every_reference_run_is_whole_and_says_what_it_ran_on(folder: object) ->
         assert record.machine["cpu"]
         assert record.versions["torch"]
         assert record.git["commit"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_every_reference_table_is_what_its_runs_say(folder: Path) -> None:
+    reading = read(load(folder))
+    assert (folder / "table.md").read_text() == f"{reading.table.markdown()}\n{reading.sentence}\n"
+
+
+def test_the_published_tables_are_what_the_figures_say(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["published", "--format", "markdown"])
+    shown = [line for line in capsys.readouterr().out.splitlines() if line]
+    kept = (PROJECT / "results" / "published" / "tables.md").read_text().replace("## ", "").splitlines()
+    assert [line for line in kept if line][2:] == shown
+
+
+def test_the_readme_shows_the_committed_sweep_and_its_picture() -> None:
+    readme = (PROJECT / "README.md").read_text()
+    reading = read(load(PROJECT / "results" / "reference" / "batch_size"))
+    assert reading.sentence in readme
+    for cells in reading.table.frame().itertuples(index=False):
+        assert re.search(r" +".join(re.escape(cell) for cell in cells if cell), readme)
+    (picture,) = re.findall(r"!\[.*\]\((results/reference/batch_size/.*)\)", readme)
+    assert (PROJECT / picture).stat().st_size > 10_000
+    assert all(len(row.counted) >= 3 for row in reading.table.rows)
 
 
 def test_cifar10_is_learned_as_the_reports_learned_it() -> None:

@@ -170,6 +170,7 @@ def test_a_rank_that_dies_ends_its_run_under_either_isolation(sweep_command: Com
     assert by_model["digits_convnet"].outcome == "ok"
 
 
+@pytest.mark.slow
 def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_path: Path) -> None:
     folder = tmp_path / "results" / "batch_size"
     chance = random.Random(os.urandom(8))
@@ -224,7 +225,8 @@ def test_a_run_of_a_killed_sweep_goes_on_from_its_checkpoint_to_the_same_end(
     assert len(resumed.epochs) == 150
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     how: signal.Signals, tmp_path: Path
 ) -> None:

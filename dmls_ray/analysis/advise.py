@@ -14,7 +14,8 @@ from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.noise_scale import batch_by_noise_scale
 from dmls_ray.analysis.pairs import logarithms, mean_interval, paired, ratio_of
 from dmls_ray.analysis.pareto import front
-from dmls_ray.analysis.tables import Row, Table, make_table
+from dmls_ray.analysis.rows import Row, Table
+from dmls_ray.analysis.tables import make_table
 from dmls_ray.analysis.unsaid import unsaid
 from dmls_ray.analysis.untried import untried
 from dmls_ray.analysis.words import configuration, counted, listed

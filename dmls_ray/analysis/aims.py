@@ -9,8 +9,8 @@ from typing import Literal
 from dmls_ray.analysis.formats import Form, number, ratio, seconds, shown, signed
 from dmls_ray.analysis.measures import MEASURES, TIMES, quantity_of
 from dmls_ray.analysis.pairs import mean_interval, paired, ratio_of
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Estimate, Interval, estimate
-from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.analysis.targets import Reached, time_to_target
 from dmls_ray.analysis.words import configuration
 from dmls_ray.errors import ConfigError

@@ -9,8 +9,8 @@ from dmls_ray.analysis.answer_own import answer_own
 from dmls_ray.analysis.formats import accuracy, bare, rate, ratio, seconds, shown, signed, whole
 from dmls_ray.analysis.groups import compared_along, count_values, where
 from dmls_ray.analysis.measures import MEASURES
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
-from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.config import DEFAULTS
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.formats import number, shown, signed
 from dmls_ray.analysis.groups import alike_but_for, count_values, where
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import difference
-from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.record import METRICS, Outcome
 
 

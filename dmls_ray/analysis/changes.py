@@ -10,8 +10,8 @@ from typing import Literal
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.measures import quantity_of
 from dmls_ray.analysis.pairs import mean_interval, paired
+from dmls_ray.analysis.rows import Row
 from dmls_ray.analysis.stats import MIN_REPEATS, Interval, compare_apart
-from dmls_ray.analysis.tables import Row
 from dmls_ray.record import Outcome
 
 Way = Literal["speed", "amount", "difference"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from dmls_ray.analysis.formats import bare, number, ratio, shown
 from dmls_ray.analysis.measures import MEASURES
+from dmls_ray.analysis.rows import Column, Row, Table
 from dmls_ray.analysis.stats import MIN_REPEATS, Estimate, Interval
 from dmls_ray.record import Outcome
-
-if TYPE_CHECKING:
-    from dmls_ray.analysis.tables import Row, Table
 
 _INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
               "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
@@ -22,16 +20,6 @@ INTERVAL = " [95%]"
 
 _REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
 """Fields whose tables tell the gap between training and test."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: what it says of a trial, in words and in numbers."""
-
-    head: str
-    text: Callable[[Row], str]
-    values: Callable[[Row], dict[str, Any]]
-    """Name -> number, for who reads the table by a program."""
 
 
 def columns_of(table: Table) -> list[Column]:

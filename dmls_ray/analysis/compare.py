@@ -15,8 +15,8 @@ from dmls_ray.analysis.frames import Results, field_names
 from dmls_ray.analysis.joined import common_measure, join
 from dmls_ray.analysis.measures import MEASURES, quantity_of
 from dmls_ray.analysis.origins import apart_in_time, differences
+from dmls_ray.analysis.rows import Row
 from dmls_ray.analysis.stats import MIN_REPEATS, estimate
-from dmls_ray.analysis.tables import Row
 from dmls_ray.analysis.words import configuration, counted, listed
 from dmls_ray.errors import ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from dmls_ray.analysis.tables import Row
+from dmls_ray.analysis.rows import Row
 from dmls_ray.config import COUNTS_WITH
 
 BATCHES = {"batch_per_rank", "global_batch"}

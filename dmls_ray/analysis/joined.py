@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dmls_ray.analysis.frames import Results, factors_of
 from dmls_ray.analysis.measures import MEASURES, TIMES
-from dmls_ray.analysis.tables import Row, make_table
+from dmls_ray.analysis.rows import Row
+from dmls_ray.analysis.tables import make_table
 from dmls_ray.analysis.words import configuration, counted, listed
 from dmls_ray.errors import ConfigError
 from dmls_ray.record import Outcome

@@ -14,8 +14,9 @@ from dmls_ray.analysis.formats import accuracy, bare, number, seconds
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.published import Match, match
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import estimate
-from dmls_ray.analysis.tables import Row, Table, make_table, place_of
+from dmls_ray.analysis.tables import make_table, place_of
 from dmls_ray.record import RankRecord, RunRecord
 
 

@@ -7,7 +7,7 @@ import math
 from dmls_ray.analysis.aims import Candidate
 from dmls_ray.analysis.formats import number, shown
 from dmls_ray.analysis.frames import factors_of
-from dmls_ray.analysis.tables import Table
+from dmls_ray.analysis.rows import Table
 from dmls_ray.analysis.words import configuration
 
 

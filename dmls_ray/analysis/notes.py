@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.rows import Row
 from dmls_ray.record import Outcome
-
-if TYPE_CHECKING:
-    from dmls_ray.analysis.tables import Row
 
 
 def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any
 from dmls_ray.analysis.answer import answer, answer_variants
 from dmls_ray.analysis.answer_own import answer_search
 from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.tables import Table, make_table
+from dmls_ray.analysis.rows import Table
+from dmls_ray.analysis.tables import make_table
 from dmls_ray.store import read_sweep
 
 

@@ -2,141 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-import pandas as pd
-
 from dmls_ray.analysis.columns import columns_of
 from dmls_ray.analysis.frames import OWN, Results, factors_of, field_names
-from dmls_ray.analysis.measures import MEASURES, TIMES
+from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.notes import notes_of
-from dmls_ray.analysis.stats import Comparison, Estimate, compare, estimate
-from dmls_ray.analysis.targets import Reached, time_to_target
-from dmls_ray.analysis.written import markdown
+from dmls_ray.analysis.rows import Row, Table
+from dmls_ray.analysis.stats import compare, estimate
 from dmls_ray.config import TrialConfig
 from dmls_ray.fields import field_specs
-from dmls_ray.record import Outcome, RunRecord
+from dmls_ray.record import RunRecord
 from dmls_ray.store import uncollected
 
 _measured = attrgetter(*MEASURES)
-
-
-@dataclass
-class Row:
-    """One trial: its varied fields, its measures over the repeats, and how its runs ended."""
-
-    trial_id: str
-    factors: dict[str, Any]
-    """The fields that vary in this table."""
-    records: list[RunRecord]
-    measures: dict[str, Estimate] = field(default_factory=dict)
-    own: dict[str, Estimate] = field(default_factory=dict)
-    """What a training function of the user's own measured."""
-    speed_up: Comparison | None = None
-    """Against world size 1 without DDP, all else equal."""
-
-    @property
-    def world_size(self) -> int:
-        return int(self.records[0].config["world_size"])
-
-    @property
-    def outcome(self) -> str:
-        """`ok`, or how many runs ended in what."""
-        counts = Counter(record.outcome.value for record in self.records)
-        if len(counts) == 1:
-            return next(iter(counts))
-        return ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-
-    @property
-    def reason(self) -> str:
-        """Why the first run that is not ok is not."""
-        return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
-
-    @property
-    def counted(self) -> list[RunRecord]:
-        """The runs that its measures are of: those that ended ok, and of them whole ones where there are any."""
-        ok = [record for record in self.records if record.outcome is Outcome.OK]
-        return [record for record in ok if record.stopped_epoch is None] or ok
-
-    @property
-    def timed(self) -> list[RunRecord]:
-        """Of these, the ones whose times say something: they had their ranks' resources to themselves."""
-        return [record for record in self.counted if record.mode == "bench"]
-
-    def rates(self) -> dict[int, float]:
-        """How fast training went by block, of the runs that ended ok: images_per_s, or runs a second where nothing is
-        known but how long a run of the same work took.
-        """
-        rates = self.by_block("images_per_s")
-        if rates or OWN in self.records[0].config:
-            return rates
-        return {block: 1 / taken for block, taken in self.by_block("total_s").items()}
-
-    def level(self, measure: str) -> float | None:
-        """The median of a measure; None where it is not known."""
-        known = self.estimate(measure)
-        return None if known is None else known.median
-
-    def estimate(self, measure: str) -> Estimate | None:
-        """A measure over the repeats, the vocabulary's or a user's own; None where it is not known."""
-        return self.measures.get(measure) or self.own.get(measure)
-
-    def reached(self) -> Reached | None:
-        """When its runs reached their target accuracy; None where they have none."""
-        return time_to_target(self.records)
-
-    def by_block(self, measure: str) -> dict[int, float]:
-        """A measure by block, of the runs that ended ok."""
-        values = {
-            item.repeat: item.measures[measure] if measure in item.measures else getattr(item, measure, None)
-            for item in self.counted
-            if measure not in TIMES or item.mode == "bench"
-        }
-        return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
-
-
-@dataclass
-class Table:
-    """A sweep's trials, in the order of their factors."""
-
-    varied: tuple[str, ...]
-    rows: list[Row]
-    held: str
-    """The batch that stays where the ranks or the passes of a step change: `batch_per_rank` or `global_batch`."""
-    notes: list[str]
-
-    def frame(self) -> pd.DataFrame:
-        """The table as texts, a column a head."""
-        columns = columns_of(self)
-        cells = [[column.text(row) for column in columns] for row in self.rows]
-        return pd.DataFrame(cells, columns=[column.head for column in columns], dtype=object)
-
-    def numbers(self) -> pd.DataFrame:
-        """The table as numbers: of each measure the median, the ends of its interval, mean and standard deviation."""
-        columns = columns_of(self)
-        return pd.DataFrame([{k: v for column in columns for k, v in column.values(row).items()} for row in self.rows])
-
-    def markdown(self) -> str:
-        """The table and its notes as Markdown."""
-        return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n"
-
-    @property
-    def is_own(self) -> bool:
-        """Whether a training function of the user's own was swept."""
-        return any(OWN in record.config for row in self.rows for record in row.records)
-
-    @property
-    def own_measures(self) -> list[str]:
-        """What training functions of the user's own measured."""
-        return field_names([row.own for row in self.rows])
-
-    def has(self, measure: str) -> bool:
-        """Whether any trial has such a measure."""
-        return any(measure in row.measures for row in self.rows)
 
 
 @uncollected()
@@ -163,7 +44,9 @@ def make_table(
         rows.sort(key=lambda row: row.level(metric) is None)
     held = _held_batch(factors, varied or ())
     _add_speed_up(rows, held)
-    return Table(varied=names, rows=rows, held=held, notes=notes_of(results, rows, held))
+    table = Table(varied=names, rows=rows, held=held, notes=notes_of(results, rows, held))
+    table.columns = columns_of(table)
+    return table
 
 
 def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None = None) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from dmls_ray.analysis.aims import Candidate, Goal
 from dmls_ray.analysis.formats import accuracy, shown, signed
 from dmls_ray.analysis.frames import OWN, Results, factors_of
 from dmls_ray.analysis.pairs import mean_interval
+from dmls_ray.analysis.rows import Table
 from dmls_ray.analysis.stats import MIN_REPEATS
-from dmls_ray.analysis.tables import Table
 from dmls_ray.analysis.words import counted
 from dmls_ray.record import Outcome
 

@@ -12,8 +12,8 @@ from dmls_ray.analysis.formats import accuracy, ratio, shown
 from dmls_ray.analysis.frames import OWN, factors_of
 from dmls_ray.analysis.groups import along
 from dmls_ray.analysis.pairs import logarithms, mean_interval, paired, ratio_of, repeats_to_tell
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import MIN_REPEATS
-from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.analysis.words import configuration, counted
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError

@@ -3,7 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_ray.analysis.groups import alike_but_for, along, count_values
-from dmls_ray.analysis.tables import Row, make_table
+from dmls_ray.analysis.rows import Row
+from dmls_ray.analysis.tables import make_table
 from tests.analysis.samples import results
 
 

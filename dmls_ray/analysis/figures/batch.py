@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, few, lines_along, measured, ooms, told
-from dmls_ray.analysis.tables import Table
+from dmls_ray.analysis.rows import Table
 
 _TIMES = {
     "epoch_s": "training steps of an epoch (s)",

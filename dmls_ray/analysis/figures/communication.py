@@ -15,7 +15,7 @@ from dmls_ray.analysis.figures.lines import (
     number_axis,
     present,
 )
-from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.record import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from dmls_ray.analysis.figures.chart import Axis, Series
 from dmls_ray.analysis.groups import BATCHES, along, count_values
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Quantity, estimate
-from dmls_ray.analysis.tables import Row, Table
 from dmls_ray.config import DEFAULTS
 from dmls_ray.record import Outcome, RunRecord
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, few, lines_along, measured, ooms, told
-from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.record import Outcome
 
 _WIDE = 4

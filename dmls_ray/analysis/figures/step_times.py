@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import MEASURED, few_rows, labels
-from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.record import STEP_QUANTILES
 
 _FAR = 10

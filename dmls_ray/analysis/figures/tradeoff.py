@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import MOST, few, has, labels, measured
 from dmls_ray.analysis.pareto import front
-from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.analysis.rows import Row, Table
 
 _ACCURACY = "test_accuracy"
 _COSTS = {"total_s": "a run, from assignment to result (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}

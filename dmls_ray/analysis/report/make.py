@@ -21,7 +21,7 @@ from dmls_ray.analysis.reading import Reading
 from dmls_ray.analysis.report.details import details
 from dmls_ray.analysis.report.method import calls, counts, method, places
 from dmls_ray.analysis.report.packing import as_json, clean, packed
-from dmls_ray.analysis.tables import Table
+from dmls_ray.analysis.rows import Table
 from dmls_ray.store import RUNS, read_sweep, write_whole
 
 MOST_RUNS = 5_000

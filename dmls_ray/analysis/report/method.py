@@ -11,8 +11,8 @@ from statistics import median
 from typing import Any
 
 from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.rows import Table
 from dmls_ray.analysis.stats import MIN_PERCENTILE, MIN_REPEATS
-from dmls_ray.analysis.tables import Table
 from dmls_ray.record import Outcome, RunRecord
 
 

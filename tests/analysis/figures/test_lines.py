@@ -17,8 +17,9 @@ from dmls_ray.analysis.figures.lines import (
     number_axis,
     ooms,
 )
+from dmls_ray.analysis.rows import Table
 from dmls_ray.analysis.stats import estimate
-from dmls_ray.analysis.tables import Table, make_table
+from dmls_ray.analysis.tables import make_table
 from tests.analysis.samples import own_results, results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}

@@ -8,7 +8,7 @@ from typing import Any
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.tables import Row, Table
+from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.record import Outcome, RankRecord, RunRecord
 from tests.analysis.samples import MACHINE
 
