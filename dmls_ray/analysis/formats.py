@@ -3,25 +3,70 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from dmls_ray.analysis.stats import Estimate, Interval
 
-
-class Form(Protocol):
-    """Writes a number with so many decimals, below 0 for whole tens and hundreds; without any, with its usual ones."""
-
-    def __call__(self, value: float, most: int | None = None) -> str: ...
+_MOST_DECIMALS = 6
+"""What needs more is written with an exponent."""
 
 
-def shown(value: Estimate | Interval | None, form: Form) -> str:
-    """A value with its interval; the bare value where there is none; nothing where there is no value."""
+@dataclass(frozen=True)
+class Form:
+    """How a kind of number is written."""
+
+    usual: Callable[[float], int]
+    """Its decimals where nothing is known of its interval, and the most that it has otherwise."""
+    signed: bool = False
+    """Whether a sign stands before what is more than nothing, too."""
+
+    def __call__(self, value: float, most: int | None = None) -> str:
+        """The number with its usual decimals, but at most so many; below 0 for whole tens and hundreds."""
+        usual = self.usual(value)
+        return self.exactly(value, usual if most is None else min(usual, most))
+
+    def exactly(self, value: float, decimals: int) -> str:
+        """The number with so many decimals."""
+        if not math.isfinite(value):
+            return str(value)
+        if decimals > _MOST_DECIMALS:
+            return f"{value:.3e}"
+        text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"  # no -0
+        return text if not self.signed or text.startswith("-") else f"+{text}"
+
+
+def shown(value: Estimate | Interval | None, form: Form, *, null: float | None = None) -> str:
+    """A value with its interval; the bare value where there is none; nothing where there is no value.
+
+    Args:
+        value: what is shown.
+        form: how.
+        null: the value that means no difference: an end that is beside it is written with decimals enough to be so.
+    """
     if value is None:
         return ""
     if value.low is None or value.high is None:
         return form(value.centre)
     most = supported(value)
-    return f"{form(value.centre, most)} [{form(value.low, most)}, {form(value.high, most)}]"
+    usual = max(form.usual(number) for number in (value.centre, value.low, value.high))
+    decimals = usual if most is None else min(usual, most)
+    if null is not None:
+        decimals = _beside(null, (value.low, value.high), decimals)
+    centre, low, high = (form.exactly(number, decimals) for number in (value.centre, value.low, value.high))
+    return f"{centre} [{low}, {high}]"
+
+
+def _beside(null: float, ends: tuple[float, float], decimals: int) -> int:
+    """Decimals with which no end that differs from a value is written as that value."""
+    close = [abs(end - null) for end in ends if end != null and math.isfinite(end)]
+    if ends[0] <= null <= ends[1] or not close:
+        return decimals
+    while decimals < _MOST_DECIMALS and any(
+        round(end, decimals) == round(null, decimals) for end in ends if math.isfinite(end)
+    ):
+        decimals += 1
+    return decimals
 
 
 def bare(value: Estimate | Interval | None, form: Form) -> str:
@@ -30,59 +75,40 @@ def bare(value: Estimate | Interval | None, form: Form) -> str:
 
 
 def supported(value: Estimate | Interval) -> int | None:
-    """Decimals down to the second digit of half the interval; None where there is no interval, or none to speak of."""
+    """Decimals down to the second digit of half the interval, and to the first of the value; None where there is no
+    interval, or none to speak of.
+    """
     if value.low is None or value.high is None or not 0 < value.high - value.low < math.inf:
         return None
-    return 1 - math.floor(math.log10((value.high - value.low) / 2))
+    digits = 1 - math.floor(math.log10((value.high - value.low) / 2))
+    return max(digits, -math.floor(math.log10(abs(value.centre)))) if value.centre else digits
 
 
-def rate(value: float, most: int | None = None) -> str:
-    """Images a second."""
-    return _written(value, 0 if value >= 100 else 1, most)
+def _four_digits(value: float) -> int:
+    if abs(value) >= 1e4 or value.is_integer() or not math.isfinite(value):
+        return 0
+    return 3 - math.floor(math.log10(abs(value)))
 
 
-def seconds(value: float, most: int | None = None) -> str:
-    """Seconds or milliseconds, to about three digits."""
-    return _written(value, 0 if value >= 100 else 1 if value >= 10 else 3, most)
+rate = Form(lambda value: 0 if abs(value) >= 100 else 1)
+"""Images a second."""
 
+seconds = Form(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3)
+"""Seconds or milliseconds, to about three digits."""
 
-def ratio(value: float, most: int | None = None) -> str:
-    """How many times as much."""
-    return _written(value, 2, most)
+ratio = Form(lambda value: 2)
+"""How many times as much."""
 
+whole = Form(lambda value: 0)
+"""Memory in MiB, bytes: no part of one is of interest."""
 
-def whole(value: float, most: int | None = None) -> str:
-    """Memory in MiB, bytes: no part of one is of interest."""
-    return _written(value, 0, most)
+accuracy = Form(lambda value: 3)
+"""A fraction from 0 to 1."""
 
-
-def accuracy(value: float, most: int | None = None) -> str:
-    """A fraction from 0 to 1."""
-    return _written(value, 3, most)
-
-
-def number(value: float, most: int | None = None) -> str:
-    """A number of which nothing is known, to four digits."""
-    if abs(value) >= 1e4 or (value.is_integer() and (most is None or most <= 0)):
-        return _written(value, 0, most)
-    if value and abs(value) < 1e-4:
-        return f"{value:.3e}"
-    return _written(value, 3 - math.floor(math.log10(abs(value))) if value else 0, most)
+number = Form(_four_digits)
+"""A number of which nothing is known, to four digits."""
 
 
 def signed(form: Form) -> Form:
     """The same with a sign before what is more than nothing, too."""
-
-    def write(value: float, most: int | None = None) -> str:
-        text = form(value, most)
-        return text if text.startswith("-") else f"+{text}"
-
-    return write
-
-
-def _written(value: float, usual: int, most: int | None) -> str:
-    if math.isinf(value):
-        return "inf"
-    decimals = usual if most is None else min(usual, most)
-    rounded = round(value, decimals) + 0.0  # no -0
-    return f"{rounded:,.{max(decimals, 0)}f}"
+    return replace(form, signed=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.stats import Estimate, estimate
+from dmls_ray.analysis.formats import ratio, shown
+from dmls_ray.analysis.stats import Estimate, estimate, level_of_each
 
 BEYOND = 4
 """A curve is not told of beyond so many times the largest measured world size."""
@@ -16,6 +17,9 @@ Points = Mapping[int, Mapping[int, float]]
 """world_size -> block -> speed-up against world size 1 without DDP in that block."""
 
 Law = Callable[..., float]
+
+_ALIKE = 0.05
+"""A curve that is so little beside what was measured is not wrong for it, however narrow the interval."""
 
 
 def amdahl(ranks: float, serial: float) -> float:
@@ -67,50 +71,64 @@ class Refusal:
     reason: str
 
 
-_LAWS: tuple[tuple[str, Law, dict[str, float]], ...] = (
-    ("Amdahl's law", amdahl, {"serial share": 1.0}),
-    ("universal scalability law", universal, {"contention": 1.0, "coherency": np.inf}),
+_LAWS: tuple[tuple[str, Law, tuple[str, ...]], ...] = (
+    ("Amdahl's law", amdahl, ("serial share",)),
+    ("universal scalability law", universal, ("contention", "coherency")),
 )
-"""Name, law, and its parameters with the most that each can be; the least is 0."""
+"""Name, law, and its parameters."""
 
 
 def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
     """Both laws, as far as the points allow.
 
+    A law needs one world size more than it has parameters, beside world size 1: that is 1 by definition and holds no
+    law to anything. And its curve must go through what was measured.
+
     Args:
-        points: the measured speed-ups; world size 1 is 1 by definition and counts as measured.
+        points: the measured speed-ups of world sizes above 1.
         strong: whether the problem stayed the same as ranks were added; Amdahl's law is of that alone.
     """
-    told: list[Fit | Refusal] = []
+    return [_fit(name, law, parameters, points, strong) for name, law, parameters in _LAWS]
+
+
+def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong: bool) -> Fit | Refusal:
+    sizes = sorted(points)
     blocks = sorted(set.intersection(*(set(by_block) for by_block in points.values()))) if points else []
-    sizes = sorted({1, *points})
-    for name, law, most in _LAWS:
-        if law is amdahl and not strong:
-            told.append(
-                Refusal(name, "it is about a problem that stays the same, and global_batch grew with the ranks")
+    if law is amdahl and not strong:
+        return Refusal(name, "it is about a problem that stays the same, and global_batch grew with the ranks")
+    if len(sizes) < len(parameters) + 1:
+        return Refusal(name, f"it needs {len(parameters) + 1} world sizes above 1, and {len(sizes)} were measured")
+    if not blocks:
+        return Refusal(name, "no block has all world sizes")
+    each = [_fitted(law, len(parameters), [(size, points[size][block]) for size in sizes]) for block in blocks]
+    found = {key: estimate(list(values)) for key, values in zip(parameters, zip(*each, strict=True), strict=True)}
+    fit = Fit(name, law, found, tuple(each), sizes[-1])
+    for size in sizes:
+        seen = estimate([points[size][block] for block in blocks], "ratio", level=level_of_each(len(sizes)))
+        told = fit.curve(size)
+        is_far = abs(told.median / seen.median - 1) > _ALIKE
+        if is_far and seen.low is not None and seen.high is not None and not seen.low <= told.median <= seen.high:
+            return Refusal(
+                name,
+                f"it does not hold here: at world_size {size} it would be a speed-up of {told.median:.2f}, and "
+                f"{shown(seen, ratio)} was measured",
             )
-        elif len(sizes) < len(most) + 1:
-            told.append(Refusal(name, f"it needs {len(most) + 1} world sizes, and {len(sizes)} were measured"))
-        elif not blocks:
-            told.append(Refusal(name, "no block has all world sizes"))
-        else:
-            each = [_fitted(law, most, [(size, points[size][block]) for size in sizes if size > 1]) for block in blocks]
-            found = {
-                key: estimate(list(values), "share" if limit == 1 else "value")
-                for (key, limit), values in zip(most.items(), zip(*each, strict=True), strict=True)
-            }
-            told.append(Fit(name, law, found, tuple(each), sizes[-1]))
-    return told
+    return fit
 
 
-def _fitted(law: Law, most: Mapping[str, float], points: Sequence[tuple[int, float]]) -> tuple[float, ...]:
-    """The parameters that come closest to these speed-ups by least squares of their logarithms, since noise is a
-    share.
+def _fitted(law: Law, count: int, points: Sequence[tuple[int, float]]) -> tuple[float, ...]:
+    """The parameters that come closest to these speed-ups by least squares of their logarithms, since noise is a share.
+
+    They may be a little below 0, where noise has ranks do better than the ideal: cut off at 0, their interval would
+    shrink to nothing there.
     """
     from scipy.optimize import least_squares  # takes half a second to load
 
     def off(parameters: Sequence[float]) -> list[float]:
         return [float(np.log(law(ranks, *parameters) / measured)) for ranks, measured in points]
 
-    solved = least_squares(off, [0.1, 0.01][: len(most)], bounds=(0, list(most.values())))
+    most = max(ranks for ranks, _ in points)
+    # Where the denominator of the law stays above 0.
+    least = [-0.4 / (most - 1), -0.4 / (most * (most - 1))][:count]
+    solved = least_squares(off, [0.1, 0.01][:count], bounds=(least, [1.0, np.inf][:count]))
     return tuple(map(float, solved.x))

@@ -10,8 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmls_ray.analysis.formats import seconds, shown
-from dmls_ray.analysis.stats import MIN_REPEATS, Interval, estimate
+from dmls_ray.analysis.stats import Interval, estimate
 from dmls_ray.record import Outcome, RunRecord
+
+MIN_CENSORED = 5
+"""Fewer runs, some of which have not got there, have no interval: it would hold the truth too seldom."""
+
+_CUT_SHORT = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR)
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,8 @@ class Reached:
     """Seconds from assignment, set-up and tests included; None: not yet."""
     low: float | None
     """Ends of its 95% interval (where some have not: Brookmeyer & Crowley, Biometrics 38, 1982, on log-log survival);
-    None with fewer than `MIN_REPEATS` runs, or where the runs do not bound it.
+    None with too few runs, or
+    where they do not bound it.
     """
     high: float | None
 
@@ -46,8 +52,8 @@ class Reached:
 def time_to_target(records: Sequence[RunRecord], target: float | None = None) -> Reached | None:
     """When runs of one trial reach a test accuracy; None where there is no target, or no run that tried.
 
-    A run that ended without it has not reached it yet by then; one that diverged, or did not fit into memory, never
-    will, so it counts as waiting for as long as any.
+    A run that was cut short has not reached it yet by then. One that used up its epochs without it, diverged, or did
+    not fit into memory never will, so it counts as waiting for as long as any.
 
     Args:
         records: the runs; what was skipped, or searched, does not count.
@@ -65,9 +71,7 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
         return Reached(target, len(tried), 0, None, None, None)
     longest = max([*reached, *(record.total_s or 0.0 for record in tried)])
     waited = [
-        (record.total_s or 0.0)
-        if record.outcome is not Outcome.OOM and record.outcome is not Outcome.DIVERGED
-        else longest
+        (record.total_s or 0.0) if record.outcome in _CUT_SHORT else longest
         for record, time in zip(tried, times, strict=True)
         if time is None
     ]
@@ -95,7 +99,10 @@ def _half(reached: Sequence[float], waited: Sequence[float]) -> tuple[float | No
 
     survival = ecdf(CensoredData(uncensored=reached, right=waited)).sf
     median = _first(survival.quantiles, survival.probabilities)
-    if len(reached) + len(waited) < MIN_REPEATS:
+    if 2 * len(reached) < len(reached) + len(waited):
+        # Those that were cut short might have; nobody has seen half of them get there.
+        return None, None, None
+    if len(reached) + len(waited) < MIN_CENSORED:
         return median, None, None
     with warnings.catch_warnings():
         # The formula has no ends where all or none are left; there is nothing to be said there, and nothing is.

@@ -28,6 +28,22 @@ def test_numbers_have_the_digits_that_their_interval_supports(form: Form, interv
     assert bare(interval, form) == text.partition(" ")[0]
 
 
+@pytest.mark.parametrize(
+    ("form", "null", "interval", "text"),
+    [
+        (ratio, 1.0, Interval(1.0022, 1.0019, 1.0025), "1.002 [1.002, 1.002]"),
+        (ratio, 1.0, Interval(0.91, 0.835, 0.998), "0.910 [0.835, 0.998]"),
+        (ratio, 1.0, Interval(1.0, 0.998, 1.002), "1.00 [1.00, 1.00]"),
+        (signed(accuracy), 0.0, Interval(0.0004, 0.0001, 0.0007), "+0.0004 [+0.0001, +0.0007]"),
+        (number, None, Interval(1.0, 1e-3, 5e9), "1 [0, 5,000,000,000]"),
+    ],
+)
+def test_an_interval_that_leaves_no_difference_out_is_written_so(
+    form: Form, null: float | None, interval: Interval, text: str
+) -> None:
+    assert shown(interval, form, null=null) == text
+
+
 def test_without_a_value_nothing_is_written() -> None:
     assert shown(None, rate) == bare(None, rate) == ""
 

@@ -36,12 +36,28 @@ def test_runs_that_never_got_there_count_as_not_yet() -> None:
     assert str(time_to_target(runs([None, None]))) == "not yet (0 of 2)"
 
 
-def test_a_run_that_ended_early_says_nothing_of_what_came_later() -> None:
-    # Kaplan and Meier by hand: the run that ended at 1.5 s leaves three at risk; 4/5, then 4/5 x 2/3, then 4/5 x 1/3.
-    early = runs([None], total_s=1.5)
-    found = time_to_target([*runs([1.0, 2.0, 3.0, None], total_s=9.0), *early])
+def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
+    # Kaplan and Meier by hand: the run that was killed at 1.5 s leaves three at risk; 4/5, then 4/5 x 2/3, then 4/5 x
+    # 1/3.
+    killed = runs([None], total_s=1.5, outcome=Outcome.KILLED)
+    found = time_to_target([*runs([1.0, 2.0, 3.0, None], total_s=9.0), *killed])
     assert found is not None
     assert found.median == 3.0
+
+
+def test_a_slow_run_that_got_there_does_not_outlive_the_quick_ones_that_did_not() -> None:
+    # All had the same epochs, and one in five got there: half of them have not, however long they took.
+    found = time_to_target([*runs([10.0], total_s=10.2), *runs([None] * 4, total_s=9.9)])
+    assert str(found) == "not yet (1 of 5)"
+    cut = runs([None] * 4, total_s=0.1, outcome=Outcome.ERROR)
+    assert str(time_to_target([*runs([5.0]), *cut])) == "not yet (1 of 5)"
+
+
+def test_few_runs_of_which_some_did_not_get_there_have_no_interval() -> None:
+    found = time_to_target(runs([1.0, 2.0, None]))
+    assert found is not None
+    assert (found.median, found.low, found.high) == (2.0, None, None)
+    assert str(found) == "2.000 (2 of 3)"
 
 
 def test_a_run_that_diverged_waits_for_as_long_as_any() -> None:
