@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 
 from dmls_ray.analysis.answer_own import answer_own
@@ -10,8 +10,11 @@ from dmls_ray.analysis.formats import accuracy, bare, rate, ratio, seconds, show
 from dmls_ray.analysis.groups import compared_along, count_values, where
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference
+from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference, level_of_each
 from dmls_ray.config import DEFAULTS
+
+_MOST_LOST = 4
+"""Trials that are named of those that could not be measured."""
 
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
@@ -29,6 +32,8 @@ def answer(table: Table, axis: str) -> str:
         return answer_own(table, axis)
     rows = [row for row in table.rows if row.rates()]
     if not rows:
+        if any(row.counted for row in table.rows):
+            return "These runs were searched, not measured, and their times say nothing: run them with --mode bench."
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis == "batch_per_rank" and table.held == "global_batch":
         axis = "global_batch"
@@ -44,9 +49,8 @@ def answer(table: Table, axis: str) -> str:
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
-    if asked != axis and alone:
-        return f"{alone} {sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)})."
-    return sentence[:1].upper() + sentence[1:] + f" ({_repeats(rows)})."
+    sentence = f"{sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)}){_lost(table, rows)}."
+    return f"{alone} {sentence}" if asked != axis and alone else sentence
 
 
 def answer_variants(table: Table, changed: Collection[str]) -> str:
@@ -64,7 +68,8 @@ def answer_variants(table: Table, changed: Collection[str]) -> str:
     told = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed))]
     if not told:
         return "There is no trial to compare with, so nothing can be said of what was changed."
-    return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])})."
+    together = ", intervals that hold together" if any(len(rows) > 2 for rows in groups.values()) else ""
+    return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])}{together})."
 
 
 def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
@@ -73,13 +78,14 @@ def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
         return ""
     told: dict[str, list[str]] = {"higher with": [], "lower with": [], "not told apart from it with": []}
     for row in sorted(rows, key=lambda row: -row.measures["test_accuracy"].median):
-        more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"))
+        level = level_of_each(len(rows) - 1)
+        more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"), level=level)
         if row is base or more is None:
             continue
         verdict = "not told apart from it with"
         if more.low is not None and more.high is not None:
             verdict = "higher with" if more.low > 0 else "lower with" if more.high < 0 else verdict
-        told[verdict].append(f"{_changes(row, changed)} ({shown(more, signed(accuracy))})")
+        told[verdict].append(f"{_changes(row, changed)} ({shown(more, signed(accuracy), null=0)})")
     parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in told.items() if names)
     gaps = [row for row in rows if "accuracy_gap" in row.measures]
     least = min(gaps, key=lambda row: abs(row.measures["accuracy_gap"].median), default=base)
@@ -112,69 +118,95 @@ def _only_one(table: Table, row: Row, axis: str) -> str:
 
 
 def _along(group: Sequence[Row], axis: str) -> str:
+    """For an axis of numbers: from its first value to its last, and what is best in between."""
     if any(isinstance(row.factors[axis], bool | str | type(None)) for row in group):
         return _among(group, axis)
-    first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
+    ordered = sorted(group, key=lambda row: row.factors[axis])
+    first, last = ordered[0], ordered[-1]
     return (
         f"{where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {_pace(first, last)}"
-        f"{_change(first, last, 'peak_mem_mib', 'peak memory', lambda value: bare(value, whole))}"
-        f"{_change(first, last, 'test_accuracy', 'test accuracy', lambda value: shown(value, accuracy))}"
+        f"{_between(ordered, axis)}{_memory(first, last)}{_learned(first, last)}"
+        f"{_between(ordered, axis, 'test_accuracy')}"
     )
+
+
+def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
+    """The best of all values of an axis, where it is neither the first nor the last; by medians.
+
+    Args:
+        ordered: the trials, from the axis's first value to its last.
+        axis: the field.
+        measure: what is to be high; without it, the speed.
+    """
+    values = {
+        index: list((row.by_block(measure) if measure else row.rates()).values()) for index, row in enumerate(ordered)
+    }
+    levels = {index: median(each) for index, each in values.items() if each}
+    best = max(levels, key=lambda index: levels[index], default=0)
+    if best in (0, len(ordered) - 1):
+        return ""
+    row = ordered[best]
+    if measure:
+        return f", highest at {axis} {row.factors[axis]} ({shown(row.measures[measure], MEASURES[measure].form)})"
+    return f", fastest at {axis} {row.factors[axis]} ({_rate(row)})"
 
 
 def _pace(first: Row, last: Row) -> str:
     """How fast training goes in one trial and in another; where no rate is known, by how long a run takes."""
-    faster = compare(last.rates(), first.rates())
+    faster = last.speed_against(first)
     if "images_per_s" in first.measures and "images_per_s" in last.measures:
-        return f"training went from {bare(first.measures['images_per_s'], rate)} to {_rate(last)}, {_speed(faster)}"
+        went = f"training went from {bare(first.measures['images_per_s'], rate)} to {_rate(last)}"
+        return f"{went}, {_speed(faster, first, last)}"
+    if "total_s" not in first.measures or "total_s" not in last.measures:
+        return f"training went on at {_rate(first)} and at {_rate(last)}, which do not compare"
     times = [bare(row.measures["total_s"], seconds) for row in (first, last)]
     took = f"a run went from {times[0]} to {times[1]} s"
-    longer = compare(first.rates(), last.rates())
+    longer = first.speed_against(last)
     if faster is None or longer is None or faster.ratio.centre >= 1:
-        return f"{took}, {_speed(faster)}"
+        return f"{took}, {_speed(faster, first, last)}"
     verdict = "" if faster.verdict == "unknown" else f"{_WORDS[faster.verdict]}: "
-    return f"{took}, {verdict}{shown(longer.ratio, ratio)} times as long"
+    return f"{took}, {verdict}{shown(longer.ratio, ratio, null=1)} times as long{_blocks(longer, first, last)}"
 
 
 def _among(group: Sequence[Row], axis: str) -> str:
     """For an axis of choices."""
     slowest, *_, fastest = sorted(group, key=lambda row: median(row.rates().values()))
+    # They are picked for being the fastest and the slowest, out of so many pairs.
+    level = level_of_each(len(group) * (len(group) - 1) // 2)
     speed = (
         f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is "
-        f"{_speed(compare(fastest.rates(), slowest.rates()))}"
+        f"{_speed(fastest.speed_against(slowest, level=level), fastest, slowest)}"
     )
     quantized = [text for row in group if (text := _quantized(row))]
     if quantized:
         return f"{where(group, axis)}{'; '.join(quantized)}; {speed}"
-    return f"{where(group, axis)}{_best(group, axis)}; {speed}"
+    return f"{where(group, axis)}{_best(group, axis, level)}; {speed}"
 
 
-def _best(group: Sequence[Row], axis: str) -> str:
+def _best(group: Sequence[Row], axis: str, level: float) -> str:
     """Which choice reached the highest test accuracy, if that can be told."""
     tested = [row for row in group if "test_accuracy" in row.measures]
     if not tested:
         return f"no test accuracy is known of any {axis}"
     best, *others = sorted(tested, key=lambda row: -row.measures["test_accuracy"].median)
-    level = f"{axis} {best.factors[axis]} reached {shown(best.measures['test_accuracy'], accuracy)}"
-    alike = [row for row in others if not _is_lower(row, best)]
+    reached = f"{axis} {best.factors[axis]} reached {shown(best.measures['test_accuracy'], accuracy)}"
     if not others:
-        return f"{level} of test accuracy"
+        return f"{reached} of test accuracy"
     if any(row.measures["test_accuracy"].low is None for row in tested):
-        return f"{level} of test accuracy, the highest that was seen, of too few repeats to tell chance apart"
+        return f"{reached} of test accuracy, the highest that was seen, of too few repeats to tell chance apart"
+    alike = [row for row in others if not _is_lower(row, best, level)]
     if not alike:
-        return f"{level}, the highest test accuracy"
+        return f"{reached}, the highest test accuracy"
     names = ", ".join(str(row.factors[axis]) for row in alike)
     if len(alike) == len(others):
-        return f"{level} of test accuracy, not told apart from {names}"
-    return f"{level}, the highest test accuracy but not told apart from {names}"
+        return f"{reached} of test accuracy, not told apart from {names}"
+    return f"{reached}, the highest test accuracy but not told apart from {names}"
 
 
-def _is_lower(row: Row, best: Row) -> bool:
+def _is_lower(row: Row, best: Row, level: float) -> bool:
     """Whether a row's test accuracy is below the best one's in the blocks they share, as far as repeats can tell."""
-    less = difference(row.by_block("test_accuracy"), best.by_block("test_accuracy"))
-    if less is None:
-        return False
-    return (less.median if less.high is None else less.high) < 0
+    less = difference(row.by_block("test_accuracy"), best.by_block("test_accuracy"), level=level)
+    return less is not None and less.high is not None and less.high < 0
 
 
 def _quantized(row: Row) -> str:
@@ -184,7 +216,7 @@ def _quantized(row: Row) -> str:
     changed = difference(row.by_block("int8_test_accuracy"), row.by_block("fp32_test_accuracy"))
     parts = [
         f"{row.factors['quantization']}: int8 test accuracy {shown(row.measures['int8_test_accuracy'], accuracy)}, "
-        f"{shown(changed, signed(accuracy))} against its own fp32 form"
+        f"{shown(changed, signed(accuracy), null=0)} against its own fp32 form"
     ]
     sizes = [row.measures.get(f"{form}_checkpoint_bytes") for form in ("int8", "fp32")]
     if all(sizes):
@@ -193,23 +225,58 @@ def _quantized(row: Row) -> str:
     comparison = compare(*times)
     if comparison is not None:
         batch = row.records[0].config["inference_batch"]
-        parts.append(f"inference of {batch} images {_speed(comparison)} as in fp32, both compiled")
+        parts.append(f"inference of {batch} images {_speed(comparison, row, row)} as in fp32, both compiled")
     return ", ".join(parts)
 
 
-def _speed(comparison: Comparison | None) -> str:
+def _speed(comparison: Comparison | None, one: Row, other: Row) -> str:
     if comparison is None:
-        return "with no block in common to compare"
-    times = f"{shown(comparison.ratio, ratio)} times as fast"
+        return "not compared: no block has both on one machine and device"
+    times = f"{shown(comparison.ratio, ratio, null=1)} times as fast{_blocks(comparison, one, other)}"
     return times if comparison.verdict == "unknown" else f"{_WORDS[comparison.verdict]}: {times}"
 
 
-def _change(first: Row, last: Row, measure: str, words: str, write: Callable[[Estimate], str]) -> str:
-    one, other = first.measures.get(measure), last.measures.get(measure)
+def _blocks(comparison: Comparison, one: Row, other: Row) -> str:
+    """How many blocks a comparison is of, where some have one trial alone."""
+    pairs = comparison.ratio.n if isinstance(comparison.ratio, Estimate) else 0
+    if pairs == max(len(one.counted), len(other.counted)):
+        return ""
+    return f" in the {pairs} blocks that have both" if pairs > 1 else " in the one block that has both"
+
+
+def _memory(first: Row, last: Row) -> str:
+    one, other = first.measures.get("peak_mem_mib"), last.measures.get("peak_mem_mib")
+    return "" if one is None or other is None else f", peak memory from {bare(one, whole)} to {bare(other, whole)} MiB"
+
+
+def _learned(first: Row, last: Row) -> str:
+    """What becomes of test accuracy, paired by block."""
+    one, other = first.measures.get("test_accuracy"), last.measures.get("test_accuracy")
     if one is None or other is None:
         return ""
-    unit = " MiB" if measure.endswith("_mib") else ""
-    return f", {words} from {write(one)} to {write(other)}{unit}"
+    went = f", test accuracy from {bare(one, accuracy)} to {bare(other, accuracy)}"
+    more = difference(last.by_block("test_accuracy"), first.by_block("test_accuracy"))
+    if more is None or more.low is None or more.high is None:
+        return went
+    verdict = "higher" if more.low > 0 else "lower" if more.high < 0 else "not told apart"
+    return f"{went}, {verdict}: {shown(more, signed(accuracy), null=0)}"
+
+
+def _lost(table: Table, rows: Sequence[Row]) -> str:
+    """What could not be measured, as it ended."""
+    lost = [row for row in table.rows if row not in rows and not row.counted]
+    if not lost:
+        return ""
+    told = [f"{_named(row)} ({row.outcome})" for row in lost[:_MOST_LOST]]
+    more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+    return f"; not measured: {', '.join(told)}{more}"
+
+
+def _named(row: Row) -> str:
+    factors = {name: value for name, value in row.factors.items() if value is not None}
+    if "batch_per_rank" in factors:
+        factors.pop("global_batch", None)
+    return " ".join(f"{name} {value}" for name, value in factors.items())
 
 
 def _level(row: Row) -> str:

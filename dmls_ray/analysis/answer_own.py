@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.formats import number, shown, signed
+from dmls_ray.analysis.formats import bare, number, shown, signed
 from dmls_ray.analysis.groups import alike_but_for, count_values, where
 from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import difference
+from dmls_ray.analysis.stats import difference, level_of_each
 from dmls_ray.record import METRICS, Outcome
 
 
@@ -71,7 +71,8 @@ def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
         if len(having) > 1:
             ends = [pick(having, key=lambda row: _level_of(row, name) if choices else row.factors[axis])
                     for pick in (min, max)]  # fmt: skip
-            parts.append(_own_change(*ends, axis=axis, name=name, choices=choices))
+            pairs = len(having) * (len(having) - 1) // 2 if choices else 1
+            parts.append(_own_change(*ends, axis=axis, name=name, choices=choices, level=level_of_each(pairs)))
     if choices:
         return f"{where(group, axis)}{'; '.join(parts)}"
     first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
@@ -84,13 +85,25 @@ def _level_of(row: Row, name: str) -> float:
     return level
 
 
-def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool) -> str:
-    low, high = (number(_level_of(row, name)) for row in (first, last))
-    more = difference(last.by_block(name), first.by_block(name))
-    told = "no block in common" if more is None else shown(more, signed(number))
+def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level: float) -> str:
+    """How a measure goes from one trial to another.
+
+    Args:
+        first: where it is least, of choices.
+        last: where it is most.
+        axis: the field in which they differ.
+        name: the measure.
+        choices: whether the trials were picked for that.
+        level: of the interval, so that it allows for the picking.
+    """
+    words = "seconds a run" if name == "total_s" else name
+    low, high = (bare(row.estimate(name), number) for row in (first, last))
+    if first is last:
+        return f"{words} is {low} with every {axis}"
+    more = difference(last.by_block(name), first.by_block(name), level=level)
+    told = "no block in common" if more is None else shown(more, signed(number), null=0)
     if more is not None and more.low is not None and more.high is not None and more.low <= 0 <= more.high:
         told += ", not told apart"
-    words = "seconds a run" if name == "total_s" else name
     if not choices:
         return f"{words} went from {low} to {high} ({told})"
     return f"{words} from {low} with {axis} {first.factors[axis]} to {high} with {last.factors[axis]} ({told})"

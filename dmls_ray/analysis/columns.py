@@ -121,17 +121,30 @@ def _named(name: str) -> Column:
 
 
 def _numbers(name: str, known: Estimate | Interval | None) -> dict[str, Any]:
-    """One value stands under the measure's own name."""
-    if known is None:
-        return {name: None}
-    told = {name: known.centre, f"{name}_low": known.low, f"{name}_high": known.high}
+    """One value stands under the measure's own name; what is not known is None, so that every row has the same
+    names.
+    """
+    mean = deviation = None
     if isinstance(known, Estimate):
-        told |= {f"{name}_mean": known.mean, f"{name}_deviation": known.deviation}
-    return told
+        mean, deviation = known.mean, known.deviation
+    return {
+        name: known.centre if known else None,
+        f"{name}_low": known.low if known else None,
+        f"{name}_high": known.high if known else None,
+        f"{name}_mean": mean,
+        f"{name}_deviation": deviation,
+    }
 
 
 def _ratio(row: Row) -> Estimate | Interval | None:
     return row.speed_up.ratio if row.speed_up else None
+
+
+def _told_speed_up(row: Row) -> str:
+    known = _ratio(row)
+    text = shown(known, ratio, null=1)
+    pairs = known.n if isinstance(known, Estimate) else 0
+    return f"{text} ({pairs} of {len(row.counted)})" if known and pairs < len(row.counted) else text
 
 
 def _efficiency(row: Row) -> float | None:
@@ -154,10 +167,9 @@ def _overfit(row: Row) -> str:
 
 def _target(row: Row) -> dict[str, Any]:
     reached = row.reached()
-    if reached is None:
-        return {"target_s": None}
-    return {"target_accuracy": reached.target, "target_s": reached.median, "target_s_low": reached.low,
-            "target_s_high": reached.high, "target_n": reached.reached}  # fmt: skip
+    names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
+             "target_n": "reached"}  # fmt: skip
+    return {name: getattr(reached, field) if reached else None for name, field in names.items()}
 
 
 def _told_target(row: Row) -> str:
@@ -172,9 +184,7 @@ def _outcomes(row: Row) -> dict[str, Any]:
     }
 
 
-_SPEED_UP = Column(
-    f"speed-up{INTERVAL}", lambda row: shown(_ratio(row), ratio), lambda row: _numbers("speed_up", _ratio(row))
-)
+_SPEED_UP = Column(f"speed-up{INTERVAL}", _told_speed_up, lambda row: _numbers("speed_up", _ratio(row)))
 _EFFICIENCY = Column("efficiency", _told_efficiency, lambda row: {"efficiency": _efficiency(row)})
 _TARGET = Column(f"s to target{INTERVAL}", _told_target, _target)
 _OVERFIT = Column(

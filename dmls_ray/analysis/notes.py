@@ -31,7 +31,7 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
             f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
         )
     if len(machines) > 1:
-        notes.append("Rows come from different machines: their times cannot be compared.")
+        notes.append("Rows come from different machines: times of one are not compared with those of another.")
     if len(versions) > 1:
         notes.append("Rows come from different versions: a difference may be theirs.")
     isolations = {record.isolation for record in results.records if record.outcome is not Outcome.SKIPPED}
@@ -39,21 +39,11 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
         notes.append(f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs.")
     if any(record.mode == "search" for record in results.records):
         notes.append("Runs of a search go side by side and some are stopped early: their times are left out.")
-    threads = {record.config.get("threads_per_rank") for record in results.records}
-    if len({row.world_size for row in rows}) > 1 and len(threads) == 1:
-        scaling = "strong" if held == "global_batch" else "weak"
-        count = threads.pop()
-        grows = (
-            "How many threads a rank had is not told"
-            if count is None
-            else f"threads_per_rank is {count} at every world_size, so total threads grow with it"
-        )
-        by = "" if any("images_per_s" in row.measures for row in rows) else " by s/run"
-        against = (
-            f"; speed-up{by} is against world_size 1 without DDP at the same {held} ({scaling} scaling), efficiency is "
-            "speed-up / world_size"
-        )
-        notes.append(grows + (against if any(row.speed_up for row in rows) else "") + ".")
+    devices = {record.device for row in rows for record in row.counted if record.config.get("device") == "auto"}
+    if len(devices) > 1:
+        told = ", ".join(sorted(devices))
+        notes.append(f"Rows come from different devices ({told}): their times are not compared.")
+    notes += _of_scaling(results, rows, held)
     slow = {record.config["precision"] for record in results.records if record.fast_units is False}
     if slow:
         notes.append(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")
@@ -61,6 +51,27 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
         notes.append("Some runs were taken up from a checkpoint: their times leave out what was lost.")
     for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
         notes.append(reason if reason.endswith(".") else f"{reason}.")
+    return notes
+
+
+def _of_scaling(results: Results, rows: Sequence[Row], held: str) -> list[str]:
+    """What a comparison of world sizes keeps equal."""
+    if len({row.world_size for row in rows}) < 2:
+        return []
+    notes = []
+    threads = {record.config.get("threads_per_rank") for record in results.records}
+    if threads == {None}:
+        notes.append("How many threads a rank had is not told.")
+    elif len(threads) == 1:
+        notes.append(f"threads_per_rank is {next(iter(threads))} at every world_size, so total threads grow with it.")
+    if any(row.speed_up for row in rows):
+        scaling = "strong" if held == "global_batch" else "weak"
+        by = "" if any("images_per_s" in row.measures for row in rows) else " by s/run"
+        equal = "" if len(threads) == 1 else " and threads_per_rank"
+        notes.append(
+            f"Speed-up{by} is against world_size 1 without DDP at the same {held}{equal} ({scaling} scaling), "
+            "efficiency is speed-up / world_size."
+        )
     return notes
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from dmls_ray.analysis.frames import OWN, field_names
 from dmls_ray.analysis.measures import TIMES
-from dmls_ray.analysis.stats import Comparison, Estimate
+from dmls_ray.analysis.stats import Comparison, Estimate, compare
 from dmls_ray.analysis.targets import Reached, time_to_target
 from dmls_ray.analysis.written import markdown
 from dmls_ray.record import Outcome, RunRecord
@@ -35,7 +36,7 @@ class Row:
     def world_size(self) -> int:
         return int(self.records[0].config["world_size"])
 
-    @property
+    @cached_property
     def outcome(self) -> str:
         """`ok`, or how many runs ended in what."""
         counts = Counter(record.outcome.value for record in self.records)
@@ -48,7 +49,7 @@ class Row:
         """Why the first run that is not ok is not."""
         return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
 
-    @property
+    @cached_property
     def counted(self) -> list[RunRecord]:
         """The runs that its measures are of: those that ended ok, and of them whole ones where there are any."""
         ok = [record for record in self.records if record.outcome is Outcome.OK]
@@ -63,10 +64,39 @@ class Row:
         """How fast training went by block, of the runs that ended ok: images_per_s, or runs a second where nothing is
         known but how long a run of the same work took.
         """
-        rates = self.by_block("images_per_s")
-        if rates or OWN in self.records[0].config:
-            return rates
-        return {block: 1 / taken for block, taken in self.by_block("total_s").items()}
+        return self.by_block("images_per_s") or self._runs_per_s()
+
+    def speed_against(self, base: Row, *, level: float = 0.95) -> Comparison | None:
+        """How fast this trial is against another one, paired by the blocks in which both ran on one machine and device;
+        None where there are none, or nothing says how fast both are.
+
+        Args:
+            base: the other one.
+            level: how often the interval is to hold the truth.
+        """
+        mine, its = self.by_block("images_per_s"), base.by_block("images_per_s")
+        if not (mine and its):
+            # Images a second stand beside no seconds a run.
+            mine, its = self._runs_per_s(), base._runs_per_s()
+        places, others = self._places(), base._places()
+        alike = {block for block in mine.keys() & its.keys() if places[block] == others[block]}
+        return compare({block: mine[block] for block in alike}, its, level=level)
+
+    def _runs_per_s(self) -> dict[int, float]:
+        """Of a function of the user's own nobody knows whether runs are of the same work."""
+        if OWN in self.records[0].config:
+            return {}
+        return {block: 1 / taken for block, taken in self.by_block("total_s").items() if taken > 0}
+
+    def _places(self) -> dict[int, tuple[Any, ...]]:
+        """Where each block ran: times of one place say nothing of another's, unless the device is what was varied."""
+        return {
+            record.repeat: (
+                *(str(record.machine.get(name)) for name in ("host", "cpu", "cores", "gpus")),
+                record.device if record.config.get("device", "auto") == "auto" else "",
+            )
+            for record in self.counted
+        }
 
     def level(self, measure: str) -> float | None:
         """The median of a measure; None where it is not known."""
@@ -101,6 +131,16 @@ class Column:
     """Name -> number, for who reads the table by a program."""
 
 
+def apart(heads: Sequence[str]) -> list[str]:
+    """Heads that differ: a field of the user's own that is called like a column of ours is `config_` and its name."""
+    named: list[str] = []
+    for head in reversed(heads):  # what was varied stands first, and gives way
+        while head in named:
+            head = f"config_{head}"
+        named.append(head)
+    return named[::-1]
+
+
 @dataclass
 class Table:
     """A sweep's trials, in the order of their factors."""
@@ -116,12 +156,13 @@ class Table:
     def frame(self) -> pd.DataFrame:
         """The table as texts, a column a head."""
         cells = [[column.text(row) for column in self.columns] for row in self.rows]
-        return pd.DataFrame(cells, columns=[column.head for column in self.columns], dtype=object)
+        return pd.DataFrame(cells, columns=apart([column.head for column in self.columns]), dtype=object)
 
     def numbers(self) -> pd.DataFrame:
         """The table as numbers: of each measure the median, the ends of its interval, mean and standard deviation."""
-        numbers = [{k: v for column in self.columns for k, v in column.values(row).items()} for row in self.rows]
-        return pd.DataFrame(numbers)
+        told = [[item for column in self.columns for item in column.values(row).items()] for row in self.rows]
+        heads = [name for name, _ in told[0]] if told else []
+        return pd.DataFrame([[value for _, value in values] for values in told], columns=apart(heads))
 
     def markdown(self) -> str:
         """The table and its notes as Markdown."""

@@ -11,7 +11,7 @@ from dmls_ray.analysis.frames import OWN, Results, factors_of, field_names
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.notes import notes_of
 from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import compare, estimate
+from dmls_ray.analysis.stats import estimate
 from dmls_ray.config import TrialConfig
 from dmls_ray.fields import field_specs
 from dmls_ray.record import RunRecord
@@ -52,13 +52,21 @@ def make_table(
 def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None = None) -> tuple[str, ...]:
     """The fields that tell trials apart: those that were varied, and those in which they differ all the same."""
     known = field_names(factors)
-    names = {*(varied or ()), *(name for name in known if len({repr(each.get(name)) for each in factors}) > 1)}
+    names = {*(varied or ()), *(name for name in known if _differs(name, factors))}
     # A table that shows one batch shows the other.
     if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"} and "global_batch" in known:
         names |= {"batch_per_rank", "global_batch"}
     if "machines" not in names:
         names.discard("ranks_per_machine")  # it is world_size then
     return tuple(name for name in known if name in names)
+
+
+def _differs(name: str, factors: Sequence[Mapping[str, Any]]) -> bool:
+    first = factors[0].get(name)
+    # Most are the same object throughout, or equal; what 1, 1.0 and True are to each other only their texts tell.
+    return any(
+        (value := each.get(name)) is not first and (value != first or repr(value) != repr(first)) for each in factors
+    )
 
 
 def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[str]) -> Row:
@@ -96,7 +104,7 @@ def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> 
 
 def _add_speed_up(rows: Sequence[Row], held: str) -> None:
     """Against world size 1 at the same held batch, all else equal."""
-    free = {"world_size", "batch_per_rank", "global_batch"} - {held}
+    free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {held}
 
     def rest(row: Row, *besides: str) -> str:
         return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
@@ -107,8 +115,8 @@ def _add_speed_up(rows: Sequence[Row], held: str) -> None:
     alone = {rest(row, "backend"): row for row in reversed(lone)}
     for row in rows:
         base = bases.get(rest(row), alone.get(rest(row, "backend"))) if row.world_size > 1 else None
-        if base is not None and row.rates() and base.rates():
-            row.speed_up = compare(row.rates(), base.rates())
+        if base is not None:
+            row.speed_up = row.speed_against(base)
 
 
 def place_of(name: str, value: Any) -> tuple[int, Any]:

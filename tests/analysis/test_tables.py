@@ -93,7 +93,7 @@ def test_rows_of_several_machines_are_said_to_be_not_comparable() -> None:
     mixed = results(GRID, rate)
     mixed.records[0].machine = {"cpu": "Other CPU", "cores": 64, "gpus": ["A GPU", "A GPU"]}
     notes = make_table(mixed).notes
-    assert "Rows come from different machines: their times cannot be compared." in notes
+    assert "Rows come from different machines: times of one are not compared with those of another." in notes
     assert "2 x A GPU" in notes[0]
 
 
@@ -168,3 +168,34 @@ def test_times_of_a_trial_that_was_searched_and_measured_are_those_that_were_mea
     (row, _) = make_table(runs).rows
     assert row.measures["total_s"].values == (2.0, 2.0)
     assert row.by_block("total_s").keys() == {1, 2}
+
+
+def test_a_field_of_ones_own_that_is_called_like_a_column_keeps_its_values() -> None:
+    runs = own_results(
+        {"n": [1, 2], "outcome": ["a", "b"]}, lambda values, repeat: (1.0, {"size": values["n"], "total_s_low": 7})
+    )
+    table = make_table(runs)
+    for frame in (table.frame(), table.numbers()):
+        assert frame.columns.is_unique
+        assert [str(value) for value in frame["config_n"]] == ["1", "1", "2", "2"]
+        assert frame["config_outcome"].tolist() == ["a", "b", "a", "b"]
+        assert set(frame["outcome"]) == {"ok"}
+
+
+def test_speed_up_over_machines_is_against_one_rank_on_one() -> None:
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
+    for record in runs.records:
+        record.config = {**record.config, "machines": record.config["world_size"], "ranks_per_machine": 1}
+    speed_up = make_table(runs).rows[1].speed_up
+    assert speed_up is not None
+    assert speed_up.ratio.centre == 2
+
+
+def test_threads_that_vary_leave_what_speed_up_means_told() -> None:
+    runs = results(
+        {"batch_per_rank": 16, "world_size": [1, 2], "threads_per_rank": [1, 2]}, lambda values, repeat: 10.0
+    )
+    assert any(
+        "Speed-up is against world_size 1 without DDP at the same batch_per_rank and threads_per_rank (weak" in note
+        for note in make_table(runs).notes
+    )
