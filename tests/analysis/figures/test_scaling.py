@@ -6,7 +6,7 @@ import pytest
 
 from dmls_ray.analysis.figures.scaling import chart
 from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.scaling import Fit, Points, Refusal
+from dmls_ray.analysis.scaling import Fit, Points, Refusal, amdahl
 from dmls_ray.analysis.tables import make_table
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
@@ -96,7 +96,11 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
 
 
 def test_both_laws_are_fitted_where_there_are_world_sizes_enough() -> None:
-    throughput, _ = panels(chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate))), 2)
+    runs = results(
+        {"global_batch": 64, "world_size": [1, 2, 4, 8]},
+        lambda values, repeat: (100 + repeat) * amdahl(values["world_size"], 0.1) * (1 + repeat / 100) ** 0.5,
+    )
+    throughput, _ = panels(chart(make_table(runs)), 2)
     assert [name for name in names(throughput) if "law" in name] == [
         "Amdahl's law", "Amdahl's law, 95%", "universal scalability law", "universal scalability law, 95%"
     ]  # fmt: skip
@@ -107,9 +111,9 @@ def test_what_is_not_fitted_is_said_with_the_reason() -> None:
     assert found is not None
     assert found.notes == (
         "No curve by Amdahl's law: it is about a problem that stays the same, and global_batch grew with the ranks.",
-        "No curve by universal scalability law: it needs 3 world sizes, and 2 were measured.",
+        "No curve by universal scalability law: it needs 3 world sizes above 1, and 1 were measured.",
     )
-    once = chart(make_table(results({"global_batch": 64, "world_size": [1, 2]}, rate, repeats=1)))
+    once = chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate, repeats=1)))
     assert once is not None
     assert "No curve by Amdahl's law: it has no interval with fewer than 3 blocks." in once.notes
 
