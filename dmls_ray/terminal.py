@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import console as rich_console
@@ -115,7 +116,7 @@ def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = F
 
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for head in frame.columns:
-        text = head.replace("_", "_\n", head.count("_")).replace(" [", "\n[") if stacked else head
+        text = _stacked(head, frame[head]) if stacked else head
         wraps = wrapped and head in _WRAPPED
         drawn.add_column(
             Text(text), justify="left" if head in LEFT else "right", no_wrap=not wraps, overflow="fold"
@@ -124,3 +125,10 @@ def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = F
         # As texts: what looks like mark-up in a name is none.
         drawn.add_row(*(Text(cell.replace(" [", "\n[") if stacked else cell) for cell in cells))
     return drawn
+
+
+def _stacked(head: str, cells: Iterable[str]) -> str:
+    """A head in lines no wider than its cells, as far as it has places to break at."""
+    room = max((len(line) for cell in cells for line in cell.replace(" [", "\n[").splitlines()), default=0)
+    lines = head.replace("_", "_\n").replace(" [", "\n[").splitlines()
+    return "\n".join(textwrap.fill(line, max(room, 8), break_long_words=False) for line in lines)

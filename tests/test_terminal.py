@@ -98,3 +98,11 @@ def test_the_committed_sweep_loses_nothing_that_answers(width: int) -> None:
     for head in HEADS & set(frame.columns):
         for cell in frame[head]:
             assert all(part in text for part in cell.replace(" [", "|[").split("|"))
+
+
+def test_a_head_takes_several_lines_before_a_table_falls_apart_into_records() -> None:
+    heads = [f"speed {name} [95% of all rows]" for name in "abcdefg"]
+    text = printed(pd.DataFrame({head: ["1.50 [1.20, 1.80]"] for head in heads}), 110)
+    assert ":" not in text
+    assert text.count("[95% of all") == text.count("rows]") == 7
+    assert max(map(len, text.splitlines())) <= 110
