@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from rich.console import Console
-
 from dmls_ray.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config import trial_schema
 from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
@@ -26,7 +24,7 @@ from dmls_ray.preparation import check_names
 from dmls_ray.runner import done, plan_of, run_plan
 from dmls_ray.schema import Schema
 from dmls_ray.space import Range
-from dmls_ray.terminal import SPARE, print_table, say
+from dmls_ray.terminal import SPARE, Console, print_table, say
 
 
 def main(
@@ -56,6 +54,7 @@ def main(
     # A job that is stopped (SIGTERM) keeps what it has, as one that is interrupted does.
     signal.signal(signal.SIGTERM, _interrupt)
     words = sys.argv[1:] if arguments is None else list(arguments)
+    given: dict[str, Any] = {}
     parser = Parser(
         description=inspect.cleandoc(question),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,7 +79,7 @@ def main(
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         again = "the same command"
-        if given["fresh"]:
+        if given.get("fresh"):
             again += ", with --out on that folder in place of --fresh,"
         print(f"Stopped. The runs that had ended are kept; {again} runs the others.", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
@@ -175,7 +174,7 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, console: Console) -> int:
-    from dmls_ray.analysis.files import DERIVED
+    from dmls_ray.analysis.files import DERIVED, are_written
     from dmls_ray.analysis.reading import Question, Reading
 
     searched = options.mode == "search"
@@ -185,11 +184,14 @@ def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, 
     )  # fmt: skip
     reading = Reading(results, question)
     table, sentence = reading.table, reading.sentence
-    print_table(table.frame(), console, spare=SPARE)
+    elsewhere = f"dmls-ray table {results.folder} --format csv"
+    print_table(table.frame(), console, spare=SPARE, elsewhere=elsewhere)
     for note in table.notes:
         say(console, note, style="dim")
     say(console, f"\n{sentence}\n")
-    say(console, f"Report: {results.folder}/report.html; beside it {', '.join(DERIVED[1:])}, runs.jsonl and sweep.json")
+    if are_written(results.folder):
+        beside = ", ".join(DERIVED[1:])
+        say(console, f"Report: {results.folder}/report.html; beside it {beside}, runs.jsonl and sweep.json")
     return EXIT_OK if all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
 
 

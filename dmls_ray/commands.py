@@ -10,16 +10,15 @@ import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rich.console import Console
-
-from dmls_ray.arguments import EXIT_OK, Parser, parse
+from dmls_ray.arguments import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.errors import ConfigError, InputError, StoreError
-from dmls_ray.store import RUNS, uncollected
-from dmls_ray.terminal import SPARE, print_table, say
+from dmls_ray.store import RUNS, replacing, uncollected
+from dmls_ray.terminal import SPARE, Console, print_table, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,33 +35,59 @@ FORMATS = ("text", "markdown", "csv", "latex")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one of the commands, and exit: 0, 2 for bad input, 3 where `compare` was to fail and does.
+    """Run one of the commands, and exit: 0, 2 for bad input, 3 where `compare` was to fail and does, 130 after Ctrl-C.
 
     Args:
         arguments: the command line, without the program; sys.argv's by default.
     """
-    parser = Parser(prog="dmls-ray", allow_abbrev=False, description=_DESCRIPTION)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for command, add_arguments in _COMMANDS.items():
-        name = command.__name__.removeprefix("_")
-        text = inspect.cleandoc(command.__doc__ or "")
-        own = commands.add_parser(
-            name, help=text.partition("\n")[0].rstrip("."), description=text, allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
-        add_arguments(own)
-        own.set_defaults(command=command, parser=own)
-    given = parse(parser, list(sys.argv[1:] if arguments is None else arguments))
+    name = "dmls-ray"
     try:
+        parser = _parser(name)
+        given = parse(parser, list(sys.argv[1:] if arguments is None else arguments))
+        name = given.parser.prog
         with uncollected():
             code = given.command(given, Console())
         sys.stdout.flush()
     except InputError as error:
-        given.parser.error(str(error))
+        code = _tell(f"{name}: {' '.join(str(error).split())}", EXIT_BAD_INPUT)
     except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         code = EXIT_OK
+    except OSError as error:
+        where, why = error.filename or "the output", error.strerror or error
+        code = _tell(f"{name}: {where} cannot be used ({why}); see to its rights and to room for it.", EXIT_BAD_INPUT)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
+    except KeyboardInterrupt:
+        code = _tell(f"{name}: stopped.", EXIT_INTERRUPTED)
     sys.exit(code)
+
+
+def _drop_output() -> None:
+    """What is still to be printed goes nowhere, when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+def _parser(name: str) -> Parser:
+    """The commands with their arguments."""
+    parser = Parser(prog=name, allow_abbrev=False, description=_DESCRIPTION)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for command, add_arguments in _COMMANDS.items():
+        text = inspect.cleandoc(command.__doc__ or "")
+        own = commands.add_parser(
+            command.__name__.removeprefix("_"), help=text.partition("\n")[0].rstrip("."), description=text,
+            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        add_arguments(own)
+        own.set_defaults(command=command, parser=own)
+    return parser
 
 
 # --- what there is ----------------------------------------------------------------------------------------------
@@ -76,8 +101,13 @@ def _ls(given: argparse.Namespace, console: Console) -> int:
 
     rows = []
     for folder in _sweeps(given.folder):
-        results = _load(folder)
-        sessions = read_sweep(folder).get("sessions", [])
+        try:
+            results = _load(folder)
+            sessions = read_sweep(folder).get("sessions", [])
+        except InputError as error:
+            # One that cannot be read hides no other.
+            rows.append({"folder": str(folder), "outcome": str(error)})
+            continue
         outcomes = Counter(record.outcome.value for record in results.records)
         rows.append(
             {
@@ -93,7 +123,8 @@ def _ls(given: argparse.Namespace, console: Console) -> int:
         raise StoreError(
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
-    _print(pd.DataFrame(rows), [], given.format, console)
+    heads = ["folder", "runs", "outcome", "last begun", "hardware", "question"]
+    _print(pd.DataFrame(rows, columns=heads).fillna(""), [], given.format, console)
     return EXIT_OK
 
 
@@ -157,21 +188,42 @@ def _published(given: argparse.Namespace, console: Console) -> int:
     from dmls_ray.analysis.layouts import LAYOUTS
     from dmls_ray.analysis.published import REPORTS, published
     from dmls_ray.analysis.tables import make_table
+    from dmls_ray.analysis.written import latex_comment
 
-    for report, (dataset, layouts, axes) in REPORTS.items():
-        if given.report not in (None, report):
-            continue
+    wanted = {name: told for name, told in REPORTS.items() if given.report in (None, name)}
+    asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]
+    if not asked:
+        has = ", ".join(wanted[given.report][1])
+        raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
+    if given.format == "csv" and len(asked) > 1:
+        raise ConfigError(
+            f"--format csv is one table, and these are {len(asked)}; name a report and a table: "
+            f"{given.parser.prog} {asked[0][0]} --by {asked[0][1]} --format csv, say."
+        )
+    # LaTeX reads the tables alone.
+    told = latex_comment if given.format == "latex" else str
+    for report, (dataset, _, axes) in wanted.items():
         results = published(dataset)
-        for name in layouts:
-            say(console, f"\nReport {report}, by {name}", style="bold")
-            layout = LAYOUTS[name](results)
-            _print(layout.frame, [], given.format, console)
+        for by in (by for of, by in asked if of == report):
+            if given.format != "csv":
+                print()
+                say(console, told(f"Report {report}, by {by}"), style="bold")
+            _print(LAYOUTS[by](results).frame, [], given.format, console)
         table = make_table(results)
-        for axis in axes:
-            say(console, f"\n{answer(table, axis)}")
+        sentences = [] if given.by else [answer(table, axis) for axis in axes]
+        if given.format != "csv" and any(of == report for of, _ in asked):
+            for sentence in (*table.notes, _ONE_RUN, *sentences):
+                print()
+                say(console, told(sentence))
         if given.figures:
-            _draw(results, Path(given.figures) / report, console)
+            drawn = _draw(results, Path(given.figures) / report, way_out="name another with --figures")
+            for path in drawn if given.format != "csv" else ():
+                say(console, told(str(path)))
     return EXIT_OK
+
+
+_ONE_RUN = "Each value is of one run (n = 1), so that none has an interval."
+"""What the notes of the reports' tables do not say."""
 
 
 def _export(given: argparse.Namespace, console: Console) -> int:
@@ -180,22 +232,25 @@ def _export(given: argparse.Namespace, console: Console) -> int:
 
     results = _load(given.folder)
     out = Path(given.out or given.folder)
-    out.mkdir(parents=True, exist_ok=True)
     frames = {
         "runs": results.runs,
         "ranks": results.ranks,
         "epochs": results.epochs,
         "rank_epochs": results.rank_epochs,
     }
-    for name, frame in frames.items():
-        path = out / f"{name}.{given.format}"
-        if given.format == "csv":
-            frame.to_csv(path, index=False)
-        elif given.format == "parquet":
-            of_one_type(frame).to_parquet(path, index=False)
-        else:
-            frame.to_json(path, orient="records", lines=True, default_handler=str)
-        say(console, f"{path}: {len(frame)} rows")
+    with _writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name, frame in frames.items():
+            path = out / f"{name}.{given.format}"
+            with replacing(path) as aside:
+                if given.format == "csv":
+                    frame.to_csv(aside, index=False)
+                elif given.format == "parquet":
+                    of_one_type(frame).to_parquet(aside, index=False)
+                else:
+                    # No JSON lines: runs.jsonl is the sweep's own.
+                    frame.to_json(aside, orient="records", default_handler=str)
+            say(console, f"{path}: {len(frame)} rows")
     return EXIT_OK
 
 
@@ -207,6 +262,8 @@ def _report(given: argparse.Namespace, console: Console) -> int:
     from dmls_ray.analysis.files import write_files
 
     results = _load(given.folder)
+    if not results.records:
+        raise StoreError(f"{results.folder / RUNS} holds no run yet; run its sweep, and then ask for its report.")
     write_files(results)
     say(console, f"{results.folder / 'report.html'}")
     return EXIT_OK
@@ -215,7 +272,11 @@ def _report(given: argparse.Namespace, console: Console) -> int:
 def _figures(given: argparse.Namespace, console: Console) -> int:
     """Draw the figures of a sweep as PNG and SVG."""
     results = _load(given.folder)
-    _draw(results, Path(given.out or results.folder / "figures"), console)
+    drawn = _draw(results, Path(given.out or results.folder / "figures"))
+    for path in drawn:
+        say(console, str(path))
+    if not drawn:
+        say(console, f"No figure shows anything of these {len(results)} runs; dmls-ray table has what they told.")
     return EXIT_OK
 
 
@@ -226,7 +287,8 @@ def _tensorboard(given: argparse.Namespace, console: Console) -> int:
 
     results = _load(given.folder)
     question = read(results).question
-    write_tensorboard(results, question.varied, question.changed)
+    with _writing(results.folder / "tensorboard", way_out="read a copy of the folder"):
+        write_tensorboard(results, question.varied, question.changed)
     say(console, f"tensorboard --logdir {results.folder / 'tensorboard'}")
     return EXIT_OK
 
@@ -289,9 +351,11 @@ def _of_table(parser: Parser) -> None:
 
 
 def _of_published(parser: Parser) -> None:
+    from dmls_ray.analysis.layouts import LAYOUTS
     from dmls_ray.analysis.published import REPORTS
 
     parser.add_argument("report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"{', '.join(REPORTS)}; or all")
+    parser.add_argument("--by", choices=LAYOUTS, help="One of their tables alone")
     parser.add_argument("--figures", metavar="DIR", help="Draw their curves into this folder")
     _form(parser)
 
@@ -365,13 +429,19 @@ def _find_run(run: str, folder: str) -> tuple[Path, RunRecord]:
     Raises:
         InputError: there is none, or there are several.
     """
-    sweeps = _sweeps(folder)
-    found = [(path, record) for path in sweeps for record in _load(path).records if record.run_id.startswith(run)]
+    sweeps, unread = _sweeps(folder), []
+    found: list[tuple[Path, RunRecord]] = []
+    for path in sweeps:
+        try:
+            found += [(path, record) for record in _load(path).records if record.run_id.startswith(run)]
+        except InputError as error:
+            unread.append(str(error))
     exact = [item for item in found if item[1].run_id == run]
     found = exact or found
     if not found:
         raise ConfigError(
             f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export tells their names."
+            + (f" {len(unread)} of them cannot be read: {unread[0]}" if unread else "")
         )
     if len(found) > 1:
         names = ", ".join(f"{record.run_id} in {path}" for path, record in found[:4])
@@ -392,30 +462,50 @@ def _share(text: str) -> float:
     return value
 
 
-def _draw(results: Results, folder: Path, console: Console) -> None:
+def _draw(results: Results, folder: Path, *, way_out: str = "name another with --out") -> list[Path]:
+    """Draw the figures that have something to show; returns their files.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
     from dmls_ray.analysis.figures import charts
     from dmls_ray.analysis.figures.static import save
     from dmls_ray.analysis.reading import read
 
-    for chart in charts(read(results).table):
-        for path in save(chart, folder):
-            say(console, str(path))
+    with _writing(folder, way_out=way_out):
+        return [path for chart in charts(read(results).table) for path in save(chart, folder)]
+
+
+@contextmanager
+def _writing(folder: Path, *, way_out: str = "name another with --out") -> Iterator[None]:
+    """What cannot be written within the block is bad input.
+
+    Raises:
+        StoreError: with the folder, why, and the way out.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        raise StoreError(f"{error.filename or folder} cannot be written ({why}); {way_out}.") from error
 
 
 def _print(
     frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = ()
 ) -> None:
     """A table and its notes in one of the `FORMATS`; a CSV is the table alone."""
-    from dmls_ray.analysis.written import latex, markdown
+    from dmls_ray.analysis.written import latex, latex_comment, markdown
 
     if form == "csv":
         print(frame.to_csv(index=False), end="")
     elif form == "markdown":
-        print(markdown(frame), "", *(f"- {note}" if note else "" for note in notes), sep="\n")
+        print(markdown(frame), "", *(f"- {' '.join(note.split())}" if note else "" for note in notes), sep="\n")
     elif form == "latex":
-        print(latex(frame), *(f"% {note}" for note in notes), sep="\n")
+        print(latex(frame), *map(latex_comment, notes), sep="\n")
     else:
-        print_table(frame, console, spare=spare)
+        print_table(frame, console, spare=spare, elsewhere="--format csv")
         for note in notes:
             say(console, note)
 

@@ -303,6 +303,7 @@ def _session(plan: Plan, options: Options) -> dict[str, Any]:
         "axes": {name: list(values) for name, values in plan.axes.items()},
         "changed": list(plan.changed),
         "repeats": plan.repeats,
+        **({} if options.mode == "search" else {"trials": " ".join(dict.fromkeys(run.trial_id for run in plan.runs))}),
         "order_seed": plan.order_seed,
         "isolation": options.isolation,
         "mode": options.mode,

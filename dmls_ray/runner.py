@@ -22,7 +22,7 @@ from dmls_ray.preparation import check_names
 from dmls_ray.record import METRICS, Outcome, RunRecord
 from dmls_ray.schema import Schema
 from dmls_ray.space import Range, Space, make_space, proposed_before
-from dmls_ray.store import Store, read_records
+from dmls_ray.store import RUNS, Store, read_records
 
 
 @overload
@@ -122,14 +122,23 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
                 _warn_of_other_machine(store.records, view)
                 Execution(plan, options, store, view, board, space=space).run(pending)
         finally:
-            if len(store.records) > count or not are_written(store.folder):
-                write_files(Results(store.folder, store.records))
+            _write_derived(store, view, anew=len(store.records) > count)
             board.end(store.records)
         results = Results(store.folder, _of_this_call(plan, space, store.records))
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
         return results
+
+
+def _write_derived(store: Store, view: View, *, anew: bool) -> None:
+    """Write what is made of the runs, where it is missing or old, or `anew`; where it cannot be, a note says why."""
+    try:
+        if anew or not are_written(store.folder):
+            write_files(Results(store.folder, store.records))
+    except Exception as error:  # noqa: BLE001 - neither the answer nor the sweep's own error is lost for want of a file
+        told = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+        view.note(f"{told} The runs are kept in {store.folder / RUNS}; dmls-ray report {store.folder} tries again.")
 
 
 def done(records: Iterable[RunRecord], options: Options) -> set[str]:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import gc
 import json
 import os
+import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,11 @@ def latest_records(folder: str | os.PathLike[str]) -> list[RunRecord]:
     Raises:
         StoreError: the folder holds no sweep, or as `read_records`.
     """
-    if not (Path(folder) / RUNS).exists():
+    try:
+        is_there = (Path(folder) / RUNS).exists()
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
+    if not is_there:
         raise StoreError(f"{folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
     return list(_latest(folder).values())
 
@@ -179,14 +184,29 @@ def read_sweep(folder: str | os.PathLike[str]) -> dict[str, Any]:
         StoreError: it cannot be read.
     """
     path = Path(folder) / SWEEP
-    if not path.exists():
-        return {}
     try:
+        if not path.exists():
+            return {}
         described: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read ({error}); remove it: the runs themselves are in {RUNS}.") from error
+    if not _describes(described):
+        raise StoreError(f"{path} describes no sweep; remove it: the runs themselves are in {RUNS}.")
     _refuse_newer(described.get("schema", 0), path)
     return described
+
+
+def _describes(told: Any) -> bool:
+    """Whether what sweep.json holds has the form of what `add_session` writes."""
+    if not isinstance(told, dict) or not isinstance(told.get("schema", 0), int):
+        return False
+    sessions = told.get("sessions", [])
+    return isinstance(sessions, list) and all(
+        isinstance(session, dict)
+        and isinstance(axes := session.get("axes", {}), dict)
+        and all(isinstance(values, list) for values in axes.values())
+        for session in sessions
+    )
 
 
 def fresh_folder(folder: str | os.PathLike[str]) -> Path:
@@ -206,9 +226,24 @@ def fresh_folder(folder: str | os.PathLike[str]) -> Path:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that a reader finds the old one or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.new")
-    aside.write_text(text)
-    os.replace(aside, path)
+    with replacing(path) as aside:
+        aside.write_text(text)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name for a file that takes the place of another at the end of the block, and is gone if the block fails.
+
+    The name is of this call alone: several processes can write the same file at a time, and the last one's stays.
+    """
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.new")
+    try:
+        yield aside
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink()
+        raise
 
 
 def _refuse_newer(schema: int, path: Path) -> None:

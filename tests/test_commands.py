@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dmls_ray import commands
 from dmls_ray.analysis.frames import Results
 from dmls_ray.commands import main
 from dmls_ray.record import Outcome
@@ -159,7 +162,14 @@ def test_export_writes_what_other_programs_read(
     assert runs["images_per_s"].notna().all()
     assert len(pd.read_parquet(tmp_path / "out" / "ranks.parquet")) == 18
     assert run(capsys, "export", folder, "--format", "json", "--out", tmp_path / "out")[0] == 0
-    assert len((tmp_path / "out" / "runs.json").read_text().splitlines()) == 12
+    assert len(json.loads((tmp_path / "out" / "runs.json").read_text())) == 12
+
+
+def test_export_never_takes_the_place_of_the_runs_themselves(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (folder / "runs.jsonl").read_text()
+    for form in ("csv", "parquet", "json"):
+        assert run(capsys, "export", folder, "--format", form)[0] == 0
+    assert (folder / "runs.jsonl").read_text() == before
 
 
 def test_a_sweep_is_as_fast_as_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +215,10 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, capsys: pytest.
         (["tabel"], "argument COMMAND: invalid choice: 'tabel'"),
         (["table"], "the following arguments are required: DIR"),
         ([], "the following arguments are required: COMMAND"),
-        (["ls", "--frmat", "csv"], "--frmat is no flag"),
+        (["ls", "--frmat", "csv"], "dmls-ray ls: --frmat is no flag; did you mean --format? --help lists them all."),
+        (["table", "DIR", "--publshed"], "dmls-ray table: --publshed is no flag; did you mean --published?"),
+        (["table", "DIR", "--published", "true"], "--published takes no value"),
+        (["table", "DIR", "more"], "dmls-ray table: more is one argument too many; what it takes is DIR: --help"),
     ],
 )
 def test_bad_words_are_one_line_with_exit_code_2(
@@ -216,7 +229,131 @@ def test_bad_words_are_one_line_with_exit_code_2(
     assert complaint in err
 
 
-def test_a_reader_that_has_read_enough_is_no_error(folder: Path) -> None:
-    command = f"{sys.executable} -m dmls_ray table {folder} --format csv | head -c 1; exit ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize(
+    ("form", "told"), [("csv", "w"), ("text", " "), ("markdown", "|")]
+)  # fmt: skip
+def test_a_reader_that_has_read_enough_is_no_error(folder: Path, form: str, told: str) -> None:
+    command = f"{sys.executable} -m dmls_ray table {folder} --format {form} | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=PROJECT)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "w", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+
+
+def test_a_reader_that_is_gone_is_no_error_wherever_the_output_goes(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(commands, "_drop_output", lambda: None)
+    monkeypatch.setattr("rich.console.Console._write_buffer", gone)
+    assert run(capsys, "table", folder) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("export", "FOLDER", "--out", "FILE"), ("export", "FOLDER", "--out", "FILE/below"),
+     ("figures", "FOLDER", "--out", "FILE"), ("published", "C", "--figures", "FILE")],
+)  # fmt: skip
+def test_a_place_that_cannot_be_written_to_is_one_line_with_the_way_out(
+    folder: Path, tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    given = [word.replace("FOLDER", str(folder)).replace("FILE", str(tmp_path / "file")) for word in words]
+    code, _, err = run(capsys, *given)
+    assert (code, err.count("\n")) == (2, 1)
+    assert str(tmp_path / "file") in err
+    assert " cannot be written (" in err
+    assert err.endswith(f"; name another with {words[2]}.\n")
+
+
+@pytest.mark.parametrize(("command", "taken"), [("report", "report.html"), ("tensorboard", "tensorboard")])
+def test_a_folder_that_cannot_be_written_to_is_one_line(
+    folder: Path, command: str, taken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if command == "report":
+        (folder / taken).mkdir()
+    else:
+        (folder / taken).write_text("in the way")
+    code, _, err = run(capsys, command, folder)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "cannot be written (" in err
+    assert taken in err
+    assert "read a copy of the folder" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_disk_without_room_for_the_output_is_one_line(folder: Path) -> None:
+    command = f"{sys.executable} -m dmls_ray table {folder} --format csv > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=PROJECT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("dmls-ray table: the output cannot be used (No space left on device)")
+    assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_load", interrupt)
+    assert run(capsys, "table", folder) == (130, "", "dmls-ray table: stopped.\n")
+
+
+def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("bad_line", "{}\n"), ("bad_sweep", "")):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "runs.jsonl").write_text(text)
+    (folder.parent / "bad_sweep" / "sweep.json").write_text("[]")
+    code, out, _ = run(capsys, "ls", folder.parent, "--format", "csv")
+    rows = pd.read_csv(io.StringIO(out)).set_index("folder")
+    assert code == 0
+    assert rows.loc[str(folder), "outcome"] == "12 ok"
+    assert "line 1 is no record" in rows.loc[str(folder.parent / "bad_line"), "outcome"]
+    assert "sweep.json describes no sweep" in rows.loc[str(folder.parent / "bad_sweep"), "outcome"]
+    run_id = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0).records[0].run_id
+    assert run(capsys, "show", run_id, folder.parent)[0] == 0
+    code, _, err = run(capsys, "show", "nothing", folder.parent)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "1 of them cannot be read: " in err
+
+
+def test_a_folder_without_a_run_has_no_report_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs.jsonl").write_text("")
+    code, out, err = run(capsys, "report", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "runs.jsonl holds no run yet; run its sweep" in err
+
+
+def test_where_no_figure_applies_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = keep(results({"batch_per_rank": 16}, lambda values, repeat: None, repeats=1), tmp_path / "none")
+    code, out, _ = run(capsys, "figures", kept)
+    assert code == 0
+    assert out == "No figure shows anything of these 1 runs; dmls-ray table has what they told.\n"
+
+
+def test_a_csv_of_the_reports_is_one_table_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "published", "A", "--format", "csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--format csv is one table, and these are 2; name a report and a table" in err
+    code, out, _ = run(capsys, "published", "A", "--by", "rank", "--format", "csv")
+    assert code == 0
+    assert {"rank", "n"} <= set(pd.read_csv(io.StringIO(out)).columns)
+    code, _, err = run(capsys, "published", "A", "--by", "machines")
+    assert code == 2
+    assert "report A has no table by machines; it has tables by batch, rank." in err
+
+
+def test_in_latex_all_but_the_tables_is_a_comment(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "published", "C", "--format", "latex")
+    outside = re.sub(r"\\begin{tabular}.*?\\end{tabular}", "", out, flags=re.DOTALL)
+    assert code == 0
+    assert out.count(r"\begin{tabular}") == 3
+    assert all(line.startswith("%") for line in outside.splitlines() if line)
+    assert "% Report C, by machines" in outside
+
+
+def test_the_reports_tables_name_their_hardware_and_their_one_run(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "published", "A")
+    assert "measured on NVIDIA GeForce RTX 3090." in out
+    assert "Each value is of one run (n = 1), so that none has an interval." in out

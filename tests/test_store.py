@@ -166,3 +166,13 @@ def test_a_folder_whose_name_is_no_name_is_told(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
         Store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "3", '{"schema": "new"}', '{"sessions": 3}', '{"sessions": [3]}', '{"sessions": [{"axes": [1]}]}',
+             '{"sessions": [{"axes": {"lr": 1}}]}', "{"]
+)  # fmt: skip
+def test_a_sweep_file_that_describes_none_is_refused_with_the_way_out(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(StoreError, match=r"sweep.json .*; remove it: the runs themselves are in runs.jsonl"):
+        read_sweep(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,8 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.reading import read
 from dmls_ray.analysis.report.make import write_report
-from dmls_ray.store import RUNS, write_whole
+from dmls_ray.errors import StoreError
+from dmls_ray.store import RUNS, replacing
 
 DERIVED = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
 
@@ -22,21 +22,41 @@ def are_written(folder: Path) -> bool:
     """Whether the derived files are there, and made since the last run was added."""
     source = folder / RUNS
     return not source.exists() or all(
-        (path := folder / name).exists() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED
+        (path := folder / name).is_file() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED
     )
 
 
 def write_files(results: Results) -> None:
-    """Make the derived files of a folder anew, from all of its runs."""
+    """Make the derived files of a folder anew, from all of its runs.
+
+    Raises:
+        StoreError: some of them cannot be written, or sweep.json cannot be read; the others are written.
+    """
     if not results.records:
         return
+    failed: dict[str, OSError] = {}
+
+    def write(name: str, how: Callable[[Path], object]) -> None:
+        try:
+            with replacing(results.folder / name) as aside:
+                how(aside)
+        except OSError as error:
+            failed[name] = error
+
     for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
-        _aside(results.folder / f"{name}.csv", partial(frame.to_csv, index=False))
-    _aside(results.folder / "runs.parquet", partial(of_one_type(results.runs).to_parquet, index=False))
+        write(f"{name}.csv", partial(frame.to_csv, index=False))
+    write("runs.parquet", partial(of_one_type(results.runs).to_parquet, index=False))
     reading = read(results)
-    write_whole(results.folder / "table.md", f"{reading.table.markdown()}\n{reading.sentence}\n")
-    _aside(results.folder / "table.csv", partial(reading.table.numbers().to_csv, index=False))
-    write_report(reading, charts(reading.table), results.folder / "report.html")
+    text = f"{reading.table.markdown()}\n{reading.sentence}\n"
+    write("table.md", lambda path: path.write_text(text))
+    write("table.csv", partial(reading.table.numbers().to_csv, index=False))
+    write("report.html", partial(write_report, reading, charts(reading.table)))
+    if failed:
+        first = next(iter(failed.values()))
+        raise StoreError(
+            f"{', '.join(failed)} of {results.folder} cannot be written ({first.strerror or first}); make room for "
+            f"{'it' if len(failed) == 1 else 'them'} there, or read a copy of the folder."
+        )
 
 
 def of_one_type(frame: pd.DataFrame) -> pd.DataFrame:
@@ -46,9 +66,3 @@ def of_one_type(frame: pd.DataFrame) -> pd.DataFrame:
         if {type(value) for value in frame[head] if value is not None} not in ({str}, {bool}, set()):
             frame[head] = [None if value is None else str(value) for value in frame[head]]
     return frame
-
-
-def _aside(path: Path, write: Callable[[Path], object]) -> None:
-    aside = path.with_name(f".{path.name}.new")
-    write(aside)
-    os.replace(aside, path)

@@ -31,6 +31,10 @@ class Question:
     """What was searched for; None where runs were measured."""
     minimizes: bool = False
     """Whether the metric is to be small."""
+    asked: frozenset[str] = frozenset()
+    """run_id of every run that the last call asked for; empty where that is not known, as in a search."""
+    is_fresh: bool = False
+    """Whether that call took a folder of its own, which the same command would not go on with."""
 
     @classmethod
     def of(cls, sessions: Sequence[Mapping[str, Any]]) -> Question:
@@ -40,6 +44,7 @@ class Question:
             for name, given in session.get("axes", {}).items():
                 values.setdefault(name, set()).update(map(repr, given))
         last = sessions[-1] if sessions else {}
+        trials, repeats = str(last.get("trials", "")).split(), last.get("repeats", 0)
         return cls(
             text=last.get("question", ""),
             varied=tuple(name for name, given in values.items() if len(given) > 1),
@@ -47,6 +52,8 @@ class Question:
             changed=tuple(last.get("changed", ())),
             metric=last["metric"] if last.get("mode") == "search" else None,
             minimizes=bool(last.get("minimizes")),
+            asked=frozenset(f"{trial}-{repeat}" for trial in trials for repeat in range(repeats)),
+            is_fresh="--fresh" in str(last.get("command", "")).split(),
         )
 
 
@@ -61,7 +68,24 @@ class Reading:
     def table(self) -> Table:
         """A row a trial; of a search, the best one first."""
         best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
-        return make_table(self.results, self.question.varied, best_by=best_by)
+        table = make_table(self.results, self.question.varied, best_by=best_by)
+        if self.unfinished:
+            table.notes.append(self.unfinished)
+        return table
+
+    @cached_property
+    def unfinished(self) -> str:
+        """How many of the runs that were asked for have not ended, and what runs them; empty where all have."""
+        asked = self.question.asked
+        left = len(asked - {record.run_id for record in self.results.records if record.mode == "bench"})
+        if not left:
+            return ""
+        again = ", with --out on this folder in place of --fresh," if self.question.is_fresh else ""
+        have, them = ("has", "it") if left == 1 else ("have", "them")
+        return (
+            f"{left:,} of the {len(asked):,} runs that were asked for {have} not ended; the same command{again} runs "
+            f"{them}."
+        )
 
     @property
     def axis(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from tabulate import tabulate
 
-LEFT = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason")
+LEFT = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason", "folder", "question")
 """Columns of words, which begin at the left; numbers end at the right."""
 
 
@@ -26,16 +26,25 @@ def plain(frame: pd.DataFrame) -> str:
 
 
 def latex(frame: pd.DataFrame) -> str:
-    """A tabular with booktabs' rules."""
+    """A tabular with booktabs' rules; what TeX would read in a cell stands for itself."""
     layout = "".join("l" if head in LEFT else "r" for head in frame.columns)
     styled = frame.rename(columns=_escaped).map(lambda text: _escaped(str(text))).style.hide(axis="index")
     return str(styled.to_latex(column_format=layout, hrules=True))
 
 
-_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
-    mark: f"\\{mark}" for mark in "&%$#_{}"
-}
+def latex_comment(text: str) -> str:
+    """A text that TeX does not read, however many lines it has."""
+    return "\n".join(f"% {line}".rstrip() for line in text.splitlines()) or "%"
+
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+} | {mark: f"\\{mark}" for mark in "&%$#_{}"}  # fmt: skip
 
 
 def _escaped(text: str) -> str:
-    return "".join(_SPECIAL.get(mark, mark) for mark in text)
+    # An empty line would end a paragraph, within a cell.
+    written = "".join(_SPECIAL.get(mark, mark) for mark in " ".join(text.split()))
+    # After the end of a row or a rule, TeX takes these for its options.
+    return f"{{{written[0]}}}{written[1:]}" if written.startswith(("[", "*")) else written

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis.files import DERIVED, are_written, write_files
 from dmls_ray.analysis.frames import Results
-from dmls_ray.store import Store
+from dmls_ray.errors import StoreError
+from dmls_ray.store import Store, replacing
 from tests.analysis.samples import results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
@@ -50,3 +52,43 @@ def test_no_runs_leave_no_files(tmp_path: Path) -> None:
     write_files(Results(tmp_path, []))
     assert list(tmp_path.iterdir()) == []
     assert len(DERIVED) == 7
+
+
+def test_a_file_that_cannot_be_written_is_named_and_the_others_are_written(folder: Path) -> None:
+    (folder / "runs.csv").mkdir()
+    (folder / "report.html").mkdir()
+    with pytest.raises(StoreError, match=r"^runs\.csv, report\.html of .* cannot be written \(Is a directory\)"):
+        write_files(load(folder))
+    assert not are_written(folder)
+    assert (folder / "table.md").stat().st_size
+    assert not list(folder.glob(".*.new"))
+
+
+def _write(folder: Path) -> None:
+    for _ in range(3):
+        write_files(load(folder))
+
+
+def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write, args=(folder,)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert are_written(folder)
+    assert not list(folder.glob(".*.new"))
+
+
+def test_what_replaces_a_file_has_a_name_of_its_own_and_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with replacing(path) as one, replacing(path) as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert path.read_text() == "one"
+    with pytest.raises(FileNotFoundError), replacing(path):
+        (tmp_path / "absent" / "b").read_text()
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]

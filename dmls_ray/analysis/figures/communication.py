@@ -63,7 +63,7 @@ def chart(table: Table) -> Chart | None:
     panels = []
     for words, share in _SHARES.items():
         series = present(
-            measured(name, [(x, row, by_block(row, share)) for x, row in at], quantity="value", connected=bool(axis))
+            measured(name, [(x, row, by_block(row, share)) for x, row in at], quantity="share", connected=bool(axis))
             for name, at in places
         )
         panels.append(Panel(x=across, y=Axis(words, from_zero=True), series=series))

@@ -48,6 +48,7 @@ def chart(table: Table) -> Chart | None:
         notes=(
             *notes,
             *(["A curve ends where the first of its trial's runs has ended."] if cut else []),
+            *_on_coinciding(panels),
             *_on_overfitting(names),
         ),
     )
@@ -83,6 +84,20 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
         x, y, texts = zip(*marks, strict=True)
         series.append(Series(name=_OVERFITS, x=x, y=y, texts=texts))
     return present(series)
+
+
+def _on_coinciding(panels: Sequence[Panel]) -> list[str]:
+    """Which curves cannot be told apart, since they are equal in every point."""
+    told = []
+    for panel in panels:
+        curves: dict[tuple[object, ...], list[str]] = {}
+        for series in panel.series:
+            if series.connected:
+                curves.setdefault((*series.x, *series.y), []).append(series.name)
+        same = [" = ".join(names) for names in curves.values() if len(names) > 1]
+        if same:
+            told.append(f"{panel.y.label.partition(' (')[0]}: {'; '.join(same)}")
+    return [f"Curves that are equal lie on each other, {'. '.join(told)}."] if told else []
 
 
 def overfit_epoch(row: Row) -> int | None:

@@ -91,8 +91,8 @@ def label(row: Row, names: Sequence[str]) -> str:
 
 
 def labels(table: Table, rows: Sequence[Row]) -> list[str]:
-    """The label of each of these trials."""
-    names = differing(table, rows)
+    """The label of each of these trials; one alone of a table of several is told by what sets it apart in the table."""
+    names = differing(table, rows if len(rows) > 1 else table.rows)
     return [label(row, names) for row in rows]
 
 
@@ -211,11 +211,11 @@ def few_rows(table: Table, rows: Sequence[Row], shows: Callable[[Row], bool]) ->
     """
     searched = all(record.mode == "search" for row in table.rows for record in row.records)
     kept = [row for row in (rows[:MOST] if searched else _spread(rows, MOST)) if shows(row)]
-    if len(rows) <= MOST:
-        return kept, ()
-    return kept, _left_out(
-        len(kept), len(rows), "trials", "the best ones" if searched else "spread evenly over the table"
-    )
+    if len(kept) < len(rows) <= MOST:
+        others = "the other has" if len(rows) - len(kept) == 1 else "the others have"
+        return kept, (f"{len(kept)} of {len(rows)} trials are drawn: {others} nothing to show here.",)
+    which = "the best ones" if searched else "spread evenly over the table"
+    return kept, _left_out(len(kept), len(rows), "trials", which)
 
 
 def _spread(items: Sequence[Item], most: int) -> list[Item]:

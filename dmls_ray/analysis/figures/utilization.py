@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import MEASURED, few_rows, labels, present
+from dmls_ray.analysis.figures.lines import MEASURED, MOST, few_rows, labels, present
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.record import RunRecord
 
@@ -25,10 +25,19 @@ def chart(table: Table) -> Chart | None:
     A run is looked at twice a second, so short ones have nothing to show; nor have runs of a search, which share their
     machine.
     """
-    long = [row for row in table.rows if (row.level("total_s") or 0.0) > _SHORT_S]
+    timed = [row for row in table.rows if row.level("total_s") is not None]
+    long = [row for row in timed if (row.level("total_s") or 0.0) > _SHORT_S]
     rows, notes = few_rows(table, long, lambda row: bool(looks(middle_run(row), "cpu_percent")))
     if not rows:
         return None
+    # Of more than can be told apart, not all were looked for, and `few_rows` has counted those.
+    missing = len(timed) - (len(rows) if len(long) <= MOST else len(long))
+    if missing:
+        short = (
+            f"{missing} of {len(timed)} trials have no line: their runs ended before their processor was looked at "
+            "twice, at two looks a second."
+        )
+        notes = (short,) if len(long) <= MOST else (*notes, short)
     runs = {
         name or MEASURED: run
         for name, row in zip(labels(table, rows), rows, strict=True)

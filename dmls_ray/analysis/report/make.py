@@ -81,6 +81,7 @@ def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
             name=(sessions[-1].get("name") if sessions else "") or results.folder.name or "sweep",
             days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
             counts=counts(results),
+            unfinished=reading.unfinished,
             question=question,
             more=more,
             answer=reading.sentence,

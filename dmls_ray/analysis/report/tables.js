@@ -136,7 +136,10 @@ function listTrials(runs, open) {
 function listRuns(runs, open) {
   const measures = ["images_per_s", "total_s", "test_accuracy"].filter((name) => name in runs.record);
   const reasons = "reason" in runs.record ? ["reason"] : [];
-  const heads = ["run", "repeat", "outcome", ...runs.varied, ...measures, ...reasons];
+  // A field of the user's own may be called as a column of ours, whose head stays.
+  const ours = ["run", "repeat", "outcome", ...measures, "reason"];
+  const varied = runs.varied.map((name) => (ours.includes(name) ? `config_${name}` : name));
+  const heads = ["run", "repeat", "outcome", ...varied, ...measures, ...reasons];
   const rows = runs.run_id.map((id, run) => {
     const values = [id, runs.repeat[run], runs.told(run, "outcome"), ...runs.varied.map((name) => runs.factor(run, name)),
       ...[...measures, ...reasons].map((name) => runs.told(run, name))];

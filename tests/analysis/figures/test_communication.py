@@ -60,3 +60,18 @@ def test_one_trial_with_timers_or_none_or_a_search_has_no_such_figure() -> None:
     for record in searched.records:
         record.mode = "search"
     assert chart(make_table(searched)) is None
+
+
+def test_the_interval_of_a_share_stays_between_none_and_all() -> None:
+    runs = runs_of()
+    for record in runs.records:
+        if record.config["world_size"] > 1:
+            hidden = [0.0, 0.01, 2.0][record.repeat]
+            record.ranks = [
+                RankRecord(
+                    rank=0, forward_ms=1, backward_ms=1, comm_ms=3, overlap_ms=hidden, exposed_comm_ms=3 - hidden
+                )
+            ]
+    for panel in panels(chart(make_table(runs)), 2):
+        shares = series(panel, "measured")
+        assert all(0 <= low <= high <= 1 for low, high in zip(shares.low, shares.high, strict=True))  # type: ignore[operator]

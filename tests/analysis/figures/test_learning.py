@@ -97,3 +97,24 @@ def test_one_epoch_is_no_curve() -> None:
     for record in found.records:
         del record.epochs[1:]
     assert chart(make_table(found)) is None
+
+
+def test_curves_that_are_equal_in_every_point_are_named() -> None:
+    found = runs_of({"batch_per_rank": [16, 32, 64]}, [1.0, 0.5, 0.4, 0.3])
+    for record in found.records:
+        if record.config["batch_per_rank"] == 64:
+            for epoch in record.epochs:
+                epoch.test_loss, epoch.train_loss, epoch.train_accuracy = 2.0, 1.5, 0.9
+    drawn = chart(make_table(found))
+    assert drawn is not None
+    assert drawn.notes == (
+        "Curves that are equal lie on each other, loss: batch_per_rank 16, test = batch_per_rank 32, test; "
+        "batch_per_rank 16, train = batch_per_rank 32, train. accuracy: batch_per_rank 16, test = batch_per_rank 32, "
+        "test = batch_per_rank 64, test; batch_per_rank 16, train = batch_per_rank 32, train.",
+    )
+
+
+def test_curves_that_differ_in_one_point_are_not_said_to_be_equal() -> None:
+    drawn = chart(make_table(runs_of({"batch_per_rank": 16}, [1.0, 0.5, 0.4, 0.3])))
+    assert drawn is not None
+    assert drawn.notes == ()

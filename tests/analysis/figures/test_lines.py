@@ -149,4 +149,17 @@ def test_of_a_search_the_best_trials_are_drawn(mode: str, last: int) -> None:
     kept, (note,) = few_rows(table, table.rows, lambda row: row.factors["depth"] > 0)
     assert [row.factors["depth"] for row in kept][-1] == last
     assert note.startswith("7 of 10 trials are drawn, ")
-    assert few_rows(table, table.rows[:3], lambda row: row.factors["depth"] > 0)[1] == ()
+
+
+def test_trials_that_have_nothing_to_show_are_counted_even_where_all_have_room() -> None:
+    table = table_of({"batch_per_rank": [16, 32, 64]})
+    assert few_rows(table, table.rows, lambda row: True) == (table.rows, ())
+    kept, (note,) = few_rows(table, table.rows, lambda row: row.factors["batch_per_rank"] > 16)
+    assert kept == table.rows[1:]
+    assert note == "2 of 3 trials are drawn: the other has nothing to show here."
+
+
+def test_one_trial_of_several_is_named_by_what_sets_it_apart() -> None:
+    table = table_of(GRID)
+    assert labels(table, table.rows[:1]) == ["world_size 1, batch_per_rank 16"]
+    assert labels(table_of({"batch_per_rank": 16}), table_of({"batch_per_rank": 16}).rows) == [""]

@@ -40,7 +40,7 @@ def test_older_records_without_quantiles_have_no_such_figure_and_no_part_in_it()
         if record.config["batch_per_rank"] == 16:
             for rank in record.ranks:
                 rank.step_ms_quantiles = []
-    assert [item.name for item in one_panel(chart(make_table(runs))).series] == ["measured"]
+    assert [item.name for item in one_panel(chart(make_table(runs))).series] == ["batch_per_rank 32"]
     assert chart(make_table(results({"batch_per_rank": 16}, lambda values, repeat: 1.0))) is None
 
 

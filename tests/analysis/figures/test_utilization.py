@@ -53,3 +53,31 @@ def test_runs_that_were_looked_at_once_or_in_a_search_have_no_such_figure() -> N
     for record in searched.records:
         record.mode = "search"
     assert chart(make_table(searched)) is None
+
+
+def test_trials_that_were_too_short_to_be_looked_at_twice_are_counted_and_the_one_that_is_left_is_named() -> None:
+    runs = results({"batch_per_rank": [16, 32, 64], "world_size": 2}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        record.total_s = 0.5 if batch == 16 else 2.0
+        looked = 2 if batch == 64 else 1
+        for rank in record.ranks:
+            rank.utilization = {"at_s": [0.5, 1.0][:looked], "cpu_percent": [50.0] * looked}
+    found = chart(make_table(runs))
+    (busy,) = panels(found, 1)
+    assert names(busy) == ["batch_per_rank 64"]
+    assert found is not None
+    assert found.notes[0].startswith("2 of 3 trials have no line: their runs ended before")
+    assert len(found.notes) == 2
+
+
+def test_of_more_trials_than_can_be_told_apart_the_short_ones_are_counted_too() -> None:
+    runs = results({"batch_per_rank": list(range(1, 12)), "world_size": 1}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.total_s = 0.5 if record.config["batch_per_rank"] == 11 else 2.0
+        for rank in record.ranks:
+            rank.utilization = {"at_s": [0.5, 1.0], "cpu_percent": [50.0, 50.0]}
+    found = chart(make_table(runs))
+    assert found is not None
+    assert found.notes[0].startswith("8 of 10 trials are drawn, spread evenly")
+    assert found.notes[1].startswith("1 of 11 trials have no line: ")

@@ -15,7 +15,7 @@ from dmls_ray.analysis.reading import Question, Reading
 from dmls_ray.analysis.report.make import write_report
 from dmls_ray.record import Outcome
 from tests.analysis.report.samples import curves, rates
-from tests.analysis.samples import results
+from tests.analysis.samples import own_results, results
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install -e '.[dev]')")
 
@@ -222,6 +222,21 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_answer(reader: Reader, tmp_
     assert page.evaluate("document.activeElement.textContent") == "Skip to the answer"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
+    page.close()
+
+
+def test_a_field_that_is_called_as_a_column_of_ours_takes_no_filter_from_it(reader: Reader, tmp_path: Path) -> None:
+    named = own_results({"outcome": ["good", "bad"]}, lambda values, repeat: (1.0, {"bits": 2.0}))
+    address = write_report(Reading(named, Question()), [], tmp_path / "report.html").as_uri()
+    page = reader.page.context.browser.new_page()
+    page.goto(address)
+    page.wait_for_selector("#run-list tbody tr")
+    heads = page.locator("#run-list thead th").all_text_contents()
+    assert [head for head in heads if "outcome" in head] == ["outcome", "config_outcome"]
+    typed = page.get_by_label("Filter").nth(1)
+    for words, count in (("outcome=ok", 6), ("config_outcome=good", 3)):
+        typed.fill(words)
+        assert page.locator("#run-list tbody tr").count() == count
     page.close()
 
 
