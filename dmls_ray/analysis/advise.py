@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dmls_ray.analysis.aims import Aim, Candidate, Goal, candidates, goal_of
+from dmls_ray.analysis.aims import TIMES_UNKNOWN, Aim, Candidate, Goal, candidates, goal_of
 from dmls_ray.analysis.formats import accuracy, bare, ratio, shown
 from dmls_ray.analysis.frames import Results, field_names
 from dmls_ray.analysis.measures import MEASURES
@@ -58,6 +58,8 @@ class Advice:
         goal = self.goal
         if self.best is None:
             reached = f"reached a test accuracy of {goal.target:g}" if goal.target is not None else "can be chosen"
+            if any(reason == TIMES_UNKNOWN for _, reason in self.unable):
+                return f"For {goal.aim}: no configuration has a known time to a test accuracy of {goal.target:g}."
             return (
                 f"For {goal.aim}: none of {counted(len(self.table.rows), 'configuration')} {reached}{self._nearest()}."
             )

@@ -17,6 +17,7 @@ from dmls_ray.errors import ConfigError
 from dmls_ray.record import METRICS
 
 Aim = Literal["time-to-accuracy", "throughput", "accuracy", "memory", "cost"]
+TIMES_UNKNOWN = "times of its epochs not known"
 AIMS: tuple[Aim, ...] = ("time-to-accuracy", "throughput", "accuracy", "memory", "cost")
 
 
@@ -231,6 +232,8 @@ def _to_target(row: Row, goal: Goal) -> Candidate | str:
     # The estimate may be known where fewer have: such a configuration is not one to count on.
     if reached.median is None or 2 * reached.reached < reached.n:
         return f"not yet ({reached.reached} of {reached.n})"
+    if reached.median <= 0:
+        return TIMES_UNKNOWN
     factor = 1.0 if goal.price_per_hour is None else _price(row, goal.price_per_hour)
     median, low, high = (None if end is None else end * factor for end in (reached.median, reached.low, reached.high))
     assert median is not None

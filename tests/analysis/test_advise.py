@@ -15,7 +15,7 @@ from dmls_ray.analysis.published import published
 from dmls_ray.analysis.stats import estimate
 from dmls_ray.analysis.tables import make_table
 from dmls_ray.errors import ConfigError
-from dmls_ray.record import Outcome
+from dmls_ray.record import EpochRecord, Outcome
 from tests.analysis.samples import own_results, results
 
 BATCHES = {"batch_per_rank": [16, 32, 64]}
@@ -223,6 +223,22 @@ def test_times_of_runs_that_did_not_get_there_are_held_against_no_other() -> Non
     # The other way round, at least 10 seconds is worse than 2.
     advice = advise(learning({16: [2.0, 2.1, 2.2], 32: [9.0, 9.1, None]}), "time-to-accuracy")
     assert [other.name for other in advice.worse] == ["batch_per_rank=32"]
+
+
+def test_a_time_that_is_not_known_is_held_against_no_other() -> None:
+    swept = learning({16: [None] * 3, 32: [9.0] * 3})
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 16:
+            # A function of one's own told that it got there, and of its time what is no number.
+            record.epochs = [EpochRecord(epoch=1, test_accuracy=0.95)]
+    advice = advise(swept, "time-to-accuracy")
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=32"
+    assert [why for _, why in advice.unable] == ["times of its epochs not known"]
+    alone = Results(swept.folder, [record for record in swept.records if record.config["batch_per_rank"] == 16])
+    assert advise(alone, "time-to-accuracy").sentence == (
+        "For time-to-accuracy: no configuration has a known time to a test accuracy of 0.9."
+    )
 
 
 def test_where_none_reached_the_target_that_and_the_nearest_one_are_said() -> None:
