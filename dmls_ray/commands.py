@@ -299,13 +299,14 @@ def _compare(given: argparse.Namespace, console: Console) -> int:
 
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
     found = compare_sweeps(_load(given.a), _load(given.b), measure=given.measure)
-    slower = [] if share is None else found.slower_by_more_than(share)
+    slower, lost = ([], []) if share is None else (found.slower_by_more_than(share), found.lost)
     _print(found.frame(), [*found.notes, "", found.sentence], given.format, console)
     if slower:
         told = ", ".join(slower)
         print(f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}: {told}.", file=sys.stderr)
-        return EXIT_SLOWER
-    return EXIT_OK
+    if lost:
+        print(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", file=sys.stderr)
+    return EXIT_SLOWER if slower or lost else EXIT_OK
 
 
 def _advise(given: argparse.Namespace, console: Console) -> int:

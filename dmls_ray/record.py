@@ -363,8 +363,8 @@ class RunRecord(_ReadLater):
                 raise AttributeError(f"RunRecord has no {name}", name=name, obj=self)
             try:
                 nested = orjson.loads(self._unread)
-                epochs = [EpochRecord(**_known(EpochRecord, item)) for item in nested["epochs"]]
-                ranks = [RankRecord(**_known(RankRecord, item)) for item in nested["ranks"]]
+                epochs = [EpochRecord(**_read(EpochRecord, item)) for item in nested["epochs"]]
+                ranks = [RankRecord(**_read(RankRecord, item)) for item in nested["ranks"]]
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise StoreError(
                     f"the epochs and ranks of run {self.run_id} cannot be read ({type(error).__name__}: {error}); "
@@ -454,6 +454,20 @@ def dump_small(values: Any) -> str:
 def _known(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     # With the fields' own strings for keys: Python finds a keyword by its identity, and by comparing only after that.
     return {name: values[name] for name in _names(cls) if name in values}
+
+
+def _read(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Likewise, of what was written: a number that was not finite was written as null, and is its default where that is
+    a number.
+    """
+    known = _known(cls, values)
+    return known | {name: default for name, default in _numbers(cls) if known.get(name, default) is None}
+
+
+@functools.cache
+def _numbers(cls: type) -> tuple[tuple[str, int | float], ...]:
+    """The fields that are always numbers, and their defaults."""
+    return tuple((item.name, item.default) for item in fields(cls) if isinstance(item.default, int | float))
 
 
 @functools.cache

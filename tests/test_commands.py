@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -195,6 +196,27 @@ def test_compare_fails_a_slowdown_beyond_doubt_with_3_and_leaves_a_small_one(
     assert run(capsys, "compare", other, folder, "--fail-if-slower", "5%")[0] == 0
 
 
+@pytest.mark.parametrize("fits", [[], [16]])
+def test_compare_fails_what_ended_ok_in_a_and_never_in_b(
+    folder: Path, fits: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = [1.0, 1.02, 0.99]
+
+    def rate(values: dict[str, Any], repeat: int) -> float | None:
+        speed = 100 * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2)
+        return speed if values["batch_per_rank"] in fits else None
+
+    other = keep(results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, rate), folder.parent / "other")
+    code, _, err = run(capsys, "compare", folder, other, "--fail-if-slower", "5%")
+    assert code == 3
+    assert err.startswith("dmls-ray compare: ok in A and never in B: ")
+    assert err.count("\n") == 1
+    assert "world_size=2 batch_per_rank=32" in err
+    assert ("batch_per_rank=16" in err) == (16 not in fits)
+    assert run(capsys, "compare", folder, other)[0] == 0
+    assert run(capsys, "compare", other, folder, "--fail-if-slower", "5%")[0] == 0
+
+
 @pytest.mark.parametrize("share", ["five", "-5%", "100%"])
 def test_a_share_that_is_none_is_one_line(folder: Path, share: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "compare", folder, folder, f"--fail-if-slower={share}")
@@ -206,6 +228,9 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, capsys: pytest.
     code, out, _ = run(capsys, "advise", folder, "--for", "throughput")
     assert code == 0
     assert "batch_per_rank" in out.splitlines()[-1]
+    code, _, err = run(capsys, "advise", folder, "--for", "throughput", "--goal", "min")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.endswith("--goal min means nothing for --for throughput; leave it out, or give --for accuracy.\n")
 
 
 @pytest.mark.parametrize(

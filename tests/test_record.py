@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 
+from dmls_ray.analysis.targets import time_to_target
 from dmls_ray.config import DEFAULTS
 from dmls_ray.errors import StoreError
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
@@ -88,6 +89,19 @@ def test_of_a_line_of_this_version_epochs_and_ranks_are_not_read_before_they_are
 
 def test_a_number_that_is_not_finite_becomes_null() -> None:
     assert record(train_loss=math.nan, epoch_s=math.inf).to_dict()["train_loss"] is None
+
+
+def test_a_time_of_an_epoch_that_was_not_finite_is_none_taken_when_it_is_read_again() -> None:
+    written = record()
+    own = epoch(1, train_s=math.nan, eval_s=math.inf, train_loss=math.nan)
+    written.take_results([rank(0, pid=None, run={"epochs": [own, epoch(2)]})])
+    read = RunRecord.from_json(line(written))
+    assert [(item.warmup_s, item.train_s, item.eval_s) for item in read.epochs] == [(1.0, 0.0, 0.0), (1.0, 2.0, 0.5)]
+    assert read.epochs[0].train_loss is None
+    assert read.ranks[0].pid == 0
+    reached = time_to_target([read], 0.2)
+    assert reached is not None
+    assert reached.median == 1.0
 
 
 def test_times_and_memory_are_those_of_the_rank_that_took_most() -> None:

@@ -7,24 +7,22 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dmls_ray.analysis.aims import Aim, Candidate, Goal, candidates, goal_of
+from dmls_ray.analysis.aims import TIMES_UNKNOWN, Aim, Candidate, Goal, candidates, goal_of
 from dmls_ray.analysis.formats import accuracy, bare, ratio, shown
 from dmls_ray.analysis.frames import Results, field_names
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.noise_scale import batch_by_noise_scale
-from dmls_ray.analysis.pairs import logarithms, mean_interval, paired, ratio_of
-from dmls_ray.analysis.pareto import front
+from dmls_ray.analysis.pareto import ALIKE_MEMORY, COSTS, front_of
 from dmls_ray.analysis.rows import Row, Table
+from dmls_ray.analysis.stats import compare
 from dmls_ray.analysis.tables import make_table
 from dmls_ray.analysis.unsaid import unsaid
 from dmls_ray.analysis.untried import untried
-from dmls_ray.analysis.words import configuration, counted, listed
+from dmls_ray.analysis.words import configuration, counted, listed, told_factors
 from dmls_ray.errors import ConfigError
 
 _WORTH = 0.05
 """A saving of memory below this share is not worth a sentence, however sure it is."""
-_ALIKE_MEMORY = 0.02
-"""Below this share configurations do not differ in memory: a process's resident set varies by as much by itself."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,8 @@ class Advice:
         goal = self.goal
         if self.best is None:
             reached = f"reached a test accuracy of {goal.target:g}" if goal.target is not None else "can be chosen"
+            if any(reason == TIMES_UNKNOWN for _, reason in self.unable):
+                return f"For {goal.aim}: no configuration has a known time to a test accuracy of {goal.target:g}."
             return (
                 f"For {goal.aim}: none of {counted(len(self.table.rows), 'configuration')} {reached}{self._nearest()}."
             )
@@ -81,12 +81,15 @@ class Advice:
         notes = []
         if self.front:
             alike = "" if "peak_mem_mib" in self.axes or not self.table.has("peak_mem_mib") else (
-                f"; peak MiB differs by less than {_ALIKE_MEMORY:.0%} and is left out")  # fmt: skip
+                f"; peak MiB differs by less than {ALIKE_MEMORY:.0%} and is left out")  # fmt: skip
             notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{alike}.")
+        others = len(self.worse) + len(self.alike)
         if self.worse:
             notes.append(
-                "The best one is among those not told apart 95 times in 100: pairs by block, Student's interval, "
-                f"{counted(len(self.worse) + len(self.alike), 'comparison')} together (Bonferroni)."
+                "Told apart by the interval of the median over blocks"
+                + (f", each of {100 * _level(others):.4g}% for {others} comparisons (Bonferroni)" if others > 1 else "")
+                + ": of configurations that are equally good one is called better than all others at most 5 times in "
+                "100."
             )
         late = [f"{configuration(row.factors)} {reason}" for row, reason in self.unable if reason.startswith("not yet")]
         if late:
@@ -106,19 +109,18 @@ class Advice:
         beside = [name for name in self._beside() if name != goal.measure]
         rows: list[dict[str, str]] = []
         for row, text in [*((item.row, item.text) for item in ranked), *self.unable]:
-            cells = {name: "" if value is None else str(value) for name, value in row.factors.items()}
-            cells[f"{goal.head} [95%]"] = text
+            cells = {f"{goal.head} [95%]": text}
             for name in beside:
                 cells[MEASURES[name].head] = bare(row.measures.get(name), MEASURES[name].form)
             cells["n"] = str(len(row.counted))
             cells["front"] = "yes" if row.trial_id in self.front else ""
             cells["verdict"] = verdicts.get(row.trial_id, "")
             cells["outcome"] = row.outcome
-            rows.append(cells)
+            rows.append(told_factors(row.factors, beside=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
     def _beside(self) -> list[str]:
-        return [name for name in (_time_of(self.table), "peak_mem_mib", "test_accuracy") if self.table.has(name)]
+        return [name for name in (*COSTS, "test_accuracy") if self.table.has(name)]
 
     def _nearest(self) -> str:
         """Which came nearest to the target."""
@@ -159,7 +161,8 @@ def advise(
     able, unable = candidates(table, goal)
     best = able[0] if able else None
     alike, worse = _told_apart(able, goal)
-    names, points = _points(table, goal)
+    by_metric = goal.aim == "accuracy"
+    front = front_of(table, goal.measure, minimizes=goal.minimizes) if by_metric else front_of(table)
     return Advice(
         goal=goal,
         table=table,
@@ -167,8 +170,8 @@ def advise(
         alike=alike,
         worse=worse,
         unable=unable,
-        front=[points[index][0] for index in front([point for _, point in points])] if len(names) > 1 else [],
-        axes=names,
+        front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],
+        axes=front.axes,
         savings=_savings(best, alike) if best else [],
         noise_scale=batch_by_noise_scale(table, best),
         untried=untried(table, goal, best, able, alike, level=_level(len(able) - 1)),
@@ -177,10 +180,13 @@ def advise(
 
 
 def _level(others: int) -> float:
-    """Of the interval against each of so many others, so that the one that is best is told apart from the one that
-    looks best at most 1 time in 20, whichever it is: Bonferroni, on the one side that counts.
+    """Of the interval against each of so many others (Bonferroni).
+
+    Both sides count, since any of them may be the one that looks best: of configurations that are equally good one is
+    called better than all others at most 1 time in 20, and where one is best, that is told apart from the one that
+    looks best at most 1 time in 40.
     """
-    return 1 - 0.1 / max(others, 1)
+    return 1 - 0.05 / max(others, 1)
 
 
 def _told_apart(able: Sequence[Candidate], goal: Goal) -> tuple[list[Candidate], list[Candidate]]:
@@ -208,36 +214,11 @@ def _savings(best: Candidate, alike: Sequence[Candidate]) -> list[str]:
         )
     lighter = []
     for other in alike:
-        logs = [logarithms(item.row.by_block("peak_mem_mib")) for item in (other, best)]
-        if less := paired(*logs):
-            times = ratio_of(mean_interval(less))
-            if times.high is not None and times.high < 1 - _WORTH:
-                lighter.append((times.centre, other, times))
+        sizes = ({block: size for block, size in item.row.by_block("peak_mem_mib").items() if size > 0}
+                 for item in (other, best))  # fmt: skip
+        if (less := compare(*sizes)) and less.ratio.high is not None and less.ratio.high < 1 - _WORTH:
+            lighter.append((less.ratio.centre, other, less.ratio))
     if lighter:
         _, least, times = min(lighter, key=lambda item: item[0])
         told.append(f"Of these {least.name} takes {shown(times, ratio)} times the peak memory of a rank")
     return told
-
-
-def _time_of(table: Table) -> str:
-    return "epoch_s" if table.has("epoch_s") else "total_s"
-
-
-def _points(table: Table, goal: Goal) -> tuple[list[str], list[tuple[str, list[float]]]]:
-    """The measures that the front is of, and each configuration's, all of them to be small."""
-    learnt = goal.measure if goal.aim == "accuracy" else "test_accuracy"
-    names = [name for name in (_time_of(table), "peak_mem_mib") if table.has(name)]
-    sizes = [level for row in table.rows if (level := row.level("peak_mem_mib")) is not None]
-    if sizes and max(sizes) < min(sizes) * (1 + _ALIKE_MEMORY):
-        names.remove("peak_mem_mib")
-    if any(row.level(learnt) is not None for row in table.rows):
-        names.append(learnt)
-    is_large = learnt != goal.measure or not goal.minimizes
-    points = []
-    for row in table.rows:
-        levels = [row.level(name) for name in names]
-        known = [-level if name == learnt and is_large else level
-                 for name, level in zip(names, levels, strict=True) if level is not None]  # fmt: skip
-        if len(known) == len(names):
-            points.append((row.trial_id, known))
-    return names, points

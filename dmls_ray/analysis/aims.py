@@ -8,15 +8,16 @@ from typing import Literal
 
 from dmls_ray.analysis.formats import Form, number, ratio, seconds, shown, signed
 from dmls_ray.analysis.measures import MEASURES, TIMES, quantity_of
-from dmls_ray.analysis.pairs import mean_interval, paired, ratio_of
+from dmls_ray.analysis.pairs import logarithm_of, ratio_of
 from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import Estimate, Interval, estimate
+from dmls_ray.analysis.stats import Estimate, Interval, compare, difference, estimate
 from dmls_ray.analysis.targets import Reached, time_to_target
 from dmls_ray.analysis.words import configuration
 from dmls_ray.errors import ConfigError
 from dmls_ray.record import METRICS
 
 Aim = Literal["time-to-accuracy", "throughput", "accuracy", "memory", "cost"]
+TIMES_UNKNOWN = "times of its epochs not known"
 AIMS: tuple[Aim, ...] = ("time-to-accuracy", "throughput", "accuracy", "memory", "cost")
 
 
@@ -44,17 +45,25 @@ class Goal:
         return scaled if self.minimizes else -scaled
 
     def compared(self, one: Candidate, other: Candidate, level: float = 0.95) -> Interval | None:
-        """By how much one is worse than the other on that scale, paired by block; None without a block in common."""
-        worse = paired(one.samples, other.samples)
-        return mean_interval(worse, level) if worse else None
+        """By how much one is worse than the other on that scale, paired by block; None without a block in common.
+
+        It is the interval that the answer has of the same two trials, so that the two never contradict each other.
+        """
+        if not self.as_ratio:
+            worse = difference(one.samples, other.samples, level=level)
+            return Interval(worse.centre, worse.low, worse.high) if worse else None
+        sides = ({block: math.exp(value) for block, value in item.samples.items()} for item in (one, other))
+        times = compare(*sides, level=level)
+        return logarithm_of(times.ratio) if times else None
+
+    def inverse(self, worse: Interval) -> Interval:
+        """By how much the other one is worse than the one."""
+        low, high = (None if end is None else -end for end in (worse.high, worse.low))
+        return Interval(-worse.centre, low, high)
 
     def told(self, worse: Interval) -> str:
         """Such an interval as what one has of the other: `1.20 times the images/s`, `+0.010 test acc.`."""
-        if self.minimizes:
-            turned = worse
-        else:
-            low, high = (None if end is None else -end for end in (worse.high, worse.low))
-            turned = Interval(-worse.centre, low, high)
+        turned = worse if self.minimizes else self.inverse(worse)
         if self.as_ratio:
             return f"{shown(ratio_of(turned), ratio)} times the {self.head}"
         return f"{shown(turned, signed(self.form))} {self.head}"
@@ -95,7 +104,7 @@ def goal_of(
     """
     if aim not in AIMS:
         raise ConfigError(f"--for {aim} is unknown; choose from {', '.join(AIMS)}.")
-    _check(aim, target, price_per_hour, metric)
+    _check(aim, target, price_per_hour, metric, minimizes)
     ok = [record for row in table.rows for record in row.counted]
     if not ok:
         raise ConfigError("no run ended ok, so there is nothing to choose from; see the reasons in its table.md.")
@@ -136,7 +145,7 @@ def candidates(table: Table, goal: Goal) -> tuple[list[Candidate], list[tuple[Ro
     return able, unable
 
 
-def _check(aim: Aim, target: float | None, price: float | None, metric: str | None) -> None:
+def _check(aim: Aim, target: float | None, price: float | None, metric: str | None, minimizes: bool | None) -> None:
     if target is not None and not 0 < target <= 1:
         raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
     if target is not None and aim == "accuracy":
@@ -149,6 +158,9 @@ def _check(aim: Aim, target: float | None, price: float | None, metric: str | No
         raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
     if metric is not None and aim != "accuracy":
         raise ConfigError(f"--metric {metric} means nothing for --for {aim}; leave it out, or give --for accuracy.")
+    if minimizes is not None and aim != "accuracy":
+        given = "min" if minimizes else "max"
+        raise ConfigError(f"--goal {given} means nothing for --for {aim}; leave it out, or give --for accuracy.")
 
 
 def _target(table: Table, target: float | None) -> float:
@@ -220,6 +232,8 @@ def _to_target(row: Row, goal: Goal) -> Candidate | str:
     # The estimate may be known where fewer have: such a configuration is not one to count on.
     if reached.median is None or 2 * reached.reached < reached.n:
         return f"not yet ({reached.reached} of {reached.n})"
+    if reached.median <= 0:
+        return TIMES_UNKNOWN
     factor = 1.0 if goal.price_per_hour is None else _price(row, goal.price_per_hour)
     median, low, high = (None if end is None else end * factor for end in (reached.median, reached.low, reached.high))
     assert median is not None

@@ -17,7 +17,7 @@ from dmls_ray.analysis.measures import MEASURES, quantity_of
 from dmls_ray.analysis.origins import apart_in_time, differences
 from dmls_ray.analysis.rows import Row
 from dmls_ray.analysis.stats import MIN_REPEATS, estimate
-from dmls_ray.analysis.words import configuration, counted, listed
+from dmls_ray.analysis.words import configuration, counted, listed, told_factors
 from dmls_ray.errors import ConfigError
 
 
@@ -59,7 +59,7 @@ class SweepComparison:
 
     @property
     def lost(self) -> list[str]:
-        """Configurations that ended ok in A, and in B never."""
+        """Configurations that ended ok in A, and that B tried and never has ok: what does not run is not as fast."""
         return [pair.name for pair in self.pairs if pair.a.counted and not pair.b.counted]
 
     @property
@@ -87,10 +87,6 @@ class SweepComparison:
         return [name for name, change in told
                 if change and change.interval.high is not None and change.interval.high < 1 - share]  # fmt: skip
 
-    def slower_beyond_doubt(self, share: float) -> bool:
-        """Whether anything is: see `slower_by_more_than`."""
-        return bool(self.slower_by_more_than(share))
-
     def frame(self) -> pd.DataFrame:
         """A row a configuration of both, as texts."""
         head, form = (MEASURES[self.measure].head, MEASURES[self.measure].form) if self.measure in MEASURES else (
@@ -98,7 +94,7 @@ class SweepComparison:
         change = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}[self.way]
         rows = []
         for pair in self.pairs:
-            cells = {name: "" if value is None else str(value) for name, value in pair.a.factors.items()}
+            cells: dict[str, str] = {}
             known = [values_of(row, self.measure, self.unit) for row in (pair.a, pair.b)]
             for side, values in zip("AB", known, strict=True):
                 cells[f"{side} {head} [95%]"] = (
@@ -109,7 +105,7 @@ class SweepComparison:
             cells["verdict"] = pair.change.verdict if pair.change else ""
             same = pair.a.outcome == pair.b.outcome
             cells["outcome"] = pair.a.outcome if same else f"{pair.a.outcome} in A, {pair.b.outcome} in B"
-            rows.append(cells)
+            rows.append(told_factors(pair.a.factors, beside=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
     @property

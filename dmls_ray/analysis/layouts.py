@@ -4,7 +4,7 @@ and the published rows beside ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -13,11 +13,12 @@ from dmls_ray.analysis.columns import measure_columns
 from dmls_ray.analysis.formats import accuracy, bare, number, seconds
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.measures import MEASURES
-from dmls_ray.analysis.published import Match, match
+from dmls_ray.analysis.published import ACCURACIES, PUBLISHED, Match, match
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import estimate
 from dmls_ray.analysis.tables import make_table, place_of
-from dmls_ray.record import RankRecord, RunRecord
+from dmls_ray.analysis.words import told_factors
+from dmls_ray.record import Outcome, RankRecord, RunRecord
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def by_backend(results: Results, *, beside: bool = False) -> Layout:
         beside: whether the published rows stand beside ours.
     """
     several = Results(results.folder, [record for record in results.records if record.config["world_size"] > 1])
+    if results.records and not several.records:
+        return Layout(pd.DataFrame(), ["All runs have one rank, which talks to nobody."])
     return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, beside)
 
 
@@ -75,7 +78,7 @@ def by_quantization(results: Results, *, beside: bool = False) -> Layout:
 
 def by_rank(results: Results, *, beside: bool = False) -> Layout:
     """Time, memory and accuracies of each rank, as report B's second table: medians over the repeats; accuracies are
-    over the rank's own share of the samples.
+    over the rank's own share of the samples. A trial of which no run is ok has one row, with its outcome.
 
     Args:
         results: the runs.
@@ -83,18 +86,20 @@ def by_rank(results: Results, *, beside: bool = False) -> Layout:
     """
     table = make_table(results)
     cells = []
-    for row in table.rows:
-        ranks = sorted({rank.rank for record in row.counted for rank in record.ranks})
-        for number_of in ranks:
+    found = [match(row.records[0]) if beside else None for row in table.rows]
+    has_failed = any(row.outcome != Outcome.OK for row in table.rows)
+    for row, theirs in zip(table.rows, found, strict=True):
+        ranks: list[int | None] = [*sorted({rank.rank for record in row.counted for rank in record.ranks})]
+        for number_of in ranks or [None]:
             same = [rank for record in row.counted for rank in record.ranks if rank.rank == number_of]
-            cells.append(
-                {**_told_factors(table, row), "rank": str(number_of)}
-                | {MEASURES[name].head: _median(same, name) for name in _OF_A_RANK}
-                | (_published_rank(row, number_of) if beside else {})
-                | {"n": str(len(same))}
-            )
+            told = {"rank": "" if number_of is None else str(number_of)}
+            told |= {MEASURES[name].head: _median(same, name) for name in _OF_A_RANK}
+            told |= _published_rank(theirs, number_of) if beside else {}
+            told |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
+            cells.append(_own_factors(row, _heads(table), told) | told)
     frame = pd.DataFrame(cells, dtype=object).fillna("")
-    return Layout(_without_empty(frame), table.notes)
+    notes = _notes_beside(table, found) if beside else _notes(table)
+    return Layout(_without_empty(frame), notes)
 
 
 LAYOUTS: dict[str, Callable[..., Layout]] = {
@@ -121,35 +126,49 @@ _OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
 def _by(results: Results, factors: Sequence[str], measures: Sequence[str], beside: bool) -> Layout:
     table = make_table(results, factors)
     # What was varied besides tells rows apart, too.
-    heads = [*factors, *(name for name in table.varied if name not in factors and name != "global_batch")]
+    heads = list(dict.fromkeys((*factors, *_heads(table))))
     columns = measure_columns(table, measures)
     rows = sorted(table.rows, key=lambda row: [place_of(name, row.factors.get(name)) for name in heads])
     table = replace(table, rows=rows)
-    cells = [
-        {name: _told_factor(row, name) for name in heads} | {column.head: column.text(row) for column in columns}
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        told = {column.head: column.text(row) for column in columns}
+        cells.append(_own_factors(row, heads, told) | told)
     frame = _without_empty(pd.DataFrame(cells, dtype=object))
     if beside:
         return _with_published(frame, table, [match(row.records[0]) for row in rows])
-    return Layout(frame, table.notes)
+    return Layout(frame, _notes(table))
 
 
 def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | None]) -> Layout:
     if not any(found):
-        return Layout(frame, [*table.notes, "The reports have no run of these configurations."])
+        return Layout(frame, _notes_beside(table, found))
     told = frame.assign(
         **{head: [read(item.record) if item else "" for item in found] for head, read in _OF_A_PUBLISHED_RUN.items()},
         **{"published on": [item.hardware if item else "" for item in found]},
         **{"differs in": [item.differs_in if item else "" for item in found]},
     )
+    return Layout(_without_empty(told), _notes_beside(table, found))
+
+
+def _notes(table: Table) -> list[str]:
+    """The table's, and whose accuracies those are that were published."""
+    shown = any(record.isolation == PUBLISHED for row in table.rows for record in row.records)
+    return [*table.notes, *([ACCURACIES] if shown else [])]
+
+
+def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:
+    """Likewise, of a table that has these published runs beside ours."""
+    if not any(found):
+        return [*_notes(table), "The reports have no run of these configurations."]
     ours = table.notes[0].partition("measured on ")[2].rstrip(".") or "this machine"
     theirs = ", ".join(dict.fromkeys(item.hardware for item in found if item))
-    note = (
+    return [
+        *table.notes,
+        ACCURACIES,
         f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do not "
-        "tell is not compared."
-    )
-    return Layout(_without_empty(told), [*table.notes, note])
+        "tell is compared where ours is not at its default.",
+    ]
 
 
 def _seconds(record: RunRecord) -> str:
@@ -171,10 +190,9 @@ _OF_A_PUBLISHED_RUN: dict[str, Callable[[RunRecord], str]] = {
 }
 
 
-def _published_rank(row: Row, number_of: int) -> dict[str, str]:
-    found = match(row.records[0])
+def _published_rank(found: Match | None, number_of: int | None) -> dict[str, str]:
     if found is None:
-        return {"published test acc.": "", "published on": ""}
+        return {"published test acc.": "", "published on": "", "differs in": ""}
     ranks = {rank.rank: rank for rank in found.record.ranks}
     tested = ranks[number_of].test_accuracy if number_of in ranks else None
     return {
@@ -198,13 +216,13 @@ def _placed(record: RunRecord) -> RunRecord:
     return replace(record, config={**record.config, **each})
 
 
-def _told_factors(table: Table, row: Row) -> dict[str, str]:
-    return {name: _told_factor(row, name) for name in table.varied if name != "global_batch"}
+def _heads(table: Table) -> list[str]:
+    """The fields that tell rows apart; the batch once."""
+    return [name for name in table.varied if name != "global_batch"]
 
 
-def _told_factor(row: Row, name: str) -> str:
-    value = row.factors.get(name)
-    return "" if value is None else str(value)
+def _own_factors(row: Row, names: Sequence[str], beside: Collection[str]) -> dict[str, str]:
+    return told_factors({name: row.factors.get(name) for name in names}, beside=beside)
 
 
 def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:

@@ -181,7 +181,9 @@ class Board:
 
     def _write_ranks(self, path: Path, record: RunRecord) -> None:
         for rank in record.ranks:
-            epochs = [EpochRecord(**{name: told[name] for name in _OF_A_RANK & told.keys()}) for told in rank.epochs]
+            # What was not finite was written as null, which is no time.
+            known = [{name: told[name] for name in _OF_A_RANK if told.get(name) is not None} for told in rank.epochs]
+            epochs = [EpochRecord(**told) for told in known]
             messages, step = events.beginning(_started(record)), 0
             for wall_time, epoch in zip(_times(record, rank.setup_s, epochs), epochs, strict=True):
                 step = _next_step(step, epoch)

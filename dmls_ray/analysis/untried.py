@@ -11,11 +11,11 @@ from dmls_ray.analysis.aims import Candidate, Goal
 from dmls_ray.analysis.formats import accuracy, ratio, shown
 from dmls_ray.analysis.frames import OWN, factors_of
 from dmls_ray.analysis.groups import along
-from dmls_ray.analysis.pairs import logarithms, mean_interval, paired, ratio_of, repeats_to_tell
+from dmls_ray.analysis.pairs import paired, repeats_to_tell
 from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import MIN_REPEATS
+from dmls_ray.analysis.stats import MIN_REPEATS, compare, difference
 from dmls_ray.analysis.words import configuration, counted
-from dmls_ray.config import TrialConfig
+from dmls_ray.config import DEFAULTS, TrialConfig
 from dmls_ray.errors import ConfigError
 from dmls_ray.record import Outcome
 
@@ -81,9 +81,8 @@ def _beyond(table: Table, goal: Goal, best: Candidate, able: Sequence[Candidate]
     if value is None:
         return ""
     end = "largest" if here == max(values) else "least"
-    better = mean_interval([-by for by in paired(near.samples, best.samples)])
     return (
-        f"--{_flag(axis)} {_typed(value)}: {here} is the {end} that was tried, with {goal.told(better)} "
+        f"--{_flag(axis)} {_typed(value)}: {here} is the {end} that was tried, with {goal.told(goal.inverse(worse))} "
         f"{'of' if goal.as_ratio else 'against'} {near.row.factors[axis]}."
     )
 
@@ -112,8 +111,11 @@ def _can_be(row: Row, axis: str, value: Any) -> bool:
     config = row.records[0].config
     if OWN in config:
         return True
+    if axis not in DEFAULTS:
+        return False  # a report, or another version, tells it: there is no such flag
+    known = {name: config[name] for name in DEFAULTS if config.get(name) is not None}
     try:
-        changed = TrialConfig(**config).replace(**{axis: value})
+        changed = TrialConfig(**known).replace(**{axis: value})
     except ConfigError:
         return False
     samples = [record.train_samples for record in row.records if record.train_samples]
@@ -181,17 +183,14 @@ def _scaled_lr(table: Table, goal: Goal) -> str:
               for group in along(rows, table.held, table.held)]  # fmt: skip
     for group in sorted(groups, key=len, reverse=True):
         small, large = group[0], group[-1]
-        lower = paired(large.by_block("test_accuracy"), small.by_block("test_accuracy"))
-        faster = paired(logarithms(large.rates()), logarithms(small.rates()))
-        if len(lower) < MIN_REPEATS or len(faster) < MIN_REPEATS:
-            continue
-        less, times = mean_interval(lower), ratio_of(mean_interval(faster))
-        if less.high is not None and less.high < 0 and times.low is not None and times.low > 1:
+        less = difference(small.by_block("test_accuracy"), large.by_block("test_accuracy"))
+        faster = compare(large.rates(), small.rates())
+        if less and faster and less.low is not None and less.low > 0 and faster.verdict == "faster":
             base = small.factors["global_batch"]
             return (
                 f"--lr-scaling none sqrt linear --lr-base-batch {base}: from global_batch {base} to "
-                f"{large.factors['global_batch']} training is {shown(times, ratio)} times as fast, and test accuracy "
-                f"falls by {shown(mean_interval([-by for by in lower]), accuracy)} at one learning rate and equal "
+                f"{large.factors['global_batch']} training is {shown(faster.ratio, ratio)} times as fast, and test "
+                f"accuracy falls by {shown(less, accuracy)} at one learning rate and equal "
                 "epochs."
             )
     return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.formats import number
@@ -15,6 +15,18 @@ def configuration(factors: Mapping[str, Any]) -> str:
         told.pop("global_batch", None)
     texts = (f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told.items())
     return " ".join(texts) or "the one configuration"
+
+
+def told_factors(factors: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, str]:
+    """Fields of a configuration as the cells of a row.
+
+    Args:
+        factors: name -> value.
+        beside: heads of the row's other cells; a field of the user's own that is called like one gets `config_` before
+            its name.
+    """
+    heads = {name: f"config_{name}" if name in beside else name for name in factors}
+    return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:

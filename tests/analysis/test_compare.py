@@ -55,7 +55,7 @@ def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> No
         "B is indistinguishable from A by images_per_s over 2 configurations: 1.00 [0.80, 1.25] times as fast "
         "(n=3 and 3). A slowdown by 20.3% is not ruled out. Each for itself: 2 indistinguishable."
     )
-    assert not comparison.slower_beyond_doubt(0)
+    assert not comparison.slower_by_more_than(0)
 
 
 def test_sweeps_that_differ_by_noise_alone_are_seldom_told_apart() -> None:
@@ -67,7 +67,7 @@ def test_sweeps_that_differ_by_noise_alone_are_seldom_told_apart() -> None:
             GRID, lambda values, repeat: math.exp(blocks[repeat] + runs[repeat, values["batch_per_rank"]]), repeats=5
         )
 
-    told = sum(compare_sweeps(noisy(), noisy()).slower_beyond_doubt(0) for _ in range(100))
+    told = sum(bool(compare_sweeps(noisy(), noisy()).slower_by_more_than(0)) for _ in range(100))
     assert told <= 11  # of 100 at 1 in 20, more than 11 come once in 200
 
 
@@ -76,8 +76,8 @@ def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> Non
     slow = {"rate": lambda values, repeat: 80.0 * (1 + repeat / 1000)}
     comparison = compare_sweeps(results(GRID, **steady), results(GRID, **slow))
     assert comparison.slower_by_more_than(0.05) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
-    assert comparison.slower_beyond_doubt(0.05)
-    assert not comparison.slower_beyond_doubt(0.2)
+    assert comparison.slower_by_more_than(0.05)
+    assert not comparison.slower_by_more_than(0.2)
     assert comparison.sentence.startswith("B is slower than A by images_per_s over 2 configurations: 0.80")
 
 
@@ -92,7 +92,7 @@ def test_one_slow_configuration_among_others_is_named() -> None:
 def test_below_three_repeats_nothing_is_beyond_doubt_and_that_is_said() -> None:
     comparison = compare_sweeps(sweep(100, repeats=2), sweep(10, repeats=2))
     assert [pair.change.verdict for pair in comparison.pairs if pair.change] == ["unknown", "unknown"]
-    assert not comparison.slower_beyond_doubt(0.05)
+    assert not comparison.slower_by_more_than(0.05)
     assert "cannot be said below 3 repeats of each" in comparison.sentence
     assert any("no slowdown is beyond doubt: run both with --repeats 5" in note for note in comparison.notes)
 
@@ -106,7 +106,7 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
     assert comparison.sentence == (
         "No repeat has all 2 configurations ok, so nothing is said over all. Each for itself: 2 unknown."
     )
-    assert not comparison.slower_beyond_doubt(0)
+    assert not comparison.slower_by_more_than(0)
 
 
 def test_times_are_compared_as_speed() -> None:
@@ -217,6 +217,17 @@ def test_runs_of_a_function_of_ones_own_are_compared_by_time_and_by_what_it_told
     assert (comparison.overall.interval.centre, comparison.overall.verdict) == (2.0, "higher")
 
 
+def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+    def runs() -> Results:
+        return own_results({"n": [8, 16], "verdict": ["x", "y"]}, lambda values, repeat: (2.0, {}))
+
+    frame = compare_sweeps(runs(), runs()).frame()
+    assert frame["config_n"].tolist() == ["8", "8", "16", "16"]
+    assert frame["config_verdict"].tolist() == ["x", "y", "x", "y"]
+    assert set(frame["n"]) == {"3, 3"}
+    assert set(frame["verdict"]) == {"indistinguishable"}
+
+
 def searched() -> Results:
     swept = sweep()
     for record in swept.records:
@@ -248,6 +259,6 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, mea
 
 def test_a_slowdown_to_fail_at_is_a_share_of_a_speed() -> None:
     with pytest.raises(ConfigError, match="--fail-if-slower 5 is out of range; give 0% or more and less than 100%"):
-        compare_sweeps(sweep(), sweep()).slower_beyond_doubt(5)
+        compare_sweeps(sweep(), sweep()).slower_by_more_than(5)
     with pytest.raises(ConfigError, match="--fail-if-slower is about speed and --measure test_accuracy is none"):
-        compare_sweeps(sweep(), sweep(), measure="test_accuracy").slower_beyond_doubt(0.05)
+        compare_sweeps(sweep(), sweep(), measure="test_accuracy").slower_by_more_than(0.05)

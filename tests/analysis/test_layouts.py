@@ -13,7 +13,7 @@ from dmls_ray.analysis.layouts import (
 )
 from dmls_ray.analysis.published import published
 from dmls_ray.analysis.tables import make_table
-from tests.analysis.samples import results
+from tests.analysis.samples import own_results, results
 
 
 def test_report_bs_tables_come_out_of_its_figures() -> None:
@@ -42,6 +42,49 @@ def test_report_cs_tables_come_out_of_its_figures() -> None:
     ]
     quantized = by_quantization(published("mnist")).frame
     assert quantized[quantized["quantization"] == "qat"]["s/run"].tolist() == ["135", "91.0"]
+
+
+def test_machines_are_set_against_one_rank() -> None:
+    machines = by_machines(published("mnist")).frame
+    normal = machines[(machines["quantization"] == "off") & (machines["backend"] == "gloo")]
+    # 186 s on one: over 120, 99 and 67.
+    assert normal["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
+
+
+@pytest.mark.parametrize("name", list(LAYOUTS))
+def test_whose_accuracies_the_published_ones_are_is_said(name: str) -> None:
+    assert any("rank 0's, over its own share" in note for note in LAYOUTS[name](published("stl10")).notes)
+    ours = results({"batch_per_rank": [16, 32], "world_size": 2}, lambda values, repeat: 100.0)
+    assert not any("rank 0's" in note for note in LAYOUTS[name](ours).notes)
+
+
+def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
+    ours = results(
+        {"batch_per_rank": [16, 32], "world_size": 2},
+        lambda values, repeat: 100.0 if values["batch_per_rank"] == 16 else None,
+    )
+    frame = by_rank(ours).frame
+    assert frame[["batch_per_rank", "rank", "n", "outcome"]].to_numpy().tolist() == [
+        ["16", "0", "3", "ok"],
+        ["16", "1", "3", "ok"],
+        ["32", "", "0", "oom"],
+    ]
+    assert by_rank(ours, beside=True).notes[-1] == "The reports have no run of these configurations."
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_runs_of_one_rank_have_no_backend_and_that_is_said(beside: bool) -> None:
+    layout = by_backend(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), beside=beside)
+    assert layout.frame.empty
+    assert list(layout.notes) == ["All runs have one rank, which talks to nobody."]
+
+
+def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+    ours = own_results({"n": [8, 16]}, lambda values, repeat: (1.0, {}))
+    for name in ("batch", "rank", "machines", "quantization"):
+        frame = LAYOUTS[name](ours).frame
+        assert frame["config_n"].tolist() == ["8", "16"], name
+        assert frame["n"].tolist() == ["3", "3"], name
 
 
 def test_ours_know_the_machines_of_their_ranks() -> None:
@@ -73,10 +116,11 @@ def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) ->
     assert layout.frame["published on"].tolist()[0].startswith("NVIDIA GeForce RTX 3090")
     assert layout.frame["published test acc."].tolist()[0] == "0.753"
     assert "epochs 5 / 20" in layout.frame["differs in"].tolist()[0]
+    assert "Some CPU" in layout.notes[-1]
+    assert "RTX 3090" in layout.notes[-1]
+    assert "rank 0's, over its own share" in layout.notes[-2]
     if name != "rank":
         assert layout.frame["published s/run"].tolist() == ["634"]
-        assert "Some CPU" in layout.notes[-1]
-        assert "RTX 3090" in layout.notes[-1]
 
 
 def test_a_sweep_that_no_report_tells_of_says_so() -> None:

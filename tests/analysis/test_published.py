@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dmls_ray.analysis.answer import answer
+from dmls_ray.analysis.layouts import beside_published
 from dmls_ray.analysis.published import match, published
 from dmls_ray.analysis.tables import make_table
-from tests.analysis.samples import results
+from dmls_ray.record import RunRecord
+from tests.analysis.samples import own_results, results
 
 
 def test_the_published_figures_are_all_here() -> None:
@@ -66,9 +70,102 @@ def test_an_epoch_of_ours_stands_beside_the_published_one_of_the_same_configurat
     assert "lr" not in by_size[1].differs_in
 
 
+def test_the_seconds_of_an_epoch_are_of_those_that_nothing_disturbed() -> None:
+    took = {record.run_id.rpartition("-")[2]: record.epoch_s for record in published("cifar10").records}
+    # Of the report's epochs of rank 0 the first four: 12.226, 10.496, 10.583 and 10.529; and all ten, of which the two
+    # in the middle took 9.530 and 9.558.
+    assert took["10ep"] == pytest.approx(10.556)
+    assert took["amp"] == pytest.approx(9.544)
+
+
+def of_ours(**fields: Any) -> RunRecord:
+    """One run of ours, as report A's on two GPUs but for these fields."""
+    axes = {"batch_per_rank": 256, "world_size": 2, "model": "convnet", "dataset": "cifar10", "lr": 5e-4, "epochs": 20,
+            "weight_decay": 5e-4, "shuffle": False}  # fmt: skip
+    (record,) = results(axes | fields, lambda values, repeat: 100.0, repeats=1).records
+    record.backend = "gloo" if record.config["world_size"] > 1 else ""
+    return record
+
+
+def test_of_several_published_runs_the_one_that_differs_least_stands_beside_ours() -> None:
+    for epochs, run_id in ((10, "cifar10-convnet-2gpu-gloo-bs256-fp32-10ep"), (20, "cifar10-convnet-2gpu-gloo-bs256")):
+        found = match(of_ours(epochs=epochs))
+        assert found is not None
+        assert (found.record.run_id, found.differs_in) == (run_id, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("epochs", 5, "epochs 5 / 20"),
+        ("weight_decay", 0.0, "weight_decay 0.0 / 0.0005"),
+        ("dropout", 0.5, "dropout 0.5 / not told"),
+        ("l1", 0.1, "l1 0.1 / not told"),
+        ("label_smoothing", 0.1, "label_smoothing 0.1 / not told"),
+        ("augmentation", "flip", "augmentation flip / not told"),
+        ("lr_scaling", "linear", "lr_scaling linear / not told"),
+        ("lr_schedule", "cosine", "lr_schedule cosine / not told"),
+        ("compile", "default", "compile default / not told"),
+        ("zero_redundancy", True, "zero_redundancy true / not told"),
+        ("compression", "fp16", "compression fp16 / not told"),
+        ("validation_share", 0.1, "validation_share 0.1 / not told"),
+        ("image_size", 64, "image_size 64 / not told"),
+        ("early_stopping", "test_loss", "early_stopping test_loss / off"),
+        ("loader", "dataloader", ""),
+        ("seed", 7, ""),
+        ("threads_per_rank", 2, ""),
+        ("test_batch_per_rank", 512, ""),
+        ("target_accuracy", 0.7, ""),
+    ],
+)
+def test_what_makes_a_difference_to_training_is_said_where_it_differs(name: str, value: object, told: str) -> None:
+    found = match(of_ours(**{name: value}))
+    assert found is not None
+    assert found.differs_in == told
+
+
+def test_what_counts_with_another_field_alone_differs_with_that_alone() -> None:
+    stopped = {"batch_norm": "on", "early_stopping": "test_loss", "epochs": 6}
+    for patience, told in ((2, False), (5, True)):
+        found = match(of_ours(**stopped, patience=patience))
+        assert found is not None
+        assert ("patience 5 / 2" in found.differs_in) == told
+    # Without scaling there is no batch at which lr holds.
+    record = of_ours()
+    record.config = {**record.config, "lr_base_batch": 64}
+    plain = match(record)
+    assert plain is not None
+    assert plain.differs_in == ""
+
+
+@pytest.mark.parametrize("dropout", [None, 0.5])
+def test_of_the_regularised_runs_it_is_said_that_their_dropout_is_not_told(dropout: float | None) -> None:
+    found = match(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
+    assert found is not None
+    assert found.record.run_id == "cifar10-convnet-reg-2gpu-gloo-bs256"
+    ours = "none" if dropout is None else "0.5"
+    assert found.differs_in == f"dropout {ours} / of a rate that is not told"
+
+
+def test_a_report_that_does_not_tell_a_setting_says_nothing_of_ours_but_that_it_is_set() -> None:
+    axes = {"batch_per_rank": 32, "model": "simplecnn", "dataset": "stl10", "image_size": 128, "epochs": 10}
+    for decay, told in ((0.0, ""), (0.1, "weight_decay 0.1 / not told")):
+        (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
+        found = match(record)
+        assert found is not None
+        assert found.differs_in == told
+
+
+def test_a_function_of_ones_own_stands_beside_nothing() -> None:
+    swept = own_results({"width": [8]}, lambda values, repeat: (1.0, {}))
+    assert match(swept.records[0]) is None
+    assert beside_published(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("accum_steps", 4),
         ("batch_per_rank", 64),
         ("model", "simplecnn"),
         ("precision", "amp-bf16"),

@@ -251,6 +251,18 @@ def test_an_epoch_is_in_the_file_as_soon_as_it_is_told(tmp_path: Path) -> None:
     assert "_hparams_/session_end_info" not in hparams(folder)
 
 
+def test_a_time_that_was_not_finite_leaves_the_rest_of_its_epoch(tmp_path: Path) -> None:
+    (record,) = sweep(tmp_path, {"batch_per_rank": 16}).records
+    record.epochs[1].train_s = float("nan")
+    record.ranks[0].epochs[1] |= {"train_s": float("nan"), "train_loss": float("inf")}
+    board = write_tensorboard(Results(tmp_path, [RunRecord.from_dict(record.to_dict())]), ("batch_per_rank",))
+    told = read(board / "batch_per_rank=16 repeat=0")
+    assert [step for step, _ in told["Test loss"]] == [1, 2, 3]
+    of_rank = read(board / "batch_per_rank=16 repeat=0" / "rank-0")
+    assert [step for step, _ in of_rank["Test accuracy"]] == [1, 2, 3]
+    assert [step for step, _ in of_rank["Train loss"]] == [1, 3]
+
+
 def test_another_attempt_leaves_nothing_of_the_one_before(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]

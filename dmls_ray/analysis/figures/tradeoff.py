@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import MOST, few, has, labels, measured
-from dmls_ray.analysis.pareto import front
+from dmls_ray.analysis.figures.lines import MOST, few, labels, measured
+from dmls_ray.analysis.pareto import ALIKE_MEMORY, front_of
 from dmls_ray.analysis.rows import Row, Table
 
 _ACCURACY = "test_accuracy"
 _COSTS = {"total_s": "a run, from assignment to result (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
 _BEATEN = "not on the front"
-_DIGITS = {"total_s": 3, "peak_mem_mib": 0, _ACCURACY: 3}
 _MOST_OTHERS = 1000
 """Of more trials that are not on the front not all are drawn: they would be one grey cloud, and megabytes."""
 _FAR = 20
@@ -21,16 +20,16 @@ _FAR = 20
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None where fewer than two trials have a test accuracy and a cost.
+    """The figure; None where fewer than two trials have a test accuracy and a cost in which they differ.
 
-    The front is of less time, less memory and more accuracy, of the medians and to the digits of the table: a tenth of
-    a MiB beats nobody. A search has no times: its front is of memory and accuracy.
+    The front is `pareto.front_of`'s, as it is in advice.
     """
-    costs = [cost for cost in _COSTS if has(table.rows, [cost, _ACCURACY])]
-    rows = has(table.rows, [*costs, _ACCURACY])
-    if len(rows) < 2 or not costs:
+    found = front_of(table, _ACCURACY)
+    rows, best = found.rows, found.places
+    if len(rows) < 2 or len(found.axes) < 2 or _ACCURACY not in found.axes:
         return None
-    best = front([[_told(row, cost) for cost in costs] + [-_told(row, _ACCURACY)] for row in rows])
+    # Memory that hardly differs is drawn all the same: that it does not matter is to be seen.
+    costs = [cost for cost in _COSTS if cost in found.axes or (cost == "peak_mem_mib" and found.is_of_like_memory)]
     names = labels(table, rows)
     panels = []
     for cost in costs:
@@ -40,14 +39,16 @@ def chart(table: Table) -> Chart | None:
         series = _series(names, rows, best, cost)
         panels.append(Panel(x=x, y=Axis("test accuracy (fraction of samples)"), series=series))
     words = {"total_s": "less time", "peak_mem_mib": "less memory"}
-    goal = ", ".join(words[cost] for cost in costs)
+    goal = ", ".join(words[cost] for cost in costs if cost in found.axes)
+    alike = f" Memory differs by less than {ALIKE_MEMORY:.0%} and is left out." if found.is_of_like_memory else ""
     return Chart(
         name="tradeoff",
         title=f"Pareto front of {goal} and more accuracy",
         panels=panels,
         notes=(
             f"On the front are {len(best)} of {len(rows)} trials: no other is at least as good in {goal} and more "
-            "accuracy, and better in one. It is of medians: what is closer than its interval may change sides.",
+            "accuracy, and better in one. It is of medians: what is closer than its interval may change "
+            f"sides.{alike}",
         ),
     )
 
@@ -64,10 +65,6 @@ def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost
             texts = [f"{names[place]}, {told}" for place, told in zip(places, points.texts, strict=True)]
             series.append(dataclasses.replace(points, texts=texts, muted=name == _BEATEN))
     return series
-
-
-def _told(row: Row, measure: str) -> float:
-    return round(_level(row, measure), _DIGITS[measure])
 
 
 def _level(row: Row, measure: str) -> float:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.frames import Results, factors_of
+from dmls_ray.analysis.frames import OWN, Results, factors_of
+from dmls_ray.config import COUNTS_WITH, DEFAULTS
 from dmls_ray.record import EpochRecord, Outcome, RankRecord, RunRecord
 
 _FOLDER = Path(__file__).parent
@@ -36,18 +40,38 @@ _SUMMED = ("cifar10",)
 small.
 """
 
-_MATCHED = ("model", "batch_per_rank", "world_size", "machines", "backend", "precision", "quantization", "batch_norm")
+_DISTURBED_FROM = {"cifar10-convnet-2gpu-gloo-bs256-fp32-10ep": 5}
+"""The epoch from which on, as the report says, another process shared a run's GPUs: it says nothing of the run's
+time.
+"""
+
+_MATCHED = ("model", "batch_per_rank", "accum_steps", "world_size", "machines", "backend", "precision", "quantization",
+            "batch_norm")  # fmt: skip
 """What must be equal for two runs to stand side by side."""
 
-_COMPARED = ("dataset", "epochs", "lr", "optimizer", "weight_decay", "image_size", "shuffle", "early_stopping")
-"""What is said where it differs."""
+_NO_MATTER = {
+    # Which samples come when, and where they and the ranks come from.
+    "seed", "data_dir", "loader", "loader_workers", "launcher", "device", "threads_per_rank", "ranks_per_machine",
+    # What is looked at besides, and which steps count in a rate; global_batch follows from what is equal.
+    "test_batch_per_rank", "target_accuracy", "inference_batch", "warmup_steps", "global_batch",
+}  # fmt: skip
+"""What makes no difference to what is trained, nor to how: the hardware is told apart."""
+
+_NOT_TOLD = "not told"
+
+ACCURACIES = (
+    "Published accuracies on cifar10 and stl10 are rank 0's, over its own share of the test samples (half of them with "
+    "2 ranks), those on mnist the mean over the ranks; ours are over all test samples."
+)
+"""What who reads published accuracies must know."""
 
 
 def published(dataset: str | None = None) -> Results:
     """The runs that the reports describe, one repeat each.
 
     A run's epochs are rank 0's, as the reports have them; memory is in the unit that the report calls MB, as the
-    measure `peak_mem_mb`. Accuracies are fractions from 0 to 1, losses means over samples.
+    measure `peak_mem_mb`. Accuracies are fractions from 0 to 1, losses means over samples; `epoch_s` is the median over
+    the epochs that nothing disturbed. Whose accuracies they are, `ACCURACIES` says.
 
     Args:
         dataset: cifar10, stl10 or mnist for one report's; without it, all.
@@ -78,19 +102,48 @@ class Match:
 def match(record: RunRecord) -> Match | None:
     """The published run that stands beside one of ours; None where the reports have none.
 
-    The model, batch_per_rank, world_size, machines, backend, precision, quantization and batch_norm are equal, and so
-    is the data set, or else ours is a tree of images with as many samples.
+    The model, batch_per_rank, accum_steps, world_size, machines, backend, precision, quantization and batch_norm are
+    equal, and so is the data set, or else ours is a tree of images with as many samples. Of several such runs it is the
+    one that differs in the fewest other fields: those that the report tells, and those of ours that are not at their
+    default.
     """
+    if OWN in record.config:
+        return None
     ours = {**factors_of(record), **_resolved(record)}
-    for theirs in published().records:
+    found = []
+    for theirs in _all():
         config = theirs.config
         same_data = ours["dataset"] == config["dataset"] or (
             ours["dataset"] == "image_folder" and record.train_samples == theirs.train_samples
         )
         if same_data and all(ours.get(name) == config.get(name) for name in _MATCHED):
-            other = [name for name in _COMPARED if name in config and ours.get(name) != config[name]]
-            return Match(theirs, ", ".join(f"{name} {_told(ours.get(name))} / {_told(config[name])}" for name in other))
-    return None
+            found.append((_differences(ours, config), theirs))
+    if not found:
+        return None
+    apart, best = min(found, key=lambda item: len(item[0]))
+    return Match(best, ", ".join(apart))
+
+
+@cache
+def _all() -> Sequence[RunRecord]:
+    return published().records
+
+
+def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """What is not equal, ours / theirs."""
+    # Regularised runs have dropout, and the report does not tell its rate.
+    unknown = {"dropout": "of a rate that is not told"} if theirs["batch_norm"] == "on" else {}
+    told = []
+    for name in dict.fromkeys((*theirs, *unknown, *ours)):
+        other, counts = COUNTS_WITH.get(name, ("", ()))
+        mine = ours.get(name)
+        if name in _NO_MATTER or (other and ours.get(other) not in counts):
+            continue
+        if name in unknown or (name not in theirs and mine != DEFAULTS.get(name, mine)):
+            told.append(f"{name} {_told(mine)} / {unknown.get(name, _NOT_TOLD)}")
+        elif name in theirs and mine != theirs[name]:
+            told.append(f"{name} {_told(mine)} / {_told(theirs[name])}")
+    return told
 
 
 def _resolved(record: RunRecord) -> dict[str, Any]:
@@ -127,6 +180,7 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
         "quantization": "qat" if row["quantized"] else "off",
         "batch_norm": "on" if "batch norm" in (row["regularized"] or "") else "off",
         "early_stopping": "test_loss" if "early stopping" in (row["regularized"] or "") else "off",
+        **({"patience": 2} if "early stopping" in (row["regularized"] or "") else {}),
         **_SETTINGS[dataset],
     }
     record = RunRecord(
@@ -140,8 +194,11 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
     record.ranks = [_rank(number, list(_epochs(epochs, number, factor))) for number in range(ranks)]
     # No report tells training steps apart from the rest of a run.
     record.train_s = record.warmup_s = record.eval_s = None
-    seconds = [item["epoch_s"] for item in epochs if item["rank"] == 0 and item["epoch_s"] is not None]
-    record.epoch_s = sum(seconds) / len(seconds) if seconds else None
+    disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
+    seconds = [item["epoch_s"] for item in epochs
+               if item["rank"] == 0 and item["epoch_s"] is not None and item["epoch"] < disturbed]  # fmt: skip
+    # The first epoch has the set-up in it: of a mean over few it would be a large part.
+    record.epoch_s = statistics.median(seconds) if seconds else None
     record.total_s = row["total_s"]
     for name in ("train_accuracy", "test_accuracy"):
         setattr(record, name, None if row[name] is None else row[name] / 100)

@@ -43,6 +43,18 @@ def test_memory_that_the_table_cannot_tell_apart_puts_no_trial_on_the_front() ->
     assert "batch_per_rank 64" not in names(time)
 
 
+def test_memory_that_hardly_differs_is_drawn_and_puts_no_trial_on_the_front() -> None:
+    runs = runs_of()
+    for record in runs.records:
+        record.peak_mem_mib = 884.0 - 0.1 * record.config["batch_per_rank"]
+    found = chart(make_table(runs))
+    time, _ = panels(found, 2)
+    assert found is not None
+    assert "batch_per_rank 64" not in names(time)
+    assert found.title == "Pareto front of less time and more accuracy"
+    assert found.notes[0].endswith("Memory differs by less than 2% and is left out.")
+
+
 def test_a_trial_that_needs_least_memory_is_on_the_front_however_slow() -> None:
     runs = runs_of()
     for record in runs.records:
