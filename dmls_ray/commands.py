@@ -204,15 +204,18 @@ def _published(given: argparse.Namespace, console: Console) -> int:
     told = latex_comment if given.format == "latex" else str
     for report, (dataset, _, axes) in wanted.items():
         results = published(dataset)
+        notes: dict[str, None] = {}
         for by in (by for of, by in asked if of == report):
             if given.format != "csv":
                 print()
                 say(console, told(f"Report {report}, by {by}"), style="bold")
-            _print(LAYOUTS[by](results).frame, [], given.format, console)
+            layout = LAYOUTS[by](results)
+            notes |= dict.fromkeys(layout.notes)
+            _print(layout.frame, [], given.format, console)
         table = make_table(results)
         sentences = [] if given.by else [answer(table, axis) for axis in axes]
         if given.format != "csv" and any(of == report for of, _ in asked):
-            for sentence in (*table.notes, _ONE_RUN, *sentences):
+            for sentence in (*notes, _ONE_RUN, *sentences):
                 print()
                 say(console, told(sentence))
         if given.figures:
