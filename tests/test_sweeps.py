@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
 import random
@@ -21,6 +22,7 @@ import pytest
 import torch
 
 from dmls_ray import load
+from dmls_ray.analysis.reading import read
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.spawn import run_spawned
 from tests.conftest import PROJECT, SMALL, Command, command_line, readme_example
@@ -85,8 +87,11 @@ def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(mai
     folder = main_job / "results" / "batch_size"
     assert {path.name for path in folder.iterdir()} == {
         ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md",
-        "tensorboard",
+        "table.csv", "report.html", "tensorboard",
     }  # fmt: skip
+    sentence = read(load(folder)).sentence
+    assert f"\n\n{sentence}\n\nReport: results/batch_size/report.html; beside it table.md" in out
+    assert html.escape(sentence) in (folder / "report.html").read_text()
     assert len(list(folder.glob("tensorboard/*repeat=*/*.live"))) == 12, "each run was written while it went on"
     assert len(list(folder.glob("tensorboard/*repeat=*/rank-*"))) == 18
     results = load(folder)

@@ -16,6 +16,7 @@ def config(**changes: Any) -> TrialConfig:
     return TrialConfig(**{"batch_per_rank": 8, "dataset": SMALL, "epochs": 1, "device": "cpu", **changes})
 
 
+@pytest.mark.slow
 def test_a_fault_on_one_rank_ends_all_with_its_cause_on_that_rank() -> None:
     first, second = run_spawned(config(model="tests.training.probes:raising", world_size=2))
     assert second["outcome"] == "error"
@@ -39,6 +40,7 @@ def test_memory_of_the_host_that_does_not_suffice_is_out_of_memory_too() -> None
     assert result["outcome"] == "oom", result["reason"]
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_is_killed() -> None:
     _, second = run_spawned(config(model="tests.training.probes:dying", world_size=2))
     assert (second["outcome"], second["reason"]) == ("killed", "rank 1 ended with exit code -9")
