@@ -362,7 +362,9 @@ class RunRecord(_ReadLater):
             if name not in ("epochs", "ranks"):
                 raise AttributeError(f"RunRecord has no {name}", name=name, obj=self)
             try:
-                nested = orjson.loads(self._unread)
+                nested = {"epochs": [], "ranks": []} | orjson.loads(self._unread)
+                if len(nested) > 2:
+                    raise ValueError(f"{', '.join(nested)} in their place")
                 epochs = [EpochRecord(**_read(EpochRecord, item)) for item in nested["epochs"]]
                 ranks = [RankRecord(**_read(RankRecord, item)) for item in nested["ranks"]]
             except (ValueError, KeyError, TypeError, AttributeError) as error:

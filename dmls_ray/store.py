@@ -126,7 +126,8 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
 
     Raises:
         NewerSchemaError: a record was written by a newer version.
-        StoreError: a line other than a torn last one is no record.
+        StoreError: a line other than a torn last one is no record; of its epochs and ranks that is found when they are
+            asked for.
     """
     path = Path(folder) / RUNS
     try:

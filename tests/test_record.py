@@ -87,6 +87,16 @@ def test_of_a_line_of_this_version_epochs_and_ranks_are_not_read_before_they_are
         read.ranks  # noqa: B018
 
 
+def test_a_line_that_lacks_ranks_or_has_more_than_them_is_not_misread() -> None:
+    written = record(git={"commit": "c"})
+    written.take_results([rank(0)])
+    without = line(written).partition(b',"ranks":')[0] + b"}"
+    assert len(RunRecord.from_json(without).epochs) == 2
+    more = line(written).rstrip()[:-1] + b',"later":[1]}'
+    with pytest.raises(StoreError, match="epochs, ranks, later in their place"):
+        RunRecord.from_json(more).ranks  # noqa: B018
+
+
 def test_a_number_that_is_not_finite_becomes_null() -> None:
     assert record(train_loss=math.nan, epoch_s=math.inf).to_dict()["train_loss"] is None
 

@@ -14,7 +14,7 @@ from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.noise_scale import batch_by_noise_scale
 from dmls_ray.analysis.pareto import ALIKE_MEMORY, COSTS, front_of
 from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import compare
+from dmls_ray.analysis.stats import compare, level_of_each
 from dmls_ray.analysis.tables import make_table
 from dmls_ray.analysis.unsaid import unsaid
 from dmls_ray.analysis.untried import untried
@@ -87,7 +87,11 @@ class Advice:
         if self.worse:
             notes.append(
                 "Told apart by the interval of the median over blocks"
-                + (f", each of {100 * _level(others):.4g}% for {others} comparisons (Bonferroni)" if others > 1 else "")
+                + (
+                    f", each of {100 * level_of_each(others):.4g}% for {others} comparisons (Bonferroni)"
+                    if others > 1
+                    else ""
+                )
                 + ": of configurations that are equally good one is called better than all others at most 5 times in "
                 "100."
             )
@@ -174,27 +178,21 @@ def advise(
         axes=front.axes,
         savings=_savings(best, alike) if best else [],
         noise_scale=batch_by_noise_scale(table, best),
-        untried=untried(table, goal, best, able, alike, level=_level(len(able) - 1)),
+        untried=untried(table, goal, best, able, alike, level=level_of_each(len(able) - 1)),
         unsaid=unsaid(results, table, goal, best),
     )
 
 
-def _level(others: int) -> float:
-    """Of the interval against each of so many others (Bonferroni).
-
-    Both sides count, since any of them may be the one that looks best: of configurations that are equally good one is
-    called better than all others at most 1 time in 20, and where one is best, that is told apart from the one that
-    looks best at most 1 time in 40.
-    """
-    return 1 - 0.05 / max(others, 1)
-
-
 def _told_apart(able: Sequence[Candidate], goal: Goal) -> tuple[list[Candidate], list[Candidate]]:
-    """Those that are not told apart from the first one, and those that are worse."""
+    """Those that are not told apart from the first one, and those that are worse.
+
+    The intervals hold together (Bonferroni), and both sides count, since any of them may be the one that looks best: of
+    configurations that are equally good one is called better than all others at most 1 time in 20.
+    """
     alike: list[Candidate] = []
     worse: list[Candidate] = []
     for other in able[1:]:
-        by = goal.compared(other, able[0], _level(len(able) - 1))
+        by = goal.compared(other, able[0], level_of_each(len(able) - 1))
         # Where the first has runs that did not get there, its times are too short to be held against others.
         known = able[0].is_whole and by is not None and by.low is not None and by.low > 0
         (worse if known else alike).append(other)
@@ -216,7 +214,11 @@ def _savings(best: Candidate, alike: Sequence[Candidate]) -> list[str]:
     for other in alike:
         sizes = ({block: size for block, size in item.row.by_block("peak_mem_mib").items() if size > 0}
                  for item in (other, best))  # fmt: skip
-        if (less := compare(*sizes)) and less.ratio.high is not None and less.ratio.high < 1 - _WORTH:
+        if (
+            (less := compare(*sizes, level=level_of_each(len(alike))))
+            and less.ratio.high is not None
+            and less.ratio.high < 1 - _WORTH
+        ):
             lighter.append((less.ratio.centre, other, less.ratio))
     if lighter:
         _, least, times = min(lighter, key=lambda item: item[0])

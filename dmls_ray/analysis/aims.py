@@ -11,7 +11,7 @@ from dmls_ray.analysis.measures import MEASURES, TIMES, quantity_of
 from dmls_ray.analysis.pairs import logarithm_of, ratio_of
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Estimate, Interval, compare, difference, estimate
-from dmls_ray.analysis.targets import Reached, time_to_target
+from dmls_ray.analysis.targets import time_to_target
 from dmls_ray.analysis.words import configuration
 from dmls_ray.errors import ConfigError
 from dmls_ray.record import METRICS
@@ -45,16 +45,24 @@ class Goal:
         return scaled if self.minimizes else -scaled
 
     def compared(self, one: Candidate, other: Candidate, level: float = 0.95) -> Interval | None:
-        """By how much one is worse than the other on that scale, paired by block; None without a block in common.
-
-        It is the interval that the answer has of the same two trials, so that the two never contradict each other.
+        """By how much one is worse than the other on that scale, paired by block, times by those in which both ran on
+        one machine and device; None without any. At one level it is the interval that the answer has of the same two.
         """
+        mine, its = self.paired_samples(one, other)
         if not self.as_ratio:
-            worse = difference(one.samples, other.samples, level=level)
+            worse = difference(mine, its, level=level)
             return Interval(worse.centre, worse.low, worse.high) if worse else None
-        sides = ({block: math.exp(value) for block, value in item.samples.items()} for item in (one, other))
+        sides = ({block: math.exp(value) for block, value in samples.items()} for samples in (mine, its))
         times = compare(*sides, level=level)
         return logarithm_of(times.ratio) if times else None
+
+    def paired_samples(self, one: Candidate, other: Candidate) -> tuple[dict[int, float], dict[int, float]]:
+        """The samples of both, of the blocks that can be compared."""
+        blocks = one.samples.keys() & other.samples.keys()
+        if self.measure in TIMES or self.measure == "target_s":
+            blocks &= one.row.in_one_place_with(other.row)
+        mine, its = ({block: item.samples[block] for block in sorted(blocks)} for item in (one, other))
+        return mine, its
 
     def inverse(self, worse: Interval) -> Interval:
         """By how much the other one is worse than the one."""
@@ -227,8 +235,10 @@ def _measured(row: Row, goal: Goal) -> Candidate | str:
 def _to_target(row: Row, goal: Goal) -> Candidate | str:
     """A configuration by when its runs reached the target, or why it cannot be judged by it."""
     reached = time_to_target(row.records, goal.target)
-    if reached is None:
+    if reached is None and not row.timed:
         return "searched: no times" if row.counted else row.outcome
+    if reached is None:
+        return TIMES_UNKNOWN
     # The estimate may be known where fewer have: such a configuration is not one to count on.
     if reached.median is None or 2 * reached.reached < reached.n:
         return f"not yet ({reached.reached} of {reached.n})"
@@ -244,17 +254,8 @@ def _to_target(row: Row, goal: Goal) -> Candidate | str:
         taken = None if alone is None else alone.median or record.total_s
         if taken:
             samples[record.repeat] = goal.badness(taken * factor)
-    text = _text(replace(reached, median=median, low=low, high=high), goal.form)
+    text = replace(reached, median=median, low=low, high=high).told(goal.form)
     return Candidate(row, Interval(median, low, high), text, samples, reached.reached == reached.n)
-
-
-def _text(reached: Reached, form: Form) -> str:
-    assert reached.median is not None
-    count = f" ({reached.reached} of {reached.n})" if reached.reached < reached.n else ""
-    if reached.low is None and reached.high is None:
-        return f"{form(reached.median)}{count}"
-    low, high = reached.low or 0.0, math.inf if reached.high is None else reached.high
-    return f"{form(reached.median)} [{form(low)}, {form(high)}]{count}"
 
 
 def _price(row: Row, per_hour: float) -> float:

@@ -7,7 +7,7 @@ from statistics import median
 
 from dmls_ray.analysis.answer_own import answer_own
 from dmls_ray.analysis.formats import accuracy, bare, rate, ratio, seconds, shown, signed, whole
-from dmls_ray.analysis.groups import compared_along, count_values, where
+from dmls_ray.analysis.groups import compared_along, count_values, in_blocks, where
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference, level_of_each
@@ -65,27 +65,30 @@ def answer_variants(table: Table, changed: Collection[str]) -> str:
         if row.by_block("test_accuracy"):
             same = {name: value for name, value in row.factors.items() if name not in changed}
             groups.setdefault(repr(same), []).append(row)
-    told = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed))]
+    level = level_of_each(sum(len(rows) - 1 for rows in groups.values()))
+    told = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed, level))]
     if not told:
         return "There is no trial to compare with, so nothing can be said of what was changed."
-    together = ", intervals that hold together" if any(len(rows) > 2 for rows in groups.values()) else ""
+    together = ", intervals that hold together" if sum(len(rows) - 1 for rows in groups.values()) > 1 else ""
     return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])}{together})."
 
 
-def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
+def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -> str:
     base = next((row for row in rows if not _changes(row, changed)), None)
     if base is None or len(rows) < 2:
         return ""
     told: dict[str, list[str]] = {"higher with": [], "lower with": [], "not told apart from it with": []}
     for row in sorted(rows, key=lambda row: -row.measures["test_accuracy"].median):
-        level = level_of_each(len(rows) - 1)
         more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"), level=level)
         if row is base or more is None:
             continue
         verdict = "not told apart from it with"
         if more.low is not None and more.high is not None:
             verdict = "higher with" if more.low > 0 else "lower with" if more.high < 0 else verdict
-        told[verdict].append(f"{_changes(row, changed)} ({shown(more, signed(accuracy), null=0)})")
+        by = f"{shown(more, signed(accuracy), null=0)}{in_blocks(more.n, row, base)}"
+        told[verdict].append(f"{_changes(row, changed)} ({by})")
+    if not any(told.values()):
+        return ""
     parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in told.items() if names)
     gaps = [row for row in rows if "accuracy_gap" in row.measures]
     least = min(gaps, key=lambda row: abs(row.measures["accuracy_gap"].median), default=base)
@@ -113,8 +116,10 @@ def _only_one(table: Table, row: Row, axis: str) -> str:
     if not others:
         return ""
     names = ", ".join(dict.fromkeys(str(other.factors.get(axis)) for other in others))
-    why = others[0].reason.rstrip(".")
-    return f"Of {axis} only {value} could be measured, so it is not compared with {names} ({why})."
+    if any(other.counted for other in others):
+        return f"Of {axis} the times are known of {value} alone, so its speed is not compared with {names}."
+    why = next((f" ({other.reason.rstrip('.')})" for other in others if other.reason), "")
+    return f"Of {axis} only {value} could be measured, so it is not compared with {names}{why}."
 
 
 def _along(group: Sequence[Row], axis: str) -> str:
@@ -131,23 +136,29 @@ def _along(group: Sequence[Row], axis: str) -> str:
 
 
 def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
-    """The best of all values of an axis, where it is neither the first nor the last; by medians.
+    """The best of all values of an axis, where it is neither the first nor the last, and better than both.
 
     Args:
         ordered: the trials, from the axis's first value to its last.
         axis: the field.
         measure: what is to be high; without it, the speed.
     """
-    values = {
-        index: list((row.by_block(measure) if measure else row.rates()).values()) for index, row in enumerate(ordered)
-    }
-    levels = {index: median(each) for index, each in values.items() if each}
+    values = [(row.by_block(measure) if measure else row.rates()).values() for row in ordered]
+    levels = {index: median(each) for index, each in enumerate(values) if each}
     best = max(levels, key=lambda index: levels[index], default=0)
     if best in (0, len(ordered) - 1):
         return ""
-    row = ordered[best]
+    row, ends = ordered[best], (ordered[0], ordered[-1])
+    # It is picked for being the best, out of so many pairs.
+    level = level_of_each(len(ordered) * (len(ordered) - 1) // 2)
     if measure:
+        more = [difference(row.by_block(measure), end.by_block(measure), level=level) for end in ends]
+        if any(item is None or item.low is None or item.low <= 0 for item in more):
+            return ""
         return f", highest at {axis} {row.factors[axis]} ({shown(row.measures[measure], MEASURES[measure].form)})"
+    faster = [row.speed_against(end, level=level) for end in ends]
+    if any(item is None or item.verdict != "faster" for item in faster):
+        return ""
     return f", fastest at {axis} {row.factors[axis]} ({_rate(row)})"
 
 
@@ -237,11 +248,9 @@ def _speed(comparison: Comparison | None, one: Row, other: Row) -> str:
 
 
 def _blocks(comparison: Comparison, one: Row, other: Row) -> str:
-    """How many blocks a comparison is of, where some have one trial alone."""
+    """How many blocks a comparison is of, where it is not of all."""
     pairs = comparison.ratio.n if isinstance(comparison.ratio, Estimate) else 0
-    if pairs == max(len(one.counted), len(other.counted)):
-        return ""
-    return f" in the {pairs} blocks that have both" if pairs > 1 else " in the one block that has both"
+    return in_blocks(pairs, one, other, " on one machine and device")
 
 
 def _memory(first: Row, last: Row) -> str:
@@ -259,7 +268,7 @@ def _learned(first: Row, last: Row) -> str:
     if more is None or more.low is None or more.high is None:
         return went
     verdict = "higher" if more.low > 0 else "lower" if more.high < 0 else "not told apart"
-    return f"{went}, {verdict}: {shown(more, signed(accuracy), null=0)}"
+    return f"{went}, {verdict}: {shown(more, signed(accuracy), null=0)}{in_blocks(more.n, first, last)}"
 
 
 def _lost(table: Table, rows: Sequence[Row]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.formats import bare, number, shown, signed
-from dmls_ray.analysis.groups import alike_but_for, count_values, where
+from dmls_ray.analysis.groups import alike_but_for, count_values, in_blocks, where
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import difference, level_of_each
 from dmls_ray.record import METRICS, Outcome
@@ -102,6 +102,7 @@ def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool, l
         return f"{words} is {low} with every {axis}"
     more = difference(last.by_block(name), first.by_block(name), level=level)
     told = "no block in common" if more is None else shown(more, signed(number), null=0)
+    told += "" if more is None else in_blocks(more.n, first, last)
     if more is not None and more.low is not None and more.high is not None and more.low <= 0 <= more.high:
         told += ", not told apart"
     if not choices:

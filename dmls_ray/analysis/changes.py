@@ -66,11 +66,6 @@ def unit_of(a: Results, b: Results, measure: str) -> Unit:
     return "session" if enough else "repeat"
 
 
-def level_of_each(count: int) -> float:
-    """At which level so many intervals hold together at 95%, whatever they have to do with each other (Bonferroni)."""
-    return 1 - 0.05 / max(count, 1)
-
-
 def values_of(row: Row, measure: str, unit: Unit = "repeat") -> dict[str, float]:
     """By repeat or by session, of the runs that ended ok; where ratios are taken, those above 0."""
     values = row.by_block(measure)

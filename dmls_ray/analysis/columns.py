@@ -104,7 +104,7 @@ def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Col
 
     def text(row: Row) -> str:
         known = row.measures.get(name)
-        return row.outcome if answers and not row.counted else write(known, measure.form)
+        return row.outcome if answers and not row.counted else f"{write(known, measure.form)}{_of_how_many(known, row)}"
 
     return Column(
         measure.head + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.measures.get(name))
@@ -115,9 +115,14 @@ def _named(name: str) -> Column:
     """A measure under its own name, with its interval."""
     return Column(
         f"{name}{INTERVAL}",
-        lambda row: shown(row.estimate(name), number),
+        lambda row: f"{shown(row.estimate(name), number)}{_of_how_many(row.estimate(name), row)}",
         lambda row: _numbers(name, row.estimate(name)),
     )
+
+
+def _of_how_many(known: Estimate | None, row: Row) -> str:
+    """Of how many runs a value is, where not all have one."""
+    return f" ({known.n} of {len(row.counted)})" if known is not None and known.n < len(row.counted) else ""
 
 
 def _numbers(name: str, known: Estimate | Interval | None) -> dict[str, Any]:

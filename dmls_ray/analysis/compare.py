@@ -9,14 +9,14 @@ from functools import cached_property
 
 import pandas as pd
 
-from dmls_ray.analysis.changes import Change, Unit, Way, change_of, level_of_each, means_of, unit_of, values_of, way_of
+from dmls_ray.analysis.changes import Change, Unit, Way, change_of, means_of, unit_of, values_of, way_of
 from dmls_ray.analysis.formats import Form, number, ratio, shown, signed
 from dmls_ray.analysis.frames import Results, field_names
 from dmls_ray.analysis.joined import common_measure, join
 from dmls_ray.analysis.measures import MEASURES, quantity_of
 from dmls_ray.analysis.origins import apart_in_time, differences
 from dmls_ray.analysis.rows import Row
-from dmls_ray.analysis.stats import MIN_REPEATS, estimate
+from dmls_ray.analysis.stats import MIN_REPEATS, estimate, level_of_each
 from dmls_ray.analysis.words import configuration, counted, listed, told_factors
 from dmls_ray.errors import ConfigError
 

@@ -31,7 +31,8 @@ class Form:
         if not math.isfinite(value):
             return str(value)
         if decimals > _MOST_DECIMALS:
-            return f"{value:.3e}"
+            text = f"{value:.{max(decimals + math.floor(math.log10(abs(value))), 0)}e}" if value else "0"
+            return f"+{text}" if self.signed and value >= 0 else text
         text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"  # no -0
         return text if not self.signed or text.startswith("-") else f"+{text}"
 

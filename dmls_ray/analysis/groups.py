@@ -74,7 +74,7 @@ def where(group: Sequence[Row], axis: str) -> str:
     same: dict[str, Any] = {
         name: value
         for name, value in group[0].factors.items()
-        if name != axis and all(row.factors[name] == value for row in group)
+        if name != axis and value is not None and all(row.factors[name] == value for row in group)
     }
     backends = {row.factors["backend"] for row in group if row.factors.get("backend")}
     if "backend" not in same and len(backends) == 1 and axis != "backend":
@@ -83,3 +83,14 @@ def where(group: Sequence[Row], axis: str) -> str:
         del same["global_batch"]
     told = ", ".join(f"{name} {value}" for name, value in same.items())
     return f"at {told}, " if told else ""
+
+
+def in_blocks(pairs: int, one: Row, other: Row, where_they_ran: str = "") -> str:
+    """How many blocks a comparison of two trials is of, where it is not of all."""
+    if pairs == max(len(one.counted), len(other.counted)):
+        return ""
+    return (
+        f" in the {pairs} blocks that have both{where_they_ran}"
+        if pairs > 1
+        else (f" in the one block that has both{where_they_ran}")
+    )

@@ -19,8 +19,8 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
         ", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item)
         for item in _distinct(record.versions for record in results.records)
     }
-    days = sorted({record.started_at[:10] for record in results.records})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    days = sorted({record.started_at[:10] for record in results.records if record.started_at})
+    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
     most = max((len(row.counted) for row in rows), default=0)
     values = "Median of n repeats and its 95% bootstrap interval" if most > 2 else "Medians" if most > 1 else "Values"
     where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)

@@ -78,9 +78,13 @@ class Row:
         if not (mine and its):
             # Images a second stand beside no seconds a run.
             mine, its = self._runs_per_s(), base._runs_per_s()
-        places, others = self._places(), base._places()
-        alike = {block for block in mine.keys() & its.keys() if places[block] == others[block]}
+        alike = {block for block in self.in_one_place_with(base) if mine.get(block, 0) > 0 and its.get(block, 0) > 0}
         return compare({block: mine[block] for block in alike}, its, level=level)
+
+    def in_one_place_with(self, other: Row) -> set[int]:
+        """The blocks in which both ran on one machine and device: times of one place say nothing of another's."""
+        mine, its = self._places(), other._places()
+        return {block for block in mine.keys() & its.keys() if mine[block] == its[block]}
 
     def _runs_per_s(self) -> dict[int, float]:
         """Of a function of the user's own nobody knows whether runs are of the same work."""
@@ -89,7 +93,7 @@ class Row:
         return {block: 1 / taken for block, taken in self.by_block("total_s").items() if taken > 0}
 
     def _places(self) -> dict[int, tuple[Any, ...]]:
-        """Where each block ran: times of one place say nothing of another's, unless the device is what was varied."""
+        """Where each block ran; the device does not count where it is what was varied."""
         return {
             record.repeat: (
                 *(str(record.machine.get(name)) for name in ("host", "cpu", "cores", "gpus")),

@@ -34,6 +34,7 @@ MIN_PERCENTILE = 20
 _LEVEL = 0.95
 _DRAWS = 4000
 _SHAPE_DRAWS = 100_000
+_RESOLVED = 0.999
 
 Quantity = Literal["rate", "amount", "ratio", "share", "value"]
 """rate: more in a second; amount: seconds, memory, losses; ratio: of two of those; all of these are positive. share:
@@ -213,9 +214,15 @@ def _deviation(values: Sequence[float]) -> float:
 @cache
 def _reach(count: int, level: float) -> float:
     """How many standard deviations of the sample its median is at most away from the truth, so often, for so many
-    normally distributed values; neither their mean nor their spread matters.
+    normally distributed values; neither their mean nor their spread matters. Beyond what the draws resolve it grows as
+    Student's t does.
     """
-    return float(np.quantile(_away(count), level))
+    if level <= _RESOLVED:
+        return float(np.quantile(_away(count), level))
+    from scipy.special import stdtrit
+
+    tails = (stdtrit(count - 1, 0.5 + each / 2) for each in (level, _RESOLVED))
+    return float(np.quantile(_away(count), _RESOLVED) * next(tails) / next(tails))
 
 
 @cache
@@ -232,8 +239,9 @@ def _percentile_interval(values: Sequence[float], level: float) -> tuple[float, 
     order = np.argsort(medians)
     reached = np.cumsum(counts[order])
     below, above = (share * _DRAWS for share in _shares(len(values), level))
-    low, high = (order[np.searchsorted(reached, below)], order[np.searchsorted(reached, above, side="right")])
-    return float(medians[low]), float(medians[high])
+    last = len(order) - 1
+    low, high = np.searchsorted(reached, below), min(int(np.searchsorted(reached, above, side="right")), last)
+    return float(medians[order[low]]), float(medians[order[high]])
 
 
 @cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.formats import seconds, shown
+from dmls_ray.analysis.formats import Form, seconds, shown
 from dmls_ray.analysis.stats import Interval, estimate
 from dmls_ray.record import Outcome, RunRecord
 
@@ -34,32 +34,36 @@ class Reached:
     """Seconds from assignment, set-up and tests included; None: not yet."""
     low: float | None
     """Ends of its 95% interval (where some have not: Brookmeyer & Crowley, Biometrics 38, 1982, on log-log survival);
-    None with too few runs, or
-    where they do not bound it.
+    None with too few runs, or where they do not bound it.
     """
     high: float | None
 
     def __str__(self) -> str:
-        told = f" ({self.reached} of {self.n})" if self.reached < self.n else ""
+        return self.told(seconds)
+
+    def told(self, form: Form) -> str:
+        """In words: with its interval, and how many runs got there where not all have."""
+        count = f" ({self.reached} of {self.n})" if self.reached < self.n else ""
         if self.median is None:
-            return f"not yet{told}"
+            return f"not yet{count}"
         if self.low is None and self.high is None:
-            return f"{seconds(self.median)}{told}"
+            return f"{form(self.median)}{count}"
         interval = Interval(self.median, self.low or 0.0, math.inf if self.high is None else self.high)
-        return f"{shown(interval, seconds)}{told}"
+        return f"{shown(interval, form)}{count}"
 
 
 def time_to_target(records: Sequence[RunRecord], target: float | None = None) -> Reached | None:
     """When runs of one trial reach a test accuracy; None where there is no target, or no run that tried.
 
     A run that was cut short has not reached it yet by then. One that used up its epochs without it, diverged, or did
-    not fit into memory never will, so it counts as waiting for as long as any.
+    not fit into memory never will, so it counts as waiting for as long as any. Of one that ended ok and told no test
+    accuracy by epoch nobody knows when it got there: it does not count.
 
     Args:
         records: the runs; what was skipped, or searched, does not count.
         target: from 0 to 1; without it, the runs' own target_accuracy.
     """
-    tried = [record for record in records if record.outcome is not Outcome.SKIPPED and record.mode == "bench"]
+    tried = [record for record in records if record.mode == "bench" and _tells(record)]
     known = {record.config.get("target_accuracy") for record in tried} - {None}
     if target is None and len(known) == 1:
         (target,) = known
@@ -76,6 +80,12 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
         if time is None
     ]
     return Reached(target, len(tried), len(reached), *_half(reached, waited))
+
+
+def _tells(record: RunRecord) -> bool:
+    if record.outcome is not Outcome.OK:
+        return record.outcome is not Outcome.SKIPPED
+    return record.target_s is not None or any(epoch.test_accuracy is not None for epoch in record.epochs)
 
 
 def _seconds_to(record: RunRecord, target: float) -> float | None:

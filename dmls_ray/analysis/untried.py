@@ -13,7 +13,7 @@ from dmls_ray.analysis.frames import OWN, factors_of
 from dmls_ray.analysis.groups import along
 from dmls_ray.analysis.pairs import paired, repeats_to_tell
 from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import MIN_REPEATS, compare, difference
+from dmls_ray.analysis.stats import MIN_REPEATS, difference
 from dmls_ray.analysis.words import configuration, counted
 from dmls_ray.config import DEFAULTS, TrialConfig
 from dmls_ray.errors import ConfigError
@@ -151,7 +151,7 @@ def _more_repeats(goal: Goal, best: Candidate, alike: Sequence[Candidate], level
     """How many repeats would tell the best one from those it is not told apart from."""
     if not alike:
         return ""
-    known = [paired(other.samples, best.samples) for other in alike]
+    known = [paired(*goal.paired_samples(other, best)) for other in alike]
     if min(map(len, known)) < MIN_REPEATS:
         return f"--repeats 5: with n={min(map(len, known))} nothing tells the best ones apart."
     # What hardly differs is not worth repeats, however few would tell it.
@@ -184,7 +184,7 @@ def _scaled_lr(table: Table, goal: Goal) -> str:
     for group in sorted(groups, key=len, reverse=True):
         small, large = group[0], group[-1]
         less = difference(small.by_block("test_accuracy"), large.by_block("test_accuracy"))
-        faster = compare(large.rates(), small.rates())
+        faster = large.speed_against(small)
         if less and faster and less.low is not None and less.low > 0 and faster.verdict == "faster":
             base = small.factors["global_batch"]
             return (

@@ -454,3 +454,19 @@ def test_what_cannot_be_advised_on_is_refused_with_the_way_out(swept: Any, how: 
         advise(swept(), **how)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_times_of_two_machines_are_told_apart_by_nobody() -> None:
+    swept = results({"batch_per_rank": [16, 32]}, by_batch({16: 100.0, 32: 900.0}))
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 32:
+            record.machine = {"host": "big", "cpu": "Other CPU"}
+    advice = advise(swept, "throughput")
+    assert advice.best is not None
+    assert "beyond doubt" not in advice.sentence
+    assert [other.name for other in advice.alike] == ["batch_per_rank=16"]
+
+
+def test_runs_that_tell_no_accuracy_by_epoch_are_not_said_to_have_missed_a_target() -> None:
+    told = advise(published("mnist"), "time-to-accuracy", target=0.5)
+    assert "none of 8 configurations reached" not in told.sentence

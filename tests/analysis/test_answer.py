@@ -273,7 +273,7 @@ def test_a_comparison_of_fewer_blocks_than_there_are_runs_says_so() -> None:
         return 100.0 * values["world_size"] * (1 - 0.1 * repeat) if measured else None
 
     table = make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate, repeats=5))
-    assert "2.00 times as fast in the one block that has both" in answer(table, "world_size")
+    assert "2.00 times as fast in the one block that has both on one machine and device" in answer(table, "world_size")
     assert table.frame()["speed-up [95%]"][1] == "2.00 (1 of 3)"
 
 
@@ -330,3 +330,26 @@ def test_of_equally_fast_choices_one_is_called_faster_at_most_5_times_in_100() -
 def test_of_choices_of_ones_own_that_are_all_alike_none_is_named() -> None:
     told = answer(make_table(own_results({"size": ["b", "a"]}, lambda values, repeat: (1.0 + repeat, {}))), "size")
     assert told == "Seconds a run is 2 with every size (n=3)."
+
+
+def test_what_is_best_in_between_is_not_named_where_it_may_be_chance() -> None:
+    speeds = {16: [100.0, 103.0, 98.0], 32: [101.0, 99.0, 104.0], 64: [99.0, 102.0, 100.0]}
+    table = make_table(
+        results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: speeds[values["batch_per_rank"]][repeat])
+    )
+    assert "fastest at" not in answer(table, "batch_per_rank")
+
+
+def test_a_rate_of_nothing_is_compared_with_nothing() -> None:
+    runs = own_results({"world_size": [1, 2]}, lambda values, repeat: (1.0, {"images_per_s": 0.0}))
+    table = make_table(runs)
+    assert all(row.speed_up is None for row in table.rows)
+
+
+def test_a_measure_that_few_runs_told_says_of_how_many_it_is() -> None:
+    runs = own_results(
+        {"depth": [1, 2]}, lambda values, repeat: (1.0, {"bits": values["depth"]} if repeat < 3 else {}), repeats=5
+    )
+    table = make_table(runs)
+    assert table.frame()["bits [95%]"].tolist() == ["1 [1, 1] (3 of 5)", "2 [2, 2] (3 of 5)"]
+    assert "bits went from 1 to 2 (+1 [+1, +1] in the 3 blocks that have both)" in answer(table, "depth")

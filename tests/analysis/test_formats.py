@@ -57,3 +57,4 @@ def test_nothing_is_not_negative_and_a_sign_stands_before_what_is_more() -> None
     assert ratio(-0.001) == "0.00"
     assert signed(accuracy)(0.0301) == "+0.030"
     assert signed(accuracy)(-0.0301) == "-0.030"
+    assert shown(Interval(4.8e-7, 4.7e-7, 4.9e-7), signed(number)) == "+4.80e-07 [+4.70e-07, +4.90e-07]"

@@ -140,6 +140,16 @@ def test_intervals_that_are_to_hold_together_do() -> None:
     assert held / DRAWS >= 0.92
 
 
+def test_a_level_that_no_draw_resolves_still_has_ends() -> None:
+    for n in (3, 20):
+        ends = [
+            estimate([float(value) for value in range(1, n + 1)], level=level) for level in (0.95, 0.9999, 1 - 1e-7)
+        ]
+        lows = [item.low for item in ends if item.low is not None]
+        assert lows == sorted(lows, reverse=True)
+        assert len(lows) == 3
+
+
 def test_rates_are_averaged_by_the_work_and_ratios_by_their_logarithms() -> None:
     # 100 images at 50 a second and 100 at 200 take 2.5 s together: 80 a second.
     assert estimate([50.0, 200.0], "rate").mean == pytest.approx(80)

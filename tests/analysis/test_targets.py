@@ -12,6 +12,7 @@ def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome =
         RunRecord(
             run_id=f"a-{repeat}", trial_id="a", repeat=repeat, order=repeat, order_seed=0, seed=0, outcome=outcome,
             config={"target_accuracy": 0.9}, target_s=time, total_s=total_s,
+            epochs=[EpochRecord(epoch=1, test_accuracy=0.5)],
         )
         for repeat, time in enumerate(times)
     ]  # fmt: skip
@@ -86,3 +87,10 @@ def test_without_a_target_or_a_run_that_tried_there_is_nothing() -> None:
     assert time_to_target([run]) is None
     skipped = runs([None], outcome=Outcome.SKIPPED)
     assert time_to_target(skipped, 0.9) is None
+
+
+def test_of_a_run_that_told_no_accuracy_by_epoch_nobody_knows_when_it_got_there() -> None:
+    (silent,) = runs([None])
+    silent.epochs, silent.test_accuracy = [], 0.99
+    assert time_to_target([silent]) is None
+    assert str(time_to_target([silent, *runs([2.0])])) == "2.000"
