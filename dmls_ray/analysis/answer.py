@@ -11,6 +11,7 @@ from dmls_ray.analysis.groups import compared_along, count_values, in_blocks, wh
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference, level_of_each
+from dmls_ray.analysis.words import told_once
 from dmls_ray.config import DEFAULTS
 
 _MOST_LOST = 4
@@ -282,10 +283,7 @@ def _lost(table: Table, rows: Sequence[Row]) -> str:
 
 
 def _named(row: Row) -> str:
-    factors = {name: value for name, value in row.factors.items() if value is not None}
-    if "batch_per_rank" in factors:
-        factors.pop("global_batch", None)
-    return " ".join(f"{name} {value}" for name, value in factors.items())
+    return " ".join(f"{name} {value}" for name, value in told_once(row.factors).items())
 
 
 def _level(row: Row) -> str:

@@ -8,6 +8,7 @@ from dmls_ray.analysis.formats import bare, number, shown, signed
 from dmls_ray.analysis.groups import alike_but_for, count_values, in_blocks, where
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import difference, level_of_each
+from dmls_ray.analysis.words import configuration
 from dmls_ray.record import METRICS, Outcome
 
 
@@ -27,22 +28,15 @@ def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
     stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip
     told = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
-            f"{number(_level_of(best, metric))}, with {_factors(best)}"]  # fmt: skip
+            f"{number(_level_of(best, metric))}, with {configuration(best.factors)}"]  # fmt: skip
     if others:
-        told.append(f"the next is {number(_level_of(others[0], metric))}, with {_factors(others[0])}")
+        told.append(f"the next is {number(_level_of(others[0], metric))}, with {configuration(others[0].factors)}")
     if stopped:
         told.append(f"{stopped} were stopped early")
     return (
         f"{'; '.join(told)}. The best of many looks better than it is: run it again with several seeds (--mode bench) "
         "before you trust it."
     )
-
-
-def _factors(row: Row) -> str:
-    told = {name: value for name, value in row.factors.items() if value is not None}
-    if "batch_per_rank" in told:
-        told.pop("global_batch", None)
-    return " ".join(f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told.items())
 
 
 def answer_own(table: Table, axis: str) -> str:

@@ -10,11 +10,17 @@ from dmls_ray.analysis.formats import number
 
 def configuration(factors: Mapping[str, Any]) -> str:
     """A configuration by the fields that vary: `world_size=2 batch_per_rank=16`; its batch once."""
+    told = told_once(factors).items()
+    texts = (f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told)
+    return " ".join(texts) or "the one configuration"
+
+
+def told_once(factors: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are known, and of the two batches one: the other follows."""
     told = {name: value for name, value in factors.items() if value is not None}
     if "batch_per_rank" in told:
         told.pop("global_batch", None)
-    texts = (f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told.items())
-    return " ".join(texts) or "the one configuration"
+    return told
 
 
 def told_factors(factors: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, str]:
