@@ -19,6 +19,7 @@ from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
 from dmls_ray.options import SCRIPTS_OWN, SEARCH_ONLY, Options
 from dmls_ray.own import folder_name, own_schema
+from dmls_ray.placement import SPREAD
 from dmls_ray.plan import Plan, Variant
 from dmls_ray.preparation import check_names
 from dmls_ray.runner import done, plan_of, run_plan
@@ -170,6 +171,12 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         )
     # A batch that is asked for takes the place of either default.
     dropped = {"batch_per_rank", "global_batch"} if flags.keys() & {"batch_per_rank", "global_batch"} else set()
+    # So do machines and the ranks on each, of which world_size follows; and a world_size, where a script has both.
+    asked = [name for name in ("world_size", *SPREAD) if name in flags]
+    if len(asked) == 2:
+        dropped |= {"world_size", *SPREAD}
+    elif asked == ["world_size"] and {*SPREAD} <= defaults.keys():
+        dropped.add("ranks_per_machine")
     return {key: values for key, values in defaults.items() if key not in dropped} | flags
 
 

@@ -209,7 +209,7 @@ def _median(ranks: Sequence[RankRecord], name: str) -> str:
 
 def _placed(record: RunRecord) -> RunRecord:
     """The same with how many machines its ranks were on, and how many were on each."""
-    if "machines" in record.config:
+    if record.config.get("machines"):
         return record
     machines = len({rank.machine for rank in record.ranks}) or 1
     each = {"machines": machines, "ranks_per_machine": record.config["world_size"] // machines}
