@@ -203,7 +203,8 @@ def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, 
 
 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
-    from dmls_ray.cluster.connect import cluster_at, local_resources
+    from dmls_ray.cluster.connect import cluster_at
+    from dmls_ray.cluster.resources import local_resources
     from dmls_ray.estimate import describe_estimate
     from dmls_ray.jobs import Jobs
     from dmls_ray.store import RUNS, latest_records

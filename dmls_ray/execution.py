@@ -66,7 +66,8 @@ class Execution:
         if self.options.mode == "search":
             self.search = Searching(self.plan, self.options, self.space, self.store.records)
         self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
-        from dmls_ray.cluster.connect import cluster_at, local_resources
+        from dmls_ray.cluster.connect import cluster_at
+        from dmls_ray.cluster.resources import local_resources
 
         joined = cluster_at(self.options.address)
         if joined is None:
@@ -96,7 +97,7 @@ class Execution:
 
     def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
         """A worker group waits, without a word from Ray, until the cluster has room for all of its ranks."""
-        from dmls_ray.cluster.connect import free_resources
+        from dmls_ray.cluster.resources import free_resources
 
         free, configs = free_resources(), [run.config for run in runs if run.config is not None]
         for device, kind in (("cpu", "CPU"), ("cuda", "GPU")):
@@ -249,7 +250,8 @@ class Execution:
 @contextmanager
 def _ray(joined: str | None, options: Options) -> Iterator[Any]:
     """Ray, joined or started, and what it has; our own is ended, another's is left."""
-    from dmls_ray.cluster.connect import cluster_resources, connect, give_a_head_start
+    from dmls_ray.cluster.connect import connect, give_a_head_start
+    from dmls_ray.cluster.resources import cluster_resources
 
     # The imports take as long as Ray's start; they go side by side.
     loading = threading.Thread(target=_load_ray_libraries, daemon=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from dmls_ray.cluster.connect import Resources
 from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.resources import Resources
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.command import unavailable
 from dmls_ray.options import Options

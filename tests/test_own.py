@@ -84,7 +84,8 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
     config = make_plan({"lr": 0.5, "world_size": 2}, schema=own_schema(function, ["lr"]), repeats=1).runs[0].seeded()
     assert isinstance(config, OwnConfig)
     assert config.for_function(None) == {
-        "lr": 0.5, "world_size": 2, "machines": None, "ranks_per_machine": None, "backend": "auto", "launcher": "ray", "device": "auto", "threads_per_rank": 1,
+        "lr": 0.5, "world_size": 2, "machines": None, "ranks_per_machine": None, "backend": "auto",
+        "launcher": "ray", "device": "auto", "threads_per_rank": 1,
         "seed": 0,
     }  # fmt: skip
 

@@ -17,8 +17,9 @@ import ray
 
 from dmls_ray.cluster.actors import BrokerLine, end_process, life_name, oom_kills_there
 from dmls_ray.cluster.broker import Broker
-from dmls_ray.cluster.connect import NAMESPACE, Machine, Resources
+from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.messages import Limits
+from dmls_ray.cluster.resources import Machine, Resources
 from dmls_ray.cluster.serve import serve
 
 _SHORT_LIFE_S = 60.0
