@@ -18,6 +18,7 @@ from ray.train.collective import broadcast_from_rank_zero
 from dmls_ray.cluster.actors import BrokerLine, oom_kills
 from dmls_ray.cluster.messages import Lease, Leave, RankCard
 from dmls_ray.importing import import_function
+from dmls_ray.machine import describe_machine
 from dmls_ray.rank import Emit, RankInfo
 
 if TYPE_CHECKING:
@@ -32,16 +33,20 @@ def serve(settings: dict[str, Any]) -> None:
 
     Args:
         settings: `broker`, its name; `trainer`, the name of this trainer; `cwd` and `path`, the driver's working
-            folder and module search path, used where they exist here; `max_leases`, after how many to leave
-            (None: never).
+            folder and module search path, used where they exist here; `machines`, node -> its name; `places`, name of
+            a machine -> when it has its turn; `data`, the data sets that are prepared first; `later`, whether the sweep
+            can do without this trainer; `max_leases`, after how many to leave (None: never).
     """
     _settle_in(settings)
     try:
         me = _Member(settings)
     except Exception as error:  # noqa: BLE001 - whatever it is, another start would end in the same way
         lines = str(error).strip().splitlines() or [""]
-        reason = f"A rank on {socket.gethostname()} could not start: {type(error).__name__}: {lines[0]}"
-        BrokerLine(settings["broker"]).call("abort", reason)
+        reason = f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {lines[0]}"
+        if settings["later"]:
+            BrokerLine(settings["broker"]).call("end_trainer", settings["trainer"], refused=reason)
+        else:
+            BrokerLine(settings["broker"]).call("abort", reason)
         return
     served = 0
     while settings["max_leases"] is None or served < settings["max_leases"]:
@@ -114,7 +119,13 @@ def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
     _load_all()
     import torch.distributed as dist
 
+    from dmls_ray.training.data.cache import decoded
+
     context = ray.train.get_context()
+    if context.get_world_rank() == 0:
+        # Once a machine, and before any run's clock; the others wait below.
+        for wanted in settings["data"]:
+            decoded(*wanted)
     host = ray.util.get_node_ip_address()
     _use_interface_of(host)
     # One store for all runs that this rank will lead: no port to be found and lost again for each run.
@@ -124,15 +135,23 @@ def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
         # Also waits for all ranks of the group, which are then all there.
         group=broadcast_from_rank_zero(uuid.uuid4().hex),
         index=context.get_world_rank(),
-        machine=socket.gethostname(),
+        machine=_machine(settings),
         pid=os.getpid(),
         device=_accelerator(),
         store=(host, store.port),
         node_id=ray.get_runtime_context().get_node_id(),
         born=psutil.Process().create_time(),
         oom_kills=oom_kills(),
+        place=settings["places"].get(_machine(settings), 0),
+        about=describe_machine(),
     )
     return card, store
+
+
+def _machine(settings: dict[str, Any]) -> str:
+    """What the driver calls this machine: host names may be given twice."""
+    here: str = settings["machines"].get(ray.get_runtime_context().get_node_id(), socket.gethostname())
+    return here
 
 
 def _load_all() -> None:
@@ -156,6 +175,7 @@ def _work(lease: Lease, me: _Member) -> None:
     import torch.distributed as dist
 
     from dmls_ray.training.guard import failure, run_guarded
+    from dmls_ray.training.link import measure_link
     from dmls_ray.training.process import process_group
 
     # A run may have gone elsewhere.
@@ -177,7 +197,10 @@ def _work(lease: Lease, me: _Member) -> None:
             shared = dist.PrefixStore(lease.lease_id, client)
         with process_group(rank, shared):
             train = import_function(lease.train, flag="train")
+            link = measure_link(rank, lease.machines)
             result = run_guarded(train, lease.config, rank, me.tells(lease))
+            if "run" in result:
+                result["run"] |= link
             me.finish(lease, result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
         me.finish(lease, failure(error, rank))

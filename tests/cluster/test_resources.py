@@ -34,7 +34,7 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         (LAPTOP, {"backend": "nccl"}, "backend=nccl needs GPUs, and this would train on CPUs. Use backend gloo"),
         (SERVER, {"quantization": "qat"}, "quantization=qat is for CPUs, and this would train on GPUs"),
         (SERVER, {"world_size": 4}, ""),
-        (SERVER, {"world_size": 5}, "world_size=5 needs 5 GPUs; this cluster has 4. Lower --world-size, add machines"),
+        (SERVER, {"world_size": 5}, "world_size=5 needs 5 GPUs; this cluster has 4. Lower it, add machines"),
         (SERVER, {"world_size": 16, "device": "cpu"}, ""),
         (SERVER, {"world_size": 17, "device": "cpu"}, "world_size=17 needs 17 cores; this cluster has 16"),
     ],
