@@ -496,7 +496,9 @@ async def train(broker: Broker, name: str, epochs: int) -> int:
     done = 0
     for number in range(1, epochs + 1):
         done = number
-        if not await broker.epoch(name, lease.lease_id, {"kind": "epoch", "epoch": number}, tells=lease.rank == 0):
+        if not await broker.epoch(
+            name, lease.lease_id, {"kind": "epoch", "epoch": number}, number=number, tells=lease.rank == 0
+        ):
             break
     await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
     return done
