@@ -210,12 +210,14 @@ def _median(ranks: Sequence[RankRecord], name: str) -> str:
 
 
 def _placed(record: RunRecord) -> RunRecord:
-    """The same with how many machines its ranks were on, and how many were on each."""
-    if record.config.get("machines"):
-        return record
-    machines = len({rank.machine for rank in record.ranks}) or 1
-    each = {"machines": machines, "ranks_per_machine": record.config["world_size"] // machines}
-    return replace(record, config={**record.config, **each})
+    """The same with how many machines its ranks were on, how many were on each, and what backend=auto was."""
+    told = dict(record.config)
+    if not told.get("machines"):
+        told["machines"] = len({rank.machine for rank in record.ranks}) or 1
+        told["ranks_per_machine"] = told["world_size"] // told["machines"]
+    if record.isolation != PUBLISHED and record.outcome is Outcome.OK:
+        told["backend"] = record.backend or None
+    return replace(record, config=told)
 
 
 def _heads(table: Table) -> list[str]:

@@ -73,9 +73,9 @@ class Attempt:
     decision: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and made anew, at each decision."""
 
-    async def may_go_on(self, name: str) -> bool:
-        """Wait for what is decided of the epoch that a rank has ended."""
-        self.asked[name] = self.asked.get(name, 0) + 1
+    async def may_go_on(self, name: str, number: int) -> bool:
+        """Wait for what is decided of the epoch, by its number from 1, that a rank has ended."""
+        self.asked[name] = number
         while not self.stopped and self.decided < self.asked[name]:
             await self.decision.wait()
         self.progressed = time.monotonic()

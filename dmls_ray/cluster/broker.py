@@ -55,6 +55,8 @@ class _Rank:
     waiting: asyncio.Future[Lease | Leave | None] | None = None
     """Set while the rank asks for a lease, which is when it is idle."""
     attempt: Attempt | None = None
+    lease: Lease | None = None
+    """Its last."""
     interruption: asyncio.Future[tuple[str, ...]] | None = None
     """Set while the rank asks whether its run is broken."""
     leaves: bool = False
@@ -177,6 +179,8 @@ class Broker:
         if rank is None:
             # Given up as lost, or known to a broker before this one.
             return Leave(join_again=self._nonce not in name)
+        if rank.attempt is not None and rank.attempt.is_waiting_for(name) and name not in rank.attempt.begun:
+            return rank.lease  # which did not arrive: the network failed
         waiting = rank.waiting = asyncio.get_running_loop().create_future()
         if rank.leaves:
             self._let_go(rank.card.trainer)
@@ -215,7 +219,7 @@ class Broker:
             attempt.progressed = time.monotonic()
             self._streams[attempt.job.run_id].add(event)
 
-    async def epoch(self, name: str, lease_id: str, event: dict[str, Any], *, tells: bool) -> bool:
+    async def epoch(self, name: str, lease_id: str, event: dict[str, Any], *, number: int, tells: bool) -> bool:
         """A rank of a run that asks has ended an epoch; returns, once it is decided, whether it is to go on.
 
         Of a run that nobody follows any more, after the death of a broker say, it is not.
@@ -224,14 +228,15 @@ class Broker:
             name: the rank.
             lease_id: its part in the run.
             event: the epoch.
+            number: how many this rank has ended; one that is told twice, because the network failed, counts once.
             tells: whether this rank's event is the run's; those of the others are the same.
         """
         attempt = self._attempt_of(name, lease_id)
         if attempt is None:
             return False
-        if tells:
+        if tells and number > attempt.asked.get(name, 0):
             await self.emit(name, lease_id, event)
-        return await attempt.may_go_on(name)
+        return await attempt.may_go_on(name, number)
 
     async def finish(self, name: str, lease_id: str, result: dict[str, Any]) -> bool:
         """A rank's result, of which the first counts; returns whether the rank may stay.
@@ -485,21 +490,20 @@ class Broker:
             rank.attempt = attempt
             assert rank.waiting is not None
             waiting, rank.waiting = rank.waiting, None
-            waiting.set_result(
-                Lease(
-                    lease_id=lease_id,
-                    train=job.train,
-                    config=job.config,
-                    rank=place,
-                    device=rank.card.device if job.device == "cuda" else "cpu",
-                    backend=job.backend if len(names) > 1 else None,
-                    machine=rank.card.machine,
-                    store=leader.store,
-                    keep=job.keep,
-                    asks=job.asks,
-                    machines=machines,
-                )
+            rank.lease = Lease(
+                lease_id=lease_id,
+                train=job.train,
+                config=job.config,
+                rank=place,
+                device=rank.card.device if job.device == "cuda" else "cpu",
+                backend=job.backend if len(names) > 1 else None,
+                machine=rank.card.machine,
+                store=leader.store,
+                keep=job.keep,
+                asks=job.asks,
+                machines=machines,
             )
+            waiting.set_result(rank.lease)
 
     def _keep_watch(self) -> None:
         if self._watcher is None or self._watcher.done():

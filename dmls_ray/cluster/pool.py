@@ -30,6 +30,9 @@ _SHORT_LIFE_S = 60.0
 _SHORT_LIVES = 3
 """How often in a row a trainer may die that soon before the sweep is ended."""
 
+_KILLED_WITHIN_S = 5.0
+"""How long the thread of what was killed may take to end."""
+
 _LOOK_EVERY_S = 1.0
 """How often the machines of a cluster are looked at."""
 
@@ -154,7 +157,7 @@ class WorkerGroup:
         self._unusable: set[str] = set()
         """Nodes that were looked over and cannot be used."""
         self._controllers: dict[str, Any] = {}
-        self._ended = False
+        self._ended = threading.Event()
         self.broker = BrokerLine(self.name)
         self._actor: Any = None
 
@@ -226,14 +229,16 @@ class WorkerGroup:
             cut_short: some ranks may be busy, so their trainers are aborted, which also frees what they hold of a
                 cluster that goes on; else all are idle, and leave by themselves.
         """
-        self._ended = True
+        self._ended.set()
         try:
             if self._actor is not None:
                 until = time.monotonic() + (2.0 if cut_short else 10.0)
+                # First who might start another trainer.
+                for thread in self._threads[1:]:
+                    thread.join(_KILLED_WITHIN_S)
                 self._end_trainers(cut_short=cut_short, until=until)
                 ray.kill(self._actor)
-                for thread in self._threads:
-                    thread.join(max(1.0, until - time.monotonic()))
+                self._threads[0].join(max(1.0, until - time.monotonic()))
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {_first_line(error)}", file=sys.stderr)
         finally:
@@ -254,10 +259,15 @@ class WorkerGroup:
         for share in self._shares:
             if share.thread is not None:
                 share.thread.join(max(0.0, until - time.monotonic()))
+        for share in filter(_is_held, self._shares):
+            # Its ranks were still starting, or its machine does not answer.
+            self._kill_trainer(share)
+            assert share.thread is not None
+            share.thread.join(_KILLED_WITHIN_S)
 
     def note_controllers(self) -> None:
         """Remember who controls the trainers: a broker that died has forgotten it."""
-        if self._ended or not {share.trainer for share in self._shares} <= self._controllers.keys():
+        if self._ended.is_set() or not {share.trainer for share in self._shares} <= self._controllers.keys():
             self._controllers |= self.broker.call("controllers")
 
     # --- the broker -----------------------------------------------------------------------------------------
@@ -284,7 +294,7 @@ class WorkerGroup:
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
             except ray.exceptions.RayActorError:
-                if self._ended:
+                if self._ended.is_set():
                     return
                 self._actor = self._make_broker(life)
             except ray.exceptions.RayError:
@@ -302,7 +312,7 @@ class WorkerGroup:
         added = []
         for name, count in self._wanted(self._resources).items():
             machine = by_name[name]
-            held = sum(share.ranks for share in self._shares if share.machine.node_id == machine.node_id)
+            held = sum(one.ranks for one in self._shares if one.machine.node_id == machine.node_id and not one.left)
             if count > held:
                 number = len(self._shares)
                 share = _Share(machine=machine, ranks=count - held, number=number, later=later)
@@ -316,12 +326,9 @@ class WorkerGroup:
 
     def _look_after_machines(self) -> None:
         """Follow the cluster: a machine that leaves takes its ranks along, one that joins is taken where needed."""
-        while not self._ended:
-            time.sleep(_LOOK_EVERY_S)
+        while not self._ended.wait(_LOOK_EVERY_S):
             try:
-                now = cluster_resources()
-                if not self._ended:
-                    self._follow(now)
+                self._follow(cluster_resources())
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
             except (ray.exceptions.RayError, ConnectionError, RuntimeError):
@@ -371,11 +378,14 @@ class WorkerGroup:
             share.left = True
         self._tell(f"{share.machine.name} has left, and {share.ranks} ranks with it; what they were in is run again.")
         self.broker.call("end_trainer", share.trainer, left=share.machine.name)
+        self._kill_trainer(share)
+
+    def _kill_trainer(self, share: _Share) -> None:
+        """End a trainer that waits for a machine which is not there: it would for ever, and hears nothing else."""
         self.note_controllers()
         controller = self._controllers.get(share.trainer)
         if controller is not None:
-            # Its trainer would wait for the machine for ever.
-            controller.abort.remote()
+            ray.kill(controller)
 
     # --- trainers -------------------------------------------------------------------------------------------
 
@@ -392,13 +402,13 @@ class WorkerGroup:
             try:
                 per_rank = self.per_rank(share.machine)
                 make_trainer(settings, ranks=share.ranks, per_rank=per_rank, node_id=share.machine.node_id).fit()
-                if not self._ended and (reason := self.broker.call("refusal", share.trainer)):
+                if not self._ended.is_set() and (reason := self.broker.call("refusal", share.trainer)):
                     self._tell(f"{reason}. {share.machine.name} is left out.")
                 return
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
             except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
-                if self._ended or share.left:
+                if self._ended.is_set() or share.left:
                     return
                 short_lives = short_lives + 1 if time.monotonic() - began < _SHORT_LIFE_S else 1
                 if not isinstance(error, ray.exceptions.RayActorError) or short_lives > _SHORT_LIVES:

@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import sys
+import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import ray.train
 from ray.train.collective import broadcast_from_rank_zero
 
 from dmls_ray.cluster.actors import BrokerLine, oom_kills
+from dmls_ray.cluster.lost import break_off
 from dmls_ray.cluster.messages import Lease, Leave, RankCard
 from dmls_ray.importing import import_function
 from dmls_ray.machine import describe_machine
@@ -23,6 +25,9 @@ from dmls_ray.rank import Emit, RankInfo
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
+
+_ASK_AGAIN_S = 2.0
+"""How soon to ask a broker again that has no word for this rank."""
 
 _TELL_EVERY_S = 1.0
 """How often a rank tells that it gets on, at most."""
@@ -65,6 +70,24 @@ class _Member:
         self.card, self.store = _make_ready(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
+        self._last: tuple[str, dict[str, Any]] | None = None
+        """Lease and result that were told last."""
+        # A call of its own each time, which only ends with bad news or with the sweep.
+        threading.Thread(target=self._hear_of_the_lost, daemon=True, name="lost-ranks").start()
+
+    def _hear_of_the_lost(self) -> None:
+        """Break off what this rank waits for of others that are gone, when the broker says so."""
+        line = BrokerLine(self.broker.name)
+        while True:
+            try:
+                addresses = line.call_once("interruption", self.name)
+            except ray.exceptions.RayActorError:
+                addresses = ()
+            if addresses:
+                break_off(addresses)
+            else:
+                # There is no broker now, or none that knows this rank.
+                time.sleep(_ASK_AGAIN_S)
 
     def next_lease(self) -> Lease | None:
         """Wait for work; None when there is no more."""
@@ -72,7 +95,10 @@ class _Member:
             try:
                 lease = self.broker.call_once("next_lease", self.name)
             except ray.exceptions.RayActorError:
-                lease = Leave(join_again=True)
+                # The broker died, or the network failed: then the last result may not have arrived either.
+                if self._last is not None:
+                    self.broker.call("finish", self.name, *self._last)
+                continue
             if not isinstance(lease, Leave):
                 assert lease is None or isinstance(lease, Lease)
                 return lease
@@ -82,13 +108,15 @@ class _Member:
 
     def tells(self, lease: Lease) -> Emit:
         """The `emit` of a run: passes events on; signs of progress now and then, since there is one each step."""
-        told = time.monotonic()
+        told, epochs = time.monotonic(), 0
 
         def emit(event: dict[str, Any]) -> bool | None:
-            nonlocal told
+            nonlocal told, epochs
             goes_on = None
             if event["kind"] == "epoch" and lease.asks:
-                goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, tells=lease.rank == 0)
+                epochs += 1
+                tells = lease.rank == 0
+                goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, tells=tells)
             elif event["kind"] != "progress":
                 self.broker.tell("emit", self.name, lease.lease_id, event)
             elif time.monotonic() - told < _TELL_EVERY_S:
@@ -103,11 +131,16 @@ class _Member:
     def finish(self, lease: Lease, result: dict[str, Any]) -> None:
         """Tell how the run ended; this may end the process."""
         result["rss_mib"] = psutil.Process().memory_info().rss / 2**20
-        try:
-            answer = self.broker.tell("finish", self.name, lease.lease_id, result)
-            may_stay = result["outcome"] == "ok" or ray.get(answer)
-        except ray.exceptions.RayActorError:
-            may_stay = False  # nobody is left to ask; others may wait for this rank
+        self._last = (lease.lease_id, result)
+        may_stay = None
+        while may_stay is None:
+            try:
+                answer = self.broker.tell("finish", self.name, lease.lease_id, result)
+                may_stay = result["outcome"] == "ok" or ray.get(answer)
+            except ray.exceptions.ActorUnavailableError:
+                time.sleep(0.1)  # the network fails
+            except ray.exceptions.RayActorError:
+                may_stay = False  # nobody is left to ask; others may wait for this rank
         if not may_stay or result.get("device_lost"):
             # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU
             # serves this process no more. Train starts a new one.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+from unittest.mock import patch
 
 from dmls_ray.cluster.broker import Broker
 from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankCard
@@ -25,8 +27,8 @@ def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom
     )
 
 
-def job(run_id: str, world_size: int = 1) -> Job:
-    config = TrialConfig(batch_per_rank=1, world_size=world_size)
+def job(run_id: str, world_size: int = 1, **place: int) -> Job:
+    config = TrialConfig(batch_per_rank=1, world_size=world_size, **place)
     return Job(
         run_id=run_id, trial_id=run_id.partition("-")[0], train="m:f", config=config, device="cpu", backend="gloo"
     )
@@ -496,7 +498,9 @@ async def train(broker: Broker, name: str, epochs: int) -> int:
     done = 0
     for number in range(1, epochs + 1):
         done = number
-        if not await broker.epoch(name, lease.lease_id, {"kind": "epoch", "epoch": number}, tells=lease.rank == 0):
+        if not await broker.epoch(
+            name, lease.lease_id, {"kind": "epoch", "epoch": number}, number=number, tells=lease.rank == 0
+        ):
             break
     await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
     return done
@@ -638,3 +642,168 @@ async def test_a_run_that_is_proposed_twice_is_run_for_the_first_that_asked() ->
     assert await broker.submit(job("r"), owner="one")
     assert not await broker.submit(job("r"), owner="two")
     assert await broker.submit(job("r"), owner="one")
+
+
+async def on_machines(broker: Broker, *machines: str) -> dict[str, asyncio.Task[Any]]:
+    """A rank of a trainer of its own on each machine, asking for work, by its name."""
+    waiting = {}
+    for place, machine in enumerate(machines):
+        about = {"host": machine}
+        name = await broker.join(dataclasses.replace(card(0, machine, trainer=machine), place=place, about=about))
+        waiting[name] = await soon(broker.next_lease(name))
+    return waiting
+
+
+@scenario
+async def test_a_run_that_asks_for_two_machines_gets_two_and_the_first_ones_come_first() -> None:
+    broker = Broker({"a": 1, "b": 1, "c": 1})
+    waiting = await on_machines(broker, "a", "b", "c")
+    await broker.submit(job("r", machines=2, ranks_per_machine=1))
+    await asyncio.sleep(0)
+    first, second, third = waiting.values()
+    assert [task.result().machines for task in (first, second)] == [("a", "b")] * 2
+    assert (first.result().rank, second.result().rank) == (0, 1)
+    assert not third.done()
+    third.cancel()
+
+
+@scenario
+async def test_a_run_on_two_machines_is_not_put_on_one_that_has_room_for_all() -> None:
+    broker = Broker({"t": 2}, limits=Limits(wait_for_ranks=0.2))
+    for index in range(2):
+        await soon(broker.next_lease(await broker.join(card(index))))
+    await broker.submit(job("r", machines=2, ranks_per_machine=1))
+    (done,) = await follow(broker, "r")
+    assert (done["outcome"], done["attempts"]) == ("skipped", 0)
+    assert "machines=2 ranks_per_machine=1 finds 2 ranks, after 0.2 s (wait_for_ranks)" in done["reason"]
+
+
+@scenario
+async def test_a_run_tells_what_its_machines_are_the_first_ranks_first() -> None:
+    broker = Broker({"a": 1, "b": 1})
+    waiting = await on_machines(broker, "a", "b")
+    await broker.submit(job("r", 2))
+    for name, task in waiting.items():
+        lease = await task
+        await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
+    assert (await follow(broker, "r"))[-1]["machines"] == [{"host": "a"}, {"host": "b"}]
+
+
+@scenario
+async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_wait_once() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=Limits(max_retries=0, wait_for_ranks=0.5))
+    waiting = await on_machines(broker, "a", "b")
+    await broker.submit(job("r-0", 2))
+    (first, _) = waiting
+    lease = await waiting[first]
+    await broker.begun(first, lease.lease_id, 0)
+    await broker.end_trainer("b", left="b")
+    await broker.finish(first, lease.lease_id, {"rank": 0, "outcome": "error", "symptom": True})
+    began = time.monotonic()
+    again = await soon(broker.next_lease(first))
+    done = (await follow(broker, "r-0"))[-1]
+    assert time.monotonic() - began > 0.3
+    assert (done["outcome"], done["attempts"]) == ("skipped", 1)
+    assert "world_size=2 finds 1 ranks since b left, after 0.5 s" in done["reason"]
+    assert done["earlier"][0]["reason"] == "1 of 2 ranks died: b has left"
+    began = time.monotonic()
+    await broker.submit(job("r-1", 2))
+    assert (await follow(broker, "r-1"))[-1]["outcome"] == "skipped"
+    assert time.monotonic() - began < 0.3, "the wait is over for all that come after it"
+    await broker.submit(job("s"))
+    assert attempt_of(await again) == "s/1", "what fits goes on"
+
+
+@scenario
+async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=Limits(wait_for_ranks=5))
+    waiting = await on_machines(broker, "a", "b")
+    await broker.end_trainer("b", left="b")
+    await broker.submit(job("r", 2))
+    await broker.expect("b.2", 1, later=True)
+    back = dataclasses.replace(card(0, "b", trainer="b.2"), place=1)
+    lease = await broker.next_lease(await broker.join(back))
+    assert isinstance(lease, Lease)
+    assert lease.machines == ("a", "b")
+    assert (await next(iter(waiting.values()))).rank == 0
+
+
+@scenario
+async def test_runs_that_fit_do_not_wait_for_a_machine_that_is_still_coming() -> None:
+    broker = Broker({"a": 1})
+    waiting = await on_machines(broker, "a")
+    await broker.expect("b", 1, later=True)
+    await broker.submit(job("r"))
+    (task,) = waiting.values()
+    assert attempt_of(await task) == "r/1"
+
+
+@patch("dmls_ray.cluster.broker._PEERS_HEAR_AFTER_S", 0.1)
+@scenario
+async def test_ranks_that_wait_for_a_machine_that_is_gone_are_told_where_it_was() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=Limits(max_retries=0, wait_for_ranks=0))
+    waiting = await on_machines(broker, "a", "b")
+    await broker.submit(job("r", 2))
+    first, second = waiting
+    lease = await waiting[first]
+    await broker.begun(first, lease.lease_id, 0)
+    told = await soon(broker.interruption(first))
+    await broker.end_trainer("b", left="b")
+    assert await told == ("b",), "the host of its store"
+    assert await broker.interruption(second) == ()
+
+
+@patch("dmls_ray.cluster.broker._PEERS_HEAR_AFTER_S", 0.1)
+@patch("dmls_ray.cluster.broker._PEERS_END_AFTER_S", 0.3)
+@scenario
+async def test_a_rank_that_cannot_be_told_is_ended_and_its_run_not_charged() -> None:
+    ended: list[int] = []
+    limits = Limits(max_retries=0, wait_for_ranks=0)
+    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    waiting = await on_machines(broker, "a", "b")
+    await broker.submit(job("r", 2))
+    first, _ = waiting
+    await broker.begun(first, (await waiting[first]).lease_id, 0)
+    await broker.end_trainer("b", left="b")
+    while not ended:
+        await asyncio.sleep(0.05)
+    await broker.join(card(0, "a", trainer="a", group=1))
+    done = (await follow(broker, "r"))[-1]
+    assert ended == [0]
+    assert (done["outcome"], done["earlier"][0]["outcome"]) == ("skipped", "killed")
+
+
+@scenario
+async def test_a_lease_or_a_result_that_the_network_swallowed_is_told_again() -> None:
+    broker = Broker({"t": 1})
+    name = await broker.join(card(0))
+    await soon(broker.next_lease(name))
+    await broker.submit(job("r"))
+    # The answer did not arrive, so the rank asks again.
+    again = await broker.next_lease(name)
+    assert attempt_of(again) == "r/1"
+    assert isinstance(again, Lease)
+    for _ in range(2):
+        assert await broker.finish(name, again.lease_id, {"rank": 0, "outcome": "ok"})
+    assert [event["kind"] for event in await follow(broker, "r")] == ["start", "done"]
+
+
+@scenario
+async def test_an_epoch_that_is_told_twice_counts_once() -> None:
+    broker = Broker({"t": 1}, exclusive=False)
+    name = await broker.join(card(0))
+    await soon(broker.next_lease(name))
+    await broker.submit(asking("r"))
+    lease = await taken_up(broker, name)
+    for _ in range(2):
+        await soon(broker.epoch(name, lease.lease_id, {"kind": "epoch"}, number=1, tells=True))
+    told = await broker.events("r")
+    assert [event["kind"] for event in told] == ["start", "epoch"]
+
+
+@scenario
+async def test_a_trainer_that_refuses_says_why_to_who_made_it() -> None:
+    broker = Broker({"t": 1})
+    await broker.end_trainer("u", refused="no PyTorch there")
+    assert await broker.refusal("u") == "no PyTorch there"
+    assert await broker.refusal("t") == ""

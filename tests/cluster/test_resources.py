@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dmls_ray.cluster.placing import Need
 from dmls_ray.cluster.resources import Machine, Resources, local_resources
 from dmls_ray.config import TrialConfig
 
@@ -37,6 +38,28 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         (SERVER, {"world_size": 5}, "world_size=5 needs 5 GPUs; this cluster has 4. Lower it, add machines"),
         (SERVER, {"world_size": 16, "device": "cpu"}, ""),
         (SERVER, {"world_size": 17, "device": "cpu"}, "world_size=17 needs 17 cores; this cluster has 16"),
+        (SERVER, {"machines": 2, "ranks_per_machine": 2}, ""),
+        (
+            SERVER,
+            {"machines": 2, "ranks_per_machine": 3},
+            r"machines=2 ranks_per_machine=3 needs 2 machines of 3 GPUs "
+            r"or more; this cluster has 0\.",
+        ),
+        (
+            SERVER,
+            {"machines": 3, "ranks_per_machine": 1, "device": "cpu"},
+            "machines=3 ranks_per_machine=1 needs 3 machines of 1 cores or more; this cluster has 2.*add machines",
+        ),
+        (
+            SERVER,
+            {"world_size": 4, "threads_per_rank": 5, "device": "cpu"},
+            "world_size=4 x threads_per_rank=5 needs 20 cores; this cluster has 16",
+        ),
+        (
+            SERVER,
+            {"world_size": 3, "threads_per_rank": 5, "device": "cpu"},
+            "world_size=3 x threads_per_rank=5 needs 5 cores a rank, .* 2 machines of this cluster do not divide so",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told_with_the_way_out(resources: Resources, changes: dict[str, Any], told: str) -> None:
@@ -48,6 +71,19 @@ def test_more_ranks_than_cores_may_be_asked_for() -> None:
     assert LAPTOP.objection(config(world_size=4), oversubscribe=True) == ""
     assert LAPTOP.oversubscribes(config(world_size=4))
     assert not LAPTOP.oversubscribes(config(world_size=2))
+
+
+def test_more_ranks_than_cores_may_be_asked_for_and_not_more_machines_than_there_are() -> None:
+    spread = config(machines=2, ranks_per_machine=20, device="cpu")
+    assert SERVER.objection(spread, oversubscribe=True) == ""
+    assert SERVER.oversubscribes(spread)
+    three = config(machines=3, ranks_per_machine=1, device="cpu")
+    assert "needs 3 machines" in SERVER.objection(three, oversubscribe=True)
+
+
+def test_what_is_held_for_gpu_runs_goes_by_gpus_and_not_by_threads() -> None:
+    need = Need(world_size=4, threads=8)
+    assert SERVER.holdings([need], "cuda", oversubscribe=False) == {"one": 2, "two": 2}
 
 
 def test_this_machine_has_cores() -> None:

@@ -155,6 +155,8 @@ class Host:
 
     def _end(self) -> None:
         assert self._init is not None
+        # The kernel takes its time with the link of a host that is gone, and its successor has one of the same name.
+        self.network.init.ip(f"link delete {self.name}")
         self._init.end()
         self._init = None
 

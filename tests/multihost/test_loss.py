@@ -1,0 +1,158 @@
+"""Machines that leave, come and come back while a sweep goes on: every run is accounted for, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import PROJECT, command_line
+from tests.multihost.hosts import LOST_SOON, Host, Network, OnHost
+
+pytestmark = [pytest.mark.multihost, pytest.mark.slow]
+
+PATH = {"PYTHONPATH": str(PROJECT)}
+
+
+class Sweep:
+    """A sweep of one of the functions in `waiting`, under way on a host."""
+
+    def __init__(self, host: Host, folder: Path, function: str, *flags: str) -> None:
+        self.folder = folder
+        words = command_line("grid", "--train", f"tests.multihost.waiting:{function}", "--set", "marks", str(folder))
+        words += ["--address", "auto", "--out", str(folder / "out"), "--device", "cpu", *flags]
+        self.process: OnHost = host.start(words, cwd=folder, env=PATH)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every record, in the order in which they were written."""
+        path = self.folder / "out" / "runs.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The last record of each run."""
+        return {line["run_id"]: line for line in self.lines()}
+
+    def wait_for(self, condition: Callable[[], Any], within_s: float = 120) -> Any:
+        until = time.monotonic() + within_s
+        while not (found := condition()):
+            assert self.process.poll() is None, self.process.printed()
+            assert time.monotonic() < until, self.process.printed()
+            time.sleep(0.05)
+        return found
+
+    def has_begun(self, mark: str) -> list[Path]:
+        return self.wait_for(lambda: list(self.folder.glob(mark)))
+
+    def ends(self, within_s: float = 120) -> int:
+        self.process.wait(within_s)
+        return self.process.returncode
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_a_host_that_loses_its_power_takes_its_runs_along_and_they_are_run_when_it_is_back(
+    network: Network, folder: Path
+) -> None:
+    one, two = network.add(2)
+    address = network.cluster(1, 1, env=PATH | LOST_SOON)
+    spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "3")
+    sweep = Sweep(one, folder, "together", *spread, "--wait-for-ranks", "5", "--max-retries", "0")
+    sweep.has_begun("began-0")
+    two.kill()
+    for number in (0, 1):
+        (folder / f"go-{number}").touch()
+    # Those on one machine go on; those that want two are skipped, after one wait for all of them.
+    sweep.wait_for(lambda: "host-2 has left" in sweep.process.printed())
+    sweep.has_begun("began-2")
+    two.revive()
+    two.ray_join(address, num_cpus=1, env=PATH | LOST_SOON)
+    sweep.wait_for(lambda: "host-2 is there: 1 ranks start on it" in sweep.process.printed())
+    (folder / "go-2").touch()
+    assert sweep.ends() == 0, sweep.process.printed()
+    rows = sweep.rows().values()
+    assert sorted((row["config"]["machines"], row["outcome"]) for row in rows) == [(1, "ok")] * 3 + [(2, "ok")] * 3
+    skipped = [line for line in sweep.lines() if line["outcome"] == "skipped"]
+    assert skipped
+    assert all("host-2 left, after 5 s (wait_for_ranks)" in line["reason"] for line in skipped)
+    (cut_short,) = [line for line in skipped if line["earlier_attempts"]]
+    # max_retries is 0, and the run was not given up for what its machine did.
+    assert cut_short["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
+
+
+def test_a_link_that_is_cut_for_five_seconds_costs_time_and_one_that_stays_cut_its_run(
+    network: Network, folder: Path
+) -> None:
+    one, two = network.add(2)
+    network.cluster(1, 1, env=PATH | LOST_SOON)
+    spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "2")
+    sweep = Sweep(one, folder, "together", *spread, "--wait-for-ranks", "2")
+    sweep.has_begun("began-0")
+    two.cut()
+    time.sleep(5)
+    two.mend()
+    (folder / "go-0").touch()
+    sweep.has_begun("began-1")
+    two.cut()
+    (folder / "go-1").touch()
+    assert sweep.ends() == 0, sweep.process.printed()
+    told = {(row["config"]["machines"], row["repeat"]): row for row in sweep.rows().values()}
+    assert {key: row["outcome"] for key, row in told.items()} == {
+        (1, 0): "ok", (2, 0): "ok", (1, 1): "ok", (2, 1): "skipped"
+    }  # fmt: skip
+    assert told[2, 0]["attempts"] == 1
+    assert told[2, 1]["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
+
+
+def test_a_host_that_leaves_ends_only_its_own_run_and_one_that_joins_takes_it_up(
+    network: Network, folder: Path
+) -> None:
+    hosts = network.add(4)
+    address = network.cluster(1, 1, 1, 1, env=PATH | LOST_SOON)
+    search = ("--mode", "search", "--scheduler", "none", "--metric", "number", "--set", "number", *"123456")
+    sweep = Sweep(hosts[0], folder, "alone", *search)
+    for host in hosts:
+        sweep.has_begun(f"began-*-{host.name}")
+    (mark,) = folder.glob("began-*-host-4")
+    number = mark.name.split("-")[1]
+    hosts[3].kill()
+    (fifth,) = network.add()
+    fifth.ray_join(address, num_cpus=1, env=PATH | LOST_SOON)
+    sweep.has_begun(f"began-{number}-host-5")
+    (folder / "go").touch()
+    assert sweep.ends() == 0, sweep.process.printed()
+    attempts = {str(row["config"]["number"]): row["attempts"] for row in sweep.rows().values()}
+    assert attempts == {name: 1 + (name == number) for name in "123456"}
+    assert all(row["outcome"] == "ok" for row in sweep.rows().values())
+
+
+def test_a_lost_head_ends_the_sweep_in_a_line_and_another_goes_on_with_what_is_missing(
+    network: Network, folder: Path
+) -> None:
+    one, two = network.add(2)
+    network.cluster(1, 1, env=PATH | LOST_SOON)
+    spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "2")
+    sweep = Sweep(two, folder, "together", *spread)
+    sweep.has_begun("began-0")
+    one.kill()
+    assert sweep.ends() == 1, sweep.process.printed()
+    before = sweep.rows()
+    assert "the same command runs the others" in sweep.process.printed()
+    assert "Traceback" not in sweep.process.printed()
+    for number in (0, 1):
+        (folder / f"go-{number}").touch()
+    two.stop_ray()
+    one.revive()
+    network.cluster(1, 1, env=PATH | LOST_SOON)
+    sweep = Sweep(two, folder, "together", *spread)
+    assert sweep.ends() == 0, sweep.process.printed()
+    rows = sweep.rows()
+    assert len(rows) == 4
+    assert {row["outcome"] for row in rows.values()} == {"ok"}
+    assert all(rows[run_id] == row for run_id, row in before.items() if row["outcome"] == "ok")
