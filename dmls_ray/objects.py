@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -160,10 +160,15 @@ class Objects:
             folder, _, last = path.rpartition("/")
             self._files.create_dir(folder, recursive=True)
             aside = f"{folder}/.{last}.{uuid.uuid4().hex[:12]}.new"
-            self._write(aside, content)
-            if self._files.type_name == "local":
-                _sync(aside)
-            self._files.move(aside, path)
+            try:
+                self._write(aside, content)
+                if self._files.type_name == "local":
+                    _sync(aside)
+                self._files.move(aside, path)
+            except BaseException:
+                with suppress(OSError):
+                    self._files.delete_file(aside)
+                raise
 
     def put_all(self, names: Iterable[str], content_of: Callable[[str], bytes]) -> None:
         """Likewise, many side by side; what one holds is asked for as it is written."""

@@ -6,10 +6,10 @@ An object store has no append and no lock, so several sweeps may write to one fo
 - At the end runs.jsonl is written whole: as it is on the store then, with the lines of the objects there are then.
   Only when it is there are these objects deleted, and no others. After a death in between, the lines are in both, and
   count once.
-- Two at once could each write a runs.jsonl that lacks what the other has just deleted. So who is to write one first puts
-  a claim beside it, then looks for others' claims, and leaves its runs as objects where there is one; its own claim goes
-  last of all. Of two whose claims are there at the same time the one that looks later sees the other's, so that never
-  two write at once; it may be that neither does, and then the next sweep there puts all together.
+- Two at once could each write a runs.jsonl that lacks what the other has just deleted. So who is to write one first
+  puts a claim beside it, then looks for others' claims, and leaves its runs as objects where there is one; its own
+  claim goes last of all. Of two whose claims are there at the same time the one that looks later sees the other's, so
+  that never two write at once; it may be that neither does, and then the next sweep there puts all together.
 - sweep.json is written whole, too, with what others have noted in it. If two write it within a moment, one of their
   notes is lost until that sweep ends, which notes it again.
 
