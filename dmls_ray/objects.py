@@ -209,8 +209,9 @@ class Objects:
             yield
         except (OSError, pyarrow.ArrowException) as error:
             why = str(error).strip().partition("\n")[0].rstrip(".")
-            for secret in filter(None, map(os.environ.get, _CREDENTIALS)):
-                why = why.replace(secret, "***")
+            for name in _CREDENTIALS:
+                if len(secret := os.environ.get(name, "")) >= 8:
+                    why = why.replace(secret, "***")
             raise StoreError(f"{self.uri} cannot be {what} ({why[:300]}); {_way_out(why)}.") from error
 
 
@@ -243,6 +244,7 @@ def _opened(uri: str) -> tuple[Any, str]:
 
 def _s3(parts: SplitResult) -> Any:
     """S3 by what the URI and the environment say; one that does not answer is given up after seconds, not minutes."""
+    import pyarrow
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
 
     options: dict[str, Any] = dict(parse_qsl(parts.query))
@@ -261,12 +263,13 @@ def _s3(parts: SplitResult) -> Any:
     elif "region" not in options:
         # A server of one's own takes any.
         options["region"] = "us-east-1" if "endpoint_override" in options else resolve_s3_region(parts.netloc)
+    if int(pyarrow.__version__.partition(".")[0]) >= 21:
+        options["allow_delayed_open"] = True  # one request an object that is small, in place of three
     return S3FileSystem(
         **options,
         connect_timeout=5,
-        request_timeout=20,
+        request_timeout=10,  # without a byte
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3),
-        allow_delayed_open=True,  # one request an object that is small
     )
 
 

@@ -43,6 +43,9 @@ _CLAIM_HOLDS_S = 600.0
 _RETRY_S = 30.0
 """A store that does not answer is asked again no sooner: each time costs seconds, and runs go on."""
 
+_RETRY_SHARE = 10
+"""Nor before so many times as long as it was last waited for."""
+
 Note = Callable[[str], object]
 
 
@@ -123,7 +126,7 @@ class RemoteStore(Store):
         line = super().append(record)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._unsent[f"{LOOSE}/{stamp}-{record.run_id}-{uuid.uuid4().hex[:8]}.json"] = line
-        if time.monotonic() >= self._retry_at:
+        if (began := time.monotonic()) >= self._retry_at:
             try:
                 self._send()
             except StoreError as error:
@@ -132,7 +135,8 @@ class RemoteStore(Store):
                         f"{error} Runs are kept in {self.folder} meanwhile, and uploaded when it answers; the sweep "
                         "goes on."
                     )
-                self._retry_at = time.monotonic() + _RETRY_S
+                ended = time.monotonic()
+                self._retry_at = ended + max(_RETRY_S, _RETRY_SHARE * (ended - began))
         return line
 
     def add_session(self, session: Mapping[str, Any]) -> None:

@@ -6,6 +6,8 @@
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    made anew from runs.jsonl by `analysis`
         tensorboard/    likewise; and while runs go on, what they tell
 
+At a URI (s3://, file://, ...) a run is an object of its own until its sweep ends: see `mirror` and `remote`.
+
 A line that a crash tore off is left out when reading and cut off before the next is written. Where a run has
 several lines (a skipped one that became feasible), the last one counts.
 """

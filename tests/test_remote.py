@@ -221,6 +221,7 @@ def test_a_store_that_goes_away_and_comes_back_gets_every_run(
     place: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "_RETRY_S", 0.0)
+    monkeypatch.setattr(remote, "_RETRY_SHARE", 0)
     with open_store(place, notes.append) as store:
         store.append(run(0))
         folder = path_of(place)
