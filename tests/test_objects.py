@@ -112,6 +112,14 @@ def test_what_cannot_be_reached_is_one_line_within_seconds(bucket: str, uri: str
     assert time.monotonic() - began < 20
 
 
+def test_a_credential_that_a_complaint_quotes_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "HIDDEN/HIDDEN")
+    (tmp_path / "HIDDEN" / "HIDDEN").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"\*\*\*") as raised:
+        Objects(tmp_path.as_uri()).put("HIDDEN/HIDDEN", b"")
+    assert "HIDDEN/HIDDEN" not in str(raised.value)
+
+
 def test_wrong_credentials_are_told_and_not_shown(use_s3: Callable[[S3], str]) -> None:
     server = start_s3(INITIAL_NO_AUTH_ACTION_COUNT="1")  # the making of the bucket
     try:

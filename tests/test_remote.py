@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
-from dmls_ray import load, remote
+from dmls_ray import commands, load, remote
+from dmls_ray.cli import main
+from dmls_ray.cluster.connect import local_resources
 from dmls_ray.errors import ConfigError, StoreError
+from dmls_ray.execution import Execution
+from dmls_ray.jobs import Jobs
 from dmls_ray.mirror import Mirror, joined
 from dmls_ray.objects import Objects, numbered
 from dmls_ray.options import Options
@@ -261,8 +265,6 @@ def test_a_store_that_does_not_answer_is_not_asked_at_every_run(
 def test_what_cannot_be_uploaded_to_the_end_stays_here_and_the_note_says_how_it_gets_there(
     use_s3: Callable[[S3], str], place: str, notes: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dmls_ray.commands import main
-
     server = start_s3()
     try:
         uri = f"{use_s3(server)}/sweep"
@@ -278,13 +280,13 @@ def test_what_cannot_be_uploaded_to_the_end_stays_here_and_the_note_says_how_it_
     assert "1 runs of this sweep are not there" in notes[1]
     assert notes[1].endswith(f"{command} uploads them.")
     with pytest.raises(SystemExit) as ended:
-        main(["copy", str(store.folder), place])
+        commands.main(["copy", str(store.folder), place])
     assert ended.value.code == 0
     assert "2 of 2 runs added" in capsys.readouterr().out
     assert numbers(place) == [0, 1]
     assert load(place).where == place
     with pytest.raises(SystemExit):
-        main(["copy", str(store.folder), place])
+        commands.main(["copy", str(store.folder), place])
     assert "0 of 2 runs added" in capsys.readouterr().out
     shutil.rmtree(store.folder)
     assert len(lines(place)) == 2
@@ -421,3 +423,29 @@ def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
         Options(out="s3://KEY:HIDDEN@bucket/x")
     with pytest.raises(ConfigError, match="made a path"):
         Options(out=Path("s3://bucket/x"))  # type: ignore[arg-type]
+
+
+def test_profiles_of_inference_are_left_out_at_a_uri_and_that_is_told(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Execution, "run", lambda self, pending: None)
+    plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
+    kept = []
+    for out in (place, str(path_of(place))):
+        view, options = Notes(), Options(out=out)
+        run_plan(plan, options, view)  # type: ignore[arg-type]
+        jobs = Jobs(local_resources(), options, Path("folder"))
+        kept.append((jobs.of(plan.runs[0]).keep is not None, [note for note in view.notes if "Profiles" in note]))
+    told = "Profiles of inference are files that ranks write, for which --out at a URI has no place: left out."
+    assert kept == [(False, [told]), (True, [])]
+
+
+def test_a_dry_run_tells_what_is_done_at_a_uri(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(
+            name="test", question="What?", axis="batch_per_rank", defaults={**GRID, "batch_per_rank": [16, 64]},
+            arguments=["--out", finished, "--dry-run"],
+        )  # fmt: skip
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert (out.count("  done"), out.count("  to run")) == (3, 3)

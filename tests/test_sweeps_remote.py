@@ -46,6 +46,7 @@ def killed_after(runs: int, uri: str, folder: Path, how: signal.Signals, *flags:
     return process
 
 
+@pytest.mark.slow
 def test_a_sweep_to_a_bucket_leaves_there_all_that_a_folder_has_and_commands_read_it(
     bucket: str, sweep_command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
