@@ -46,7 +46,7 @@ class Mirror:
 
     def __init__(self, uri: str, files: Collection[str] = ()) -> None:
         self.uri, self.objects = uri, Objects(uri)
-        self.folder = Path(tempfile.mkdtemp(prefix="dmls_ray-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="dmls_ray-mirror-"))
         self.is_kept = False
         """Whether the copy stays, since it has what could not be uploaded."""
         self._discard = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
