@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
 import shlex
 import signal
@@ -17,7 +18,7 @@ from typing import Any, NoReturn
 
 from dmls_ray.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config import trial_schema
-from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
+from dmls_ray.errors import ConfigError, HeadLostError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
 from dmls_ray.objects import below
 from dmls_ray.options import SCRIPTS_OWN, SEARCH_ONLY, Options
@@ -82,6 +83,10 @@ def main(
         sys.exit(_run(own_options, dict(defaults), variants, dict(given), schema))
     except InputError as error:
         parser.error(str(error))
+    except HeadLostError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(EXIT_FAILED)  # what Ray does at the end of a process would wait for the head
     except WorkerGroupError as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:

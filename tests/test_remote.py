@@ -14,7 +14,7 @@ import pytest
 
 from dmls_ray import commands, load, remote
 from dmls_ray.cli import main
-from dmls_ray.cluster.connect import local_resources
+from dmls_ray.cluster.resources import local_resources
 from dmls_ray.errors import ConfigError, StoreError
 from dmls_ray.execution import Execution
 from dmls_ray.jobs import Jobs
