@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 from dmls_ray.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config import trial_schema
-from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
+from dmls_ray.errors import ConfigError, HeadLostError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
+from dmls_ray.objects import below
 from dmls_ray.options import SCRIPTS_OWN, SEARCH_ONLY, Options
 from dmls_ray.own import folder_name, own_schema
 from dmls_ray.placement import SPREAD
@@ -42,7 +46,7 @@ def main(
     """Run a sweep from the command line, and exit.
 
     The exit code is 0 when every run has an answer (ok, oom, diverged, skipped), 1 when one ended in error, killed
-    or timeout, 2 for bad input, and 130 after Ctrl-C.
+    or timeout, or could not be uploaded to the URI where it is to be, 2 for bad input, and 130 after Ctrl-C.
 
     Args:
         name: names the results folder.
@@ -79,6 +83,10 @@ def main(
         sys.exit(_run(own_options, dict(defaults), variants, dict(given), schema))
     except InputError as error:
         parser.error(str(error))
+    except HeadLostError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(EXIT_FAILED)  # what Ray does at the end of a process would wait for the head
     except WorkerGroupError as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
@@ -192,7 +200,7 @@ def _show_results(results: Any, plan: Plan, options: Options, console: Console) 
         metric=options.metric if searched else None,
     )  # fmt: skip
     reading = Reading(results, question)
-    elsewhere = f"dmls-ray table {results.folder} --format csv"
+    elsewhere = f"dmls-ray table {shlex.quote(results.where)} --format csv"
     frame, notes = reading.table.frame(), reading.table.notes
     if options.layout:
         layout = LAYOUTS[options.layout](results)
@@ -203,8 +211,10 @@ def _show_results(results: Any, plan: Plan, options: Options, console: Console) 
     say(console, f"\n{reading.sentence}\n")
     if are_written(results.folder):
         beside = ", ".join(DERIVED[1:])
-        say(console, f"Report: {results.folder}/report.html; beside it {beside}, runs.jsonl and sweep.json")
-    return EXIT_OK if all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
+        report = below(results.where, "report.html")
+        say(console, f"Report: {report}; beside it {beside}, runs.jsonl and sweep.json")
+    is_there = results.mirror is None or not results.mirror.is_kept
+    return EXIT_OK if is_there and all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
 
 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
@@ -212,17 +222,17 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.cluster.resources import local_resources
     from dmls_ray.estimate import describe_estimate
     from dmls_ray.jobs import Jobs
-    from dmls_ray.store import RUNS, latest_records
+    from dmls_ray.remote import records_at
 
     folder = options.folder
     if options.proposes:
         say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {folder}.")
         return EXIT_OK
-    records = latest_records(folder) if (folder / RUNS).exists() else []
+    records = records_at(folder)
     here = local_resources()
     if cluster_at(options.address) is None:
         plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
-    plan = plan.skip_infeasible(Jobs(here, options, folder).unavailable)
+    plan = plan.skip_infeasible(Jobs(here, options, Path()).unavailable)
     ended = done(records, options)
     pending = plan.pending(ended)
     check_names(pending)

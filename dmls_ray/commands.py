@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dmls_ray.arguments import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
+from dmls_ray.arguments import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.errors import ConfigError, InputError, StoreError
+from dmls_ray.mirror import LOOSE, sweeps_below
+from dmls_ray.objects import below, check_place, is_uri
 from dmls_ray.store import RUNS, replacing, uncollected
 from dmls_ray.terminal import SPARE, Console, print_table, say
 
@@ -103,7 +105,7 @@ def _ls(given: argparse.Namespace, console: Console) -> int:
     for folder in _sweeps(given.folder):
         try:
             results = _load(folder)
-            sessions = read_sweep(folder).get("sessions", [])
+            sessions = read_sweep(results.folder).get("sessions", [])
         except InputError as error:
             # One that cannot be read hides no other.
             rows.append({"folder": str(folder), "outcome": str(error)})
@@ -134,10 +136,11 @@ def _show(given: argparse.Namespace, console: Console) -> int:
 
     from dmls_ray.analysis.formats import number
 
-    folder, record = _find_run(given.run, given.folder)
+    results, record = _find_run(given.run, given.folder)
     plain = record.to_dict()
     inner = ("config", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts")
-    say(console, f"{record.run_id} in {folder}: {record.outcome.value}{f', {record.reason}' if record.reason else ''}")
+    ended = f"{record.outcome.value}{f', {record.reason}' if record.reason else ''}"
+    say(console, f"{record.run_id} in {results.where}: {ended}")
     for title, values in (
         ("Configuration", plain["config"]),
         ("Result", {name: value for name, value in plain.items() if name not in inner}),
@@ -156,7 +159,7 @@ def _show(given: argparse.Namespace, console: Console) -> int:
     if record.traceback:
         say(console, "\nLog", style="bold")
         say(console, record.traceback)
-    files = folder / "runs" / record.run_id
+    files = results.folder / "runs" / record.run_id
     if files.is_dir():
         say(console, f"\nFiles: {files}/ ({', '.join(sorted(path.name for path in files.iterdir()))})")
     return EXIT_OK
@@ -190,6 +193,7 @@ def _published(given: argparse.Namespace, console: Console) -> int:
     from dmls_ray.analysis.tables import make_table
     from dmls_ray.analysis.written import latex_comment
 
+    figures = _local(given.figures, "--figures")
     wanted = {name: told for name, told in REPORTS.items() if given.report in (None, name)}
     asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]
     if not asked:
@@ -218,8 +222,8 @@ def _published(given: argparse.Namespace, console: Console) -> int:
             for sentence in (*notes, _ONE_RUN, *sentences):
                 print()
                 say(console, told(sentence))
-        if given.figures:
-            drawn = _draw(results, Path(given.figures) / report, way_out="name another with --figures")
+        if figures is not None:
+            drawn = _draw(results, figures / report, way_out="name another with --figures")
             for path in drawn if given.format != "csv" else ():
                 say(console, told(str(path)))
     return EXIT_OK
@@ -234,7 +238,7 @@ def _export(given: argparse.Namespace, console: Console) -> int:
     from dmls_ray.analysis.files import of_one_type
 
     results = _load(given.folder)
-    out = Path(given.out or given.folder)
+    out = _local(given.out, "--out") or results.folder
     frames = {
         "runs": results.runs,
         "ranks": results.ranks,
@@ -253,8 +257,39 @@ def _export(given: argparse.Namespace, console: Console) -> int:
                 else:
                     # No JSON lines: runs.jsonl is the sweep's own.
                     frame.to_json(aside, orient="records", default_handler=str)
-            say(console, f"{path}: {len(frame)} rows")
+            say(console, f"{_told(results, path)}: {len(frame)} rows")
+    _upload(results)
     return EXIT_OK
+
+
+def _copy(given: argparse.Namespace, console: Console) -> int:
+    """Add the runs of a sweep to another folder or URI; what is there stays, and no run comes twice."""
+    from dmls_ray.remote import open_store
+    from dmls_ray.store import read_sweep
+
+    results = _load(given.a)
+    sessions = read_sweep(results.folder).get("sessions", [])
+    check_place(given.b, "B")
+    with open_store(given.b, lambda note: say(console, note)) as store:
+        there = read_sweep(store.folder, store.where).get("sessions", [])
+        for session in sessions:
+            if session not in there:
+                store.add_session(session)
+        known = {record.run_id: record for record in store.records}
+        missing = [record for record in results.records if _adds(record, known.get(record.run_id))]
+        for record in missing:
+            store.append(record)
+    if store.mirror is not None and store.mirror.is_kept:
+        return EXIT_FAILED
+    say(
+        console, f"{len(missing)} of {len(results)} runs added to {store.where}; dmls-ray report makes the other files."
+    )
+    return EXIT_OK
+
+
+def _adds(record: RunRecord, known: RunRecord | None) -> bool:
+    """Whether a run is not there, or only without an answer that this has."""
+    return known is None or (record.outcome.is_final() and not known.outcome.is_final())
 
 
 # --- what it says -----------------------------------------------------------------------------------------------
@@ -266,18 +301,20 @@ def _report(given: argparse.Namespace, console: Console) -> int:
 
     results = _load(given.folder)
     if not results.records:
-        raise StoreError(f"{results.folder / RUNS} holds no run yet; run its sweep, and then ask for its report.")
+        raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep, and then ask for its report.")
     write_files(results)
-    say(console, f"{results.folder / 'report.html'}")
+    _upload(results)
+    say(console, below(results.where, "report.html"))
     return EXIT_OK
 
 
 def _figures(given: argparse.Namespace, console: Console) -> int:
     """Draw the figures of a sweep as PNG and SVG."""
     results = _load(given.folder)
-    drawn = _draw(results, Path(given.out or results.folder / "figures"))
+    drawn = _draw(results, _local(given.out, "--out") or results.folder / "figures")
+    _upload(results)
     for path in drawn:
-        say(console, str(path))
+        say(console, _told(results, path))
     if not drawn:
         say(console, f"No figure shows anything of these {len(results)} runs; dmls-ray table has what they told.")
     return EXIT_OK
@@ -292,7 +329,8 @@ def _tensorboard(given: argparse.Namespace, console: Console) -> int:
     question = read(results).question
     with _writing(results.folder / "tensorboard", way_out="read a copy of the folder"):
         write_tensorboard(results, question.varied, question.changed)
-    say(console, f"tensorboard --logdir {results.folder / 'tensorboard'}")
+    _upload(results)
+    say(console, f"tensorboard --logdir {below(results.where, 'tensorboard')}")
     return EXIT_OK
 
 
@@ -328,7 +366,7 @@ def _advise(given: argparse.Namespace, console: Console) -> int:
 
 
 def _folder(parser: Parser, name: str = "folder") -> None:
-    parser.add_argument(name, metavar="DIR", help="Results folder of a sweep, results/batch_size, say")
+    parser.add_argument(name, metavar="DIR", help="Results folder of a sweep, results/batch_size, say, or its URI")
 
 
 def _form(parser: Parser) -> None:
@@ -376,11 +414,16 @@ def _of_figures(parser: Parser) -> None:
 
 
 def _of_compare(parser: Parser) -> None:
-    parser.add_argument("a", metavar="A", help="Results folder to compare against")
-    parser.add_argument("b", metavar="B", help="Results folder that is compared")
+    parser.add_argument("a", metavar="A", help="Results folder to compare against, or its URI")
+    parser.add_argument("b", metavar="B", help="Results folder that is compared, or its URI")
     parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
     parser.add_argument("--fail-if-slower", metavar="SHARE", help="Exit with 3 if B is slower by more than this: 5%%")
     _form(parser)
+
+
+def _of_copy(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help="Results folder of a sweep, or its URI")
+    parser.add_argument("b", metavar="B", help="Where its runs are to be, too: a folder or a URI")
 
 
 def _of_advise(parser: Parser) -> None:
@@ -409,6 +452,7 @@ _COMMANDS: dict[Callable[[argparse.Namespace, Console], int], Callable[[Parser],
     _show: _of_show,
     _export: _of_export,
     _tensorboard: _folder,
+    _copy: _of_copy,
     _published: _of_published,
 }
 
@@ -422,22 +466,52 @@ def _load(folder: str | os.PathLike[str]) -> Results:
     return load(folder)
 
 
-def _sweeps(folder: str) -> list[Path]:
-    """The results folders at or below a folder."""
-    return sorted({path.parent for path in [*Path(folder).glob(RUNS), *Path(folder).glob(f"**/{RUNS}")]})
+def _local(place: str | None, flag: str) -> Path | None:
+    """A folder that files are drawn or written into.
+
+    Raises:
+        ConfigError: it is a URI.
+    """
+    if place is not None and is_uri(place):
+        check_place(place, flag)
+        raise ConfigError(f"{flag} {place} is no folder here; give a path, and copy from there.")
+    return Path(place) if place else None
 
 
-def _find_run(run: str, folder: str) -> tuple[Path, RunRecord]:
+def _told(results: Results, path: Path) -> str:
+    """What a file is called; one among the results, by where they are."""
+    if path.is_relative_to(results.folder):
+        return below(results.where, path.relative_to(results.folder).as_posix())
+    return str(path)
+
+
+def _upload(results: Results) -> None:
+    """What was written among results that lie at a URI goes there."""
+    if results.mirror is not None:
+        results.mirror.push()
+
+
+def _sweeps(folder: str) -> list[str] | list[Path]:
+    """The results folders at or below a folder, or URIs at or below one."""
+    if is_uri(folder):
+        return sweeps_below(folder)
+    found = {path.parent for path in [*Path(folder).glob(RUNS), *Path(folder).glob(f"**/{RUNS}")]}
+    # What a sweep that was killed has written as file://.
+    return sorted(found | {path.parent.parent for path in Path(folder).glob(f"**/{LOOSE}/*.json")})
+
+
+def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
     """The one run whose name begins so, in a results folder or below.
 
     Raises:
         InputError: there is none, or there are several.
     """
     sweeps, unread = _sweeps(folder), []
-    found: list[tuple[Path, RunRecord]] = []
+    found: list[tuple[Results, RunRecord]] = []
     for path in sweeps:
         try:
-            found += [(path, record) for record in _load(path).records if record.run_id.startswith(run)]
+            results = _load(path)
+            found += [(results, record) for record in results.records if record.run_id.startswith(run)]
         except InputError as error:
             unread.append(str(error))
     exact = [item for item in found if item[1].run_id == run]
@@ -448,7 +522,7 @@ def _find_run(run: str, folder: str) -> tuple[Path, RunRecord]:
             + (f" {len(unread)} of them cannot be read: {unread[0]}" if unread else "")
         )
     if len(found) > 1:
-        names = ", ".join(f"{record.run_id} in {path}" for path, record in found[:4])
+        names = ", ".join(f"{record.run_id} in {results.where}" for results, record in found[:4])
         raise ConfigError(
             f"{len(found)} runs are called {run}: {names}{', ...' if len(found) > 4 else ''}; give one, or its DIR."
         )

@@ -12,6 +12,7 @@
     │   │   └── NewerSchemaError
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
     ├── WorkerGroupError      the ranks are gone for good in the middle of a sweep; the command line exits with 1
+    │   └── HeadLostError     so is the cluster's head, and no call to Ray returns any more
     ├── UnavailableError      this machine lacks what the run needs; it ends with the outcome `skipped`
     └── DivergedError         a loss is not finite; the run ends with the outcome `diverged`
 
@@ -68,6 +69,10 @@ class ClusterError(InputError):
 
 class WorkerGroupError(DmlsRayError):
     """The ranks are gone for good in the middle of a sweep; the runs that had ended are kept."""
+
+
+class HeadLostError(WorkerGroupError):
+    """The cluster's head is gone: what waits for Ray waits for ever, this process's end included."""
 
 
 class UnavailableError(DmlsRayError):

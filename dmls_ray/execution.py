@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import socket
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dmls_ray.board import LiveBoard
-from dmls_ray.errors import WorkerGroupError
+from dmls_ray.errors import HeadLostError, WorkerGroupError
 from dmls_ray.jobs import Jobs
 from dmls_ray.live import View
 from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
@@ -55,6 +54,8 @@ class Execution:
     search: Searching | None = None
     """In search mode."""
     last_end: float | None = None
+    head_lost: threading.Event = field(default_factory=threading.Event)
+    in_main_thread: bool = field(default_factory=lambda: threading.current_thread() is threading.main_thread())
     broken: str = ""
     oversubscribes: Callable[[Any], bool] = lambda config: False
 
@@ -84,7 +85,7 @@ class Execution:
                 if not feasible:
                     return
                 self._tell_if_busy(feasible, resources)
-                self._begin(feasible, here=socket.gethostname() in {machine.name for machine in resources.machines})
+                self._begin(feasible, here=resources.has_this_machine)
             self._run_on(resources, feasible, ours=joined is None)
 
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
@@ -148,7 +149,7 @@ class Execution:
         limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
         group = WorkerGroup(
             resources, demand, isolation=self.options.isolation, own_cluster=ours, limits=limits,
-            exclusive=self.search is None, tell=self.view.note,
+            exclusive=self.search is None, tell=self.view.note, head_is_lost=self._head_is_lost,
         )  # fmt: skip
         trials = self.search.trials(make, jobs, group.ranks) if self.search else listed(jobs)
         cut_short = True
@@ -160,12 +161,31 @@ class Execution:
                 group.hold_for(replace(demand, needs=tuple(needs | {Need.of(job.config): None for job in again})))
                 run_jobs(group, listed(again), self._listen, isolation=self.options.isolation, launch=run_command)
             cut_short = bool(self.broken)
+        except KeyboardInterrupt:
+            if not self.head_lost.is_set():
+                raise
         finally:
-            group.end(cut_short=cut_short)
+            if self.head_lost.is_set():
+                group.give_up()
+            else:
+                group.end(cut_short=cut_short)
+        if self.head_lost.is_set():
+            raise HeadLostError(
+                "The head of the Ray cluster does not answer any more. The runs that had ended are kept; once it is "
+                "back, the same command runs the others."
+            )
         if self.broken:
             raise WorkerGroupError(
                 f"{self.broken}. The runs that had ended are kept; the same command runs the others."
             )
+
+    def _head_is_lost(self) -> None:
+        """Called from another thread: end what this one waits for."""
+        self.head_lost.set()
+        self.view.note("The head of the Ray cluster does not answer any more: the sweep ends here.")
+        if self.in_main_thread:
+            # A real signal, which wakes the main thread up wherever it waits.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _feasible_by_now(self, make: Jobs) -> list[Any]:
         """Jobs of the runs that were skipped for want of machines, and fit on those that have come since."""
@@ -312,6 +332,9 @@ def _ray(joined: str | None, options: Options) -> Iterator[Any]:
         give_a_head_start()
         loading.join()
         yield cluster_resources()
+    except HeadLostError:
+        connected_before = True  # nobody is there to say goodbye to
+        raise
     finally:
         if not connected_before:
             ray.shutdown()

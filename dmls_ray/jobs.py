@@ -74,5 +74,7 @@ class Jobs:
         profiled = isinstance(run.config, TrialConfig) and run.config.inference_batch is not None
         if not (self.options.checkpoints or self.options.save_weights or profiled):
             return None
+        if self.options.is_remote:
+            return None  # ranks write files, on machines that share none
         folder = self.folder.resolve() / "runs" / run.run_id
         return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)

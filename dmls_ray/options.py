@@ -9,7 +9,8 @@ from typing import Literal
 
 from dmls_ray.errors import ConfigError
 from dmls_ray.fields import checked, field_defaults
-from dmls_ray.store import fresh_folder
+from dmls_ray.objects import check_place, is_uri
+from dmls_ray.remote import fresh_place
 
 Isolation = Literal["group", "per_run"]
 Mode = Literal["bench", "search"]
@@ -59,7 +60,7 @@ class Options:
     order_seed: int = 0
     """Seed of the order of runs within a block."""
     out: str | None = None
-    """Results folder; without it, results/<sweep>."""
+    """Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>."""
     fresh: bool = False
     """Start over in a new folder; nothing is deleted."""
     isolation: Isolation = "group"
@@ -92,6 +93,8 @@ class Options:
     """Show what Ray and the ranks print."""
 
     def __post_init__(self) -> None:
+        if self.out is not None:
+            check_place(self.out, "--out")
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
         for spec in fields(self):
@@ -105,6 +108,12 @@ class Options:
         self._check_search()
         if self.wait_for_ranks < 0:
             raise ConfigError(f"wait_for_ranks={self.wait_for_ranks} is out of range; give 0 or more.")
+        for name in ("checkpoints", "save_weights"):
+            if self.is_remote and getattr(self, name):
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} needs a folder that the ranks can write to, and --out {self.out} is "
+                    "none; leave it out, or give --out a path that all machines share."
+                )
         for name in ("run_timeout", "stall_timeout", "recycle_above_mib"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -140,7 +149,14 @@ class Options:
         return self.goal == "min" or (self.goal == "auto" and self.metric.endswith("loss"))
 
     @property
-    def folder(self) -> Path:
-        """Where the results go."""
-        folder = Path(self.out) if self.out else Path("results") / self.name
-        return fresh_folder(folder) if self.fresh else folder
+    def is_remote(self) -> bool:
+        """Whether the results go to a URI."""
+        return self.out is not None and is_uri(self.out)
+
+    @property
+    def folder(self) -> Path | str:
+        """Where the results go: a folder, or a URI."""
+        place = self.out or str(Path("results") / self.name)
+        if self.fresh:
+            return fresh_place(place)
+        return place if self.is_remote else Path(place)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
-from dmls_ray.analysis.files import are_written, write_files
+from dmls_ray.analysis.files import DERIVED, are_written, write_files
 from dmls_ray.analysis.frames import OWN, Results
+from dmls_ray.analysis.tensorboard import FOLDER
 from dmls_ray.board import LiveBoard
-from dmls_ray.config import trial_schema
+from dmls_ray.config import TrialConfig, trial_schema
 from dmls_ray.errors import ConfigError, StoreError
 from dmls_ray.execution import Execution
 from dmls_ray.importing import is_importing
 from dmls_ray.live import PlainView, View
 from dmls_ray.machine import describe_machine, same_machine
+from dmls_ray.objects import below, is_uri
 from dmls_ray.options import Options
 from dmls_ray.own import folder_name, own_schema
-from dmls_ray.plan import Plan, Variant, make_plan
+from dmls_ray.plan import Plan, Run, Variant, make_plan
 from dmls_ray.preparation import check_names
 from dmls_ray.record import METRICS, Outcome, RunRecord
+from dmls_ray.remote import open_store
 from dmls_ray.schema import Schema
 from dmls_ray.space import Range, Space, make_space, proposed_before
 from dmls_ray.store import RUNS, Store, read_records
@@ -104,12 +108,17 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
     folder = options.folder
-    check_names(plan.pending(done(read_records(folder), options)))
-    with Store(folder) as store:
+    if not is_uri(folder):
+        # Before there is a folder; at a URI nothing is made by opening it.
+        check_names(plan.pending(done(read_records(folder), options)))
+    with open_store(folder, view.note, (*DERIVED, FOLDER)) as store:
         _refuse_another_function(plan, store)
         if store.cut_bytes:
-            view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.folder}: that run is run again.")
+            view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         pending = plan.pending(done(store.records, options))
+        if options.is_remote:
+            check_names(pending)
+            _tell_of_no_profiles(pending, view)
         if space is not None:
             # Examples of what may be proposed, to be looked over; how many are still to come is another matter.
             before = [item for item in proposed_before(space, store.records) if item.outcome.is_answer()]
@@ -124,7 +133,7 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
         finally:
             _write_derived(store, view, anew=len(store.records) > count)
             board.end(store.records)
-        results = Results(store.folder, _of_this_call(plan, space, store.records))
+        results = Results(store.folder, _of_this_call(plan, space, store.records), mirror=store.mirror)
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
@@ -135,10 +144,16 @@ def _write_derived(store: Store, view: View, *, anew: bool) -> None:
     """Write what is made of the runs, where it is missing or old, or `anew`; where it cannot be, a note says why."""
     try:
         if anew or not are_written(store.folder):
-            write_files(Results(store.folder, store.records))
+            write_files(Results(store.folder, store.records, mirror=store.mirror))
     except Exception as error:  # noqa: BLE001 - neither the answer nor the sweep's own error is lost for want of a file
         told = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
-        view.note(f"{told} The runs are kept in {store.folder / RUNS}; dmls-ray report {store.folder} tries again.")
+        again = f"dmls-ray report {shlex.quote(store.where)}"
+        view.note(f"{told} The runs are kept in {below(store.where, RUNS)}; {again} tries again.")
+
+
+def _tell_of_no_profiles(pending: Sequence[Run], view: View) -> None:
+    if any(isinstance(run.config, TrialConfig) and run.config.inference_batch is not None for run in pending):
+        view.note("Profiles of inference are files that ranks write, for which --out at a URI has no place: left out.")
 
 
 def done(records: Iterable[RunRecord], options: Options) -> set[str]:
@@ -162,7 +177,7 @@ def _refuse_another_function(plan: Plan, store: Store) -> None:
     others = {_function(record.config.get(OWN, "")) for record in store.records} - {_function(wanted)}
     if others:
         names = ", ".join(sorted(name or "the built-in trial" for name in others))
-        raise StoreError(f"--out {store.folder} holds runs of {names}; name another folder, or pass --fresh.")
+        raise StoreError(f"--out {store.where} holds runs of {names}; name another folder, or pass --fresh.")
 
 
 def _function(name: str) -> str:

@@ -6,6 +6,8 @@
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    made anew from runs.jsonl by `analysis`
         tensorboard/    likewise; and while runs go on, what they tell
 
+At a URI (s3://, file://, ...) a run is an object of its own until its sweep ends: see `mirror` and `remote`.
+
 A line that a crash tore off is left out when reading and cut off before the next is written. Where a run has
 several lines (a skipped one that became feasible), the last one counts.
 """
@@ -19,13 +21,17 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from filelock import FileLock, Timeout
 
 from dmls_ray.errors import NewerSchemaError, StoreError, StoreInUseError
+from dmls_ray.objects import below
 from dmls_ray.record import SCHEMA, RunRecord, dump_small
+
+if TYPE_CHECKING:
+    from dmls_ray.mirror import Mirror
 
 _SHARED = {"config", "machine", "versions", "git"}
 """What many records have alike; they share one object of it, which nobody changes."""
@@ -60,8 +66,13 @@ class Store:
         StoreError: the folder or a line in it cannot be read.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    mirror: Mirror | None = None
+    """Where the folder is, when it stands for one at a URI."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, where: str | None = None) -> None:
         self.folder = Path(folder)
+        self.where = where or str(folder)
+        """What it is called: the URI that a folder stands for."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -76,7 +87,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
         try:
-            self._records = _latest(self.folder)
+            self._records = _latest(self.folder, where)
             self.cut_bytes = _cut_torn_line(self.folder / RUNS)
         except BaseException:
             self._lock.release()
@@ -93,36 +104,41 @@ class Store:
         """One record a run, the last that was written of each."""
         return list(self._records.values())
 
-    def append(self, record: RunRecord) -> None:
-        """Add a run; when this returns, the line is on the disk."""
-        line = json.dumps(record.to_dict(), separators=(",", ":"), allow_nan=False) + "\n"
+    def append(self, record: RunRecord) -> bytes:
+        """Add a run; when this returns, its line, which is returned, is on the disk."""
+        line = (json.dumps(record.to_dict(), separators=(",", ":"), allow_nan=False) + "\n").encode()
         # Kept as one that was read, which a sweep of thousands has room for. What cannot be read is not written.
         values = orjson.loads(line)
         kept = RunRecord.from_dict(values | {name: getattr(record, name) for name in _SHARED})
         path = self.folder / RUNS
         is_new = not path.exists()
         with open(path, "ab") as file:
-            file.write(line.encode())
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
         if is_new:
             _sync_folder(self.folder)
         self._records[record.run_id] = kept
+        return line
 
     def add_session(self, session: Mapping[str, Any]) -> None:
         """Note in sweep.json what this call asked for."""
         described = read_sweep(self.folder)
         described["schema"] = SCHEMA
         described["sessions"] = [*described.get("sessions", []), dict(session)]
-        write_whole(self.folder / SWEEP, json.dumps(described, indent=1, allow_nan=False) + "\n")
+        write_whole(self.folder / SWEEP, dump_sweep(described))
 
     def close(self) -> None:
         """Let other processes write."""
         self._lock.release()
 
 
-def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
+def read_records(folder: str | os.PathLike[str], where: str | None = None) -> Iterator[RunRecord]:
     """Every record in the order it was written; a torn last line is left out, a whole one without its newline is not.
+
+    Args:
+        folder: the results folder.
+        where: what an error calls it.
 
     Raises:
         NewerSchemaError: a record was written by a newer version.
@@ -130,34 +146,35 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[RunRecord]:
             asked for.
     """
     path = Path(folder) / RUNS
+    named = below(where or folder, RUNS)
     try:
         file = open(path, "rb", buffering=2**20)  # noqa: SIM115 - closed below; what opening it may raise is told apart
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise StoreError(f"{path} cannot be read ({error}); name another folder with --out.") from error
+        raise StoreError(f"{named} cannot be read ({error}); name another folder with --out.") from error
     alike: dict[str, Any] = {}
 
     def share(values: dict[str, Any]) -> None:
-        _refuse_newer(values.get("schema", 0), path)
+        _refuse_newer(values.get("schema", 0), named)
         for name in _SHARED & values.keys():
             values[name] = alike.setdefault(dump_small(values[name]), values[name])
 
     with file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n") and not _is_whole(line):
+            if not line.endswith(b"\n") and not is_whole(line):
                 return
             try:
                 yield RunRecord.from_json(line, share)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise StoreError(
-                    f"{path}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
+                    f"{named}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
                     "another folder with --out."
                 ) from error
 
 
-def latest_records(folder: str | os.PathLike[str]) -> list[RunRecord]:
-    """One record a run, the last of each.
+def latest_records(folder: str | os.PathLike[str], where: str | None = None) -> list[RunRecord]:
+    """One record a run, the last of each; `where` is what an error calls the folder.
 
     Raises:
         StoreError: the folder holds no sweep, or as `read_records`.
@@ -167,33 +184,39 @@ def latest_records(folder: str | os.PathLike[str]) -> list[RunRecord]:
     except OSError as error:
         raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
     if not is_there:
-        raise StoreError(f"{folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
-    return list(_latest(folder).values())
+        raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
+    return list(_latest(folder, where).values())
 
 
 @uncollected()
-def _latest(folder: str | os.PathLike[str]) -> dict[str, RunRecord]:
+def _latest(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, RunRecord]:
     """run_id -> the last record of the run."""
-    return {record.run_id: record for record in read_records(folder)}
+    return {record.run_id: record for record in read_records(folder, where)}
 
 
-def read_sweep(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """What sweep.json says; empty where there is none.
+def dump_sweep(described: Mapping[str, Any]) -> str:
+    """What sweep.json holds."""
+    return json.dumps(described, indent=1, allow_nan=False) + "\n"
+
+
+def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, Any]:
+    """What sweep.json says; empty where there is none. `where` is what an error calls the folder.
 
     Raises:
         NewerSchemaError: it was written by a newer version.
         StoreError: it cannot be read.
     """
     path = Path(folder) / SWEEP
+    named = below(where or folder, SWEEP)
     try:
         if not path.exists():
             return {}
         described: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read ({error}); remove it: the runs themselves are in {RUNS}.") from error
+        raise StoreError(f"{named} cannot be read ({error}); remove it: the runs themselves are in {RUNS}.") from error
     if not _describes(described):
-        raise StoreError(f"{path} describes no sweep; remove it: the runs themselves are in {RUNS}.")
-    _refuse_newer(described.get("schema", 0), path)
+        raise StoreError(f"{named} describes no sweep; remove it: the runs themselves are in {RUNS}.")
+    _refuse_newer(described.get("schema", 0), named)
     return described
 
 
@@ -247,10 +270,10 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def _refuse_newer(schema: int, path: Path) -> None:
+def _refuse_newer(schema: int, named: str) -> None:
     if schema > SCHEMA:
         raise NewerSchemaError(
-            f"{path} has schema {schema} and this version reads up to {SCHEMA}; "
+            f"{named} has schema {schema} and this version reads up to {SCHEMA}; "
             "upgrade (pip install -U dmls_ray), or name another folder with --out."
         )
 
@@ -267,7 +290,7 @@ def _cut_torn_line(path: Path) -> int:
         whole = text.rfind(b"\n") + 1
         if whole == len(text):
             return 0
-        if _is_whole(text[whole:]):
+        if is_whole(text[whole:]):
             file.write(b"\n")
             whole = len(text)
         else:
@@ -277,7 +300,7 @@ def _cut_torn_line(path: Path) -> int:
         return len(text) - whole
 
 
-def _is_whole(line: bytes) -> bool:
+def is_whole(line: bytes) -> bool:
     """Whether a line is all of a JSON object: a torn one never is, since its brace closes at the end."""
     try:
         return isinstance(json.loads(line), dict)

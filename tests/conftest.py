@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -55,3 +60,83 @@ def readme_example() -> str:
     blocks = (PROJECT / "README.md").read_text().split("```python\n")
     (example,) = (block.partition("```")[0] for block in blocks if "class CharLM" in block)
     return example
+
+
+@dataclass
+class S3:
+    """An S3 server of the tests' own, in memory, on the loopback interface."""
+
+    process: subprocess.Popen[bytes]
+    endpoint: str
+
+    def request(self, path: str, method: str = "PUT", content: bytes = b"") -> None:
+        """Ask it for something, without pyarrow and without credentials."""
+        request = urllib.request.Request(f"{self.endpoint}/{path}", data=content, method=method)
+        with urllib.request.urlopen(request, timeout=20):
+            pass
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def start_s3(**environment: str) -> S3:
+    """Start a server, and return when it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment},
+    )  # fmt: skip
+    server = S3(process, f"http://127.0.0.1:{port}")
+    until = time.monotonic() + 60
+    while True:
+        try:
+            server.request("moto-api/data.json", "GET")
+        except OSError:
+            assert time.monotonic() < until, "moto's server does not answer"
+            assert process.poll() is None, "moto's server has ended; pip install -e '.[dev]' brings it"
+            time.sleep(0.1)
+        else:
+            return server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3]:
+    server = start_s3()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def use_s3(monkeypatch: pytest.MonkeyPatch) -> Callable[[S3], str]:
+    """Lets this process and its children use a server; returns the URI of a bucket of its own there."""
+
+    def use(server: S3) -> str:
+        bucket = f"b{uuid.uuid4().hex}"
+        server.request(bucket)
+        for name, value in (
+            ("AWS_ENDPOINT_URL", server.endpoint),
+            ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"),
+            ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ):
+            monkeypatch.setenv(name, value)
+        return f"s3://{bucket}"
+
+    return use
+
+
+@pytest.fixture
+def bucket(s3_server: S3, use_s3: Callable[[S3], str]) -> str:
+    """The URI of an empty bucket on an S3 server."""
+    return use_s3(s3_server)
+
+
+@pytest.fixture(params=["file", "s3"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A results folder at a URI, which is not there yet."""
+    if request.param == "file":
+        return f"{tmp_path.as_uri()}/a folder/sweep"
+    return f"{request.getfixturevalue('bucket')}/a folder/sweep"

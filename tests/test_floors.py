@@ -14,7 +14,7 @@ import dmls_ray
 from dmls_ray import errors
 from tests.conftest import PROJECT
 
-HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib")
+HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib", "pyarrow")
 
 
 def loaded_by(module: str) -> set[str]:
@@ -24,7 +24,7 @@ def loaded_by(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["", ".config", ".fields", ".record", ".errors", ".rank", ".plan", ".store", ".importing"]
+    "module", ["", ".config", ".fields", ".record", ".errors", ".rank", ".plan", ".store", ".remote", ".importing"]
 )
 def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
     assert loaded_by(f"dmls_ray{module}") == set()
@@ -56,7 +56,7 @@ LEVELS = {
     **dict.fromkeys(
         ("errors", "fields", "placement", "schema", "config", "own", "rank", "record", "importing", "machine"), 0
     ),
-    **dict.fromkeys(("plan", "space", "store"), 1),
+    **dict.fromkeys(("objects", "plan", "space", "store", "mirror", "remote"), 1),
     **dict.fromkeys(("training", "analysis"), 2),
     **dict.fromkeys(("launch", "cluster", "estimate"), 3),
     **dict.fromkeys(

@@ -159,7 +159,7 @@ def advise(
         ConfigError: the aim cannot be judged by these runs, or what is given does not go with it.
     """
     if not results.records:
-        raise ConfigError(f"{results.folder} has no run; run its sweep first, or give another folder.")
+        raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
     table = make_table(results)
     goal = goal_of(table, aim, target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes)
     able, unable = candidates(table, goal)

@@ -222,7 +222,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     whole_a, whole_b = (means_of([pair[side] for pair in told], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
     sides = [
-        Results(side.folder, [record for pair in joined.both for record in pair[number].records])
+        side.of([record for pair in joined.both for record in pair[number].records])
         for number, side in enumerate((a, b))
     ]
     return SweepComparison(

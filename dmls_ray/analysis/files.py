@@ -54,7 +54,7 @@ def write_files(results: Results) -> None:
     if failed:
         first = next(iter(failed.values()))
         raise StoreError(
-            f"{', '.join(failed)} of {results.folder} cannot be written ({first.strerror or first}); make room for "
+            f"{', '.join(failed)} of {results.where} cannot be written ({first.strerror or first}); make room for "
             f"{'it' if len(failed) == 1 else 'them'} there, or read a copy of the folder."
         )
 

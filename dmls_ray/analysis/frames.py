@@ -9,11 +9,14 @@ from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 
 from dmls_ray.config import DEFAULTS
+from dmls_ray.mirror import Mirror, loose_in
+from dmls_ray.objects import check_place, is_uri
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
 from dmls_ray.store import latest_records, uncollected
 
@@ -29,12 +32,16 @@ class Results:
     """A sweep's runs as pandas DataFrames.
 
     Attributes:
-        folder: where they lie.
+        folder: where they lie; of results at a URI, the local folder that stands for it.
         records: one `RunRecord` a run.
+        mirror: what holds that local folder; None where the results lie in a folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], records: Sequence[RunRecord]) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], records: Sequence[RunRecord], *, mirror: Mirror | None = None
+    ) -> None:
         self.folder = Path(folder)
+        self.mirror = mirror
         self.records = sorted(records, key=attrgetter("repeat", "order"))
 
     def __len__(self) -> int:
@@ -43,7 +50,21 @@ class Results:
     def __repr__(self) -> str:
         counts = self.runs["outcome"].value_counts().to_dict() if self.records else {}
         told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        return f"Results({str(self.folder)!r}, {len(self)} runs: {told or 'none'})"
+        return f"Results({self.where!r}, {len(self)} runs: {told or 'none'})"
+
+    @property
+    def where(self) -> str:
+        """What the folder is called: its path, or its URI."""
+        return str(self.folder) if self.mirror is None or self.mirror.is_kept else self.mirror.uri
+
+    @property
+    def name(self) -> str:
+        """The last part of that."""
+        return Path(urlsplit(self.where).path if is_uri(self.where) else self.folder).name
+
+    def of(self, records: Sequence[RunRecord]) -> Results:
+        """These records of the same folder."""
+        return Results(self.folder, records, mirror=self.mirror)
 
     @cached_property
     @uncollected()
@@ -110,11 +131,16 @@ class Results:
 
 @uncollected()
 def load(folder: str | os.PathLike[str]) -> Results:
-    """The results in a folder.
+    """The results in a folder, or at a URI: s3://bucket/batch_size, say.
 
     Raises:
-        StoreError: the folder holds no sweep, or a line in it is no record.
+        ConfigError: the URI has credentials in it.
+        StoreError: the folder holds no sweep, or cannot be reached, or a line in it is no record.
     """
+    check_place(folder)
+    if is_uri(folder) or loose_in(folder):
+        mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
+        return Results(mirror.folder, mirror.records(), mirror=mirror)
     return Results(folder, latest_records(folder))
 
 

@@ -33,12 +33,12 @@ def join(a: Results, b: Results) -> Joined:
     """
     for results in (a, b):
         if not results.records:
-            raise ConfigError(f"{results.folder} has no run; run its sweep first, or give another folder.")
+            raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
     one, other = ({(record.run_id, record.session, record.started_at) for record in side.records if record.session}
                   for side in (a, b))  # fmt: skip
     if shared := len(one & other):
         raise ConfigError(
-            f"{counted(shared, 'run')} of {b.folder} and of {a.folder} are the same, not one measured twice; give two "
+            f"{counted(shared, 'run')} of {b.where} and of {a.where} are the same, not one measured twice; give two "
             "folders that were measured apart (--out, or --fresh)."
         )
     if not {record.trial_id for record in a.records} & {record.trial_id for record in b.records}:
@@ -48,7 +48,7 @@ def join(a: Results, b: Results) -> Joined:
     only_a: list[str] = []
     only_b: list[str] = []
     # One table of both, so that the rows of A and of B have the same fields in the same order.
-    for row in make_table(Results(a.folder, [*a.records, *b.records])).rows:
+    for row in make_table(a.of([*a.records, *b.records])).rows:
         of_a = [record for record in row.records if id(record) in ids]
         of_b = [record for record in row.records if id(record) not in ids]
         if of_a and of_b:
@@ -74,11 +74,11 @@ def common_measure(a: Results, b: Results, name: str | None) -> str:
             continue
         if name in TIMES and all(record.mode == "search" for record in results.records):
             raise ConfigError(
-                f"--measure {name} of {results.folder} says nothing: its runs went side by side, in a search. Give "
+                f"--measure {name} of {results.where} says nothing: its runs went side by side, in a search. Give "
                 "--measure test_accuracy, or measure its configurations anew with --mode bench."
             )
         raise ConfigError(
-            f"--measure {name} is not known of {results.folder}; choose from {', '.join(_choices(known))}."
+            f"--measure {name} is not known of {results.where}; choose from {', '.join(_choices(known))}."
         )
     return name
 
@@ -114,6 +114,6 @@ def _nothing_in_common(a: Results, b: Results) -> str:
     ]
     why = f": they differ in {listed(apart)}" if apart else ""
     return (
-        f"no configuration is both in {a.folder} and in {b.folder}{why}. Give two sweeps of the same configurations; "
+        f"no configuration is both in {a.where} and in {b.where}{why}. Give two sweeps of the same configurations; "
         "to compare configurations with each other, make them axes of one sweep."
     )

@@ -46,7 +46,7 @@ def by_backend(results: Results, *, beside: bool = False) -> Layout:
         results: the runs.
         beside: whether the published rows stand beside ours.
     """
-    several = Results(results.folder, [record for record in results.records if record.config["world_size"] > 1])
+    several = results.of([record for record in results.records if record.config["world_size"] > 1])
     if results.records and not several.records:
         return Layout(pd.DataFrame(), ["All runs have one rank, which talks to nobody."])
     return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, beside)
@@ -59,7 +59,7 @@ def by_machines(results: Results, *, beside: bool = False) -> Layout:
         results: the runs.
         beside: whether the published rows stand beside ours.
     """
-    placed = Results(results.folder, [_placed(record) for record in results.records])
+    placed = results.of([_placed(record) for record in results.records])
     factors = ("machines", "ranks_per_machine", "backend")
     measures = ("total_s", "images_per_s", "speed_up", "exposed_comm_ms", "link_round_trip_ms", "link_mbit_per_s",
                 "test_accuracy")  # fmt: skip

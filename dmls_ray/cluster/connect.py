@@ -102,6 +102,8 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
     try:
         if reason is None:
             ray.init(address=address, **common)
+            # What the cluster says of its nodes it says in colours, to every driver; we say it ourselves.
+            ray._private.worker._worker_logs_enabled = verbose
             return
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -109,6 +111,13 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         f"--address {address} cannot be reached ({reason}); start a cluster with ray start --head, "
         "or leave --address and RAY_ADDRESS out to use this machine alone."
     )
+
+
+def head_answers() -> bool:
+    """Whether the connected cluster's head can be reached; waits for it no longer than it takes to know."""
+    import ray
+
+    return _unreachable(ray.get_runtime_context().gcs_address) is None
 
 
 def give_a_head_start() -> None:

@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.actors import BrokerLine, end_process, life_name, oom_kills_there
 from dmls_ray.cluster.broker import Broker
-from dmls_ray.cluster.connect import NAMESPACE
+from dmls_ray.cluster.connect import NAMESPACE, head_answers
 from dmls_ray.cluster.messages import Limits
 from dmls_ray.cluster.placing import Need
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
@@ -32,6 +32,9 @@ _SHORT_LIVES = 3
 
 _KILLED_WITHIN_S = 5.0
 """How long the thread of what was killed may take to end."""
+
+_HEAD_BACK_WITHIN_S = 20.0
+"""How long the cluster's head may not answer. Ray's own calls wait for it for three minutes, and end the process then."""
 
 _LOOK_EVERY_S = 1.0
 """How often the machines of a cluster are looked at."""
@@ -125,6 +128,7 @@ class WorkerGroup:
         limits: how long the broker waits, and how often it tries.
         exclusive: whether runs go one at a time.
         tell: takes a note for the user, from any thread.
+        head_is_lost: called once, from another thread, where the cluster's head is gone for good.
         check: looks a machine that has joined over; raises ClusterError where it cannot be used.
     """
 
@@ -138,11 +142,13 @@ class WorkerGroup:
         limits: Limits,
         exclusive: bool = True,
         tell: Callable[[str], None] = print,
+        head_is_lost: Callable[[], None] = lambda: None,
         check: Callable[[Resources], None] = lambda resources: None,
     ) -> None:
         self._resources, self._demand = resources, demand
         self._isolation, self._own_cluster, self.limits = isolation, own_cluster, limits
         self._exclusive, self._tell, self._check = exclusive, tell, check
+        self._head_is_lost = head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
         # sweep.
@@ -213,11 +219,17 @@ class WorkerGroup:
             self._start_share(share)
         if self._isolation == "group" and not self._own_cluster:
             self._threads.append(_set_off(self._look_after_machines, "machines"))
+            self._threads.append(_set_off(self._look_after_head, "head"))
 
     def hold_for(self, demand: Demand) -> None:
         """From now on hold what these runs ask for."""
         self._demand = demand
         self._take_what_is_missing()
+
+    def give_up(self) -> None:
+        """Leave all as it is: the cluster's head is gone, and no call to Ray would return."""
+        self._ended.set()
+        self._storage.cleanup()
 
     def end(self, *, cut_short: bool) -> None:
         """End the ranks and their trainers, and wait for it; remove the folder that Ray wrote to.
@@ -335,6 +347,18 @@ class WorkerGroup:
                 if not ray.is_initialized():
                     return
                 # The cluster's head does not answer now; if it does not come back, Ray ends this process's connection.
+
+    def _look_after_head(self) -> None:
+        silent_since: float | None = None
+        while not self._ended.wait(_LOOK_EVERY_S):
+            asked = time.monotonic()
+            if head_answers():
+                silent_since = None
+                continue
+            silent_since = silent_since or asked
+            if time.monotonic() - silent_since > _HEAD_BACK_WITHIN_S:
+                self._head_is_lost()
+                return
 
     def _follow(self, now: Resources) -> None:
         before = {machine.node_id for machine in self._resources.machines}

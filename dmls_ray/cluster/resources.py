@@ -44,6 +44,11 @@ class Resources:
     def gpus(self) -> int:
         return sum(machine.gpus for machine in self.machines)
 
+    @property
+    def has_this_machine(self) -> bool:
+        """Whether ranks can be where this process is."""
+        return socket.gethostname() in {machine.name.partition(" (")[0] for machine in self.machines if machine.cores}
+
     def device_of(self, config: Placed) -> str:
         """`cpu` or `cuda`: what device=auto is here."""
         return config.device_for(self.gpus)

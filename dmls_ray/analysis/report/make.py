@@ -78,7 +78,7 @@ def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
             script=Markup(script),
             plotly=packed(plotly) if charts else "",
             data=packed(as_json(data)),
-            name=(sessions[-1].get("name") if sessions else "") or results.folder.name or "sweep",
+            name=(sessions[-1].get("name") if sessions else "") or results.name or "sweep",
             days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
             counts=counts(results),
             unfinished=reading.unfinished,
