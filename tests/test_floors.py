@@ -54,7 +54,21 @@ def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must(module: 
 
 LEVELS = {
     **dict.fromkeys(
-        ("errors", "fields", "placement", "schema", "config", "own", "rank", "record", "importing", "machine"), 0
+        (
+            "errors",
+            "fields",
+            "placement",
+            "schema",
+            "config",
+            "own",
+            "rank",
+            "record",
+            "shape",
+            "harmless",
+            "importing",
+            "machine",
+        ),
+        0,
     ),
     **dict.fromkeys(("plan", "space", "store"), 1),
     **dict.fromkeys(("training", "analysis"), 2),

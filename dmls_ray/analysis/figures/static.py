@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.looks import GREY, Look, legend_of, looks_of
+from dmls_ray.store import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +49,9 @@ _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text, to be searched and read aloud
     "svg.hashsalt": "dmls_ray",  # the same chart makes the same file
     "savefig.dpi": 150,
+    # What a configuration is called is text, and neither a formula nor a program of TeX's.
+    "text.parse_math": False,
+    "text.usetex": False,
 }
 
 
@@ -68,9 +72,8 @@ def save(chart: Chart, folder: str | os.PathLike[str]) -> list[Path]:
             drawn = io.BytesIO()
             figure.savefig(drawn, format=form, metadata=metadata)
             path = into / f"{chart.name}.{form}"
-            aside = path.with_name(f".{path.name}.new")
-            aside.write_bytes(drawn.getvalue())
-            os.replace(aside, path)
+            with replacing(path) as aside:
+                aside.write_bytes(drawn.getvalue())
             paths.append(path)
     return paths
 

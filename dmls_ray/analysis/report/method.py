@@ -13,6 +13,7 @@ from typing import Any
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.rows import Table
 from dmls_ray.analysis.stats import MIN_PERCENTILE, MIN_REPEATS
+from dmls_ray.harmless import harmless
 from dmls_ray.record import Outcome, RunRecord
 
 
@@ -114,13 +115,14 @@ def _lines(session: Mapping[str, Any]) -> list[str]:
     lines = []
     if git.get("commit"):
         changed = "  # the files had changes that this commit lacks" if git.get("dirty") else ""
-        lines.append(f"git checkout {git['commit']}{changed}")
+        lines.append(f"git checkout {shlex.quote(str(git['commit']))}{changed}")
     pinned = [shlex.quote(f"{name}=={versions[name]}") for name in ("torch", "torchvision", "ray") if name in versions]
     if pinned:
         lines.append(f"pip install {' '.join(pinned)} -e .")
     command = str(session["command"])
     lines.append(f"python {command}" if command.partition(" ")[0].endswith(".py") else command)
-    return lines
+    # Who copies them is to get what is shown, so nothing in them turns the direction of what is read.
+    return [harmless(line) for line in lines]
 
 
 def _order(ran: Sequence[RunRecord]) -> str:
