@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 
-_TURNS = ("\u061c", "\u200e", "\u200f", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)))
-"""Characters that change the order in which others are shown, so that a line reads as another than it is."""
-
-_KEPT = "\n\t"
+_COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # all control characters but the tab and the end of a line
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns around what follows, so that a line reads as another
+    "\u2028\u2029"  # other ends of a line
+    "\ud800-\udfff]"  # halves of a character, which no encoding has
+)
 
 
 def harmless(text: str) -> str:
     """The text with control characters, and those that turn its direction, written out: `\\x1b` for an escape."""
-    if text.isprintable():
-        return text
-    return "".join(mark if _is_harmless(mark) else mark.encode("unicode_escape").decode() for mark in text)
-
-
-def _is_harmless(mark: str) -> bool:
-    return mark in _KEPT or (mark not in _TURNS and unicodedata.category(mark) not in ("Cc", "Cs", "Zl", "Zp"))
+    return _COMMANDS.sub(lambda mark: mark[0].encode("unicode_escape").decode(), text)

@@ -143,12 +143,17 @@ def add(path: Path, messages: Sequence[Any]) -> None:
         return
     text = encoded(messages)
     try:
-        file = open(path, "ab")  # noqa: SIM115 - closed below
+        file = open(path, "ab", opener=_no_link)  # noqa: SIM115 - closed below
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "ab")  # noqa: SIM115 - likewise
+        file = open(path, "ab", opener=_no_link)  # noqa: SIM115 - likewise
     with file:
         file.write(text)
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a file, but not one that a link of its name leads to."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def has_ended(folder: Path, name: str) -> bool:

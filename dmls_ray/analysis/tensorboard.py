@@ -247,7 +247,8 @@ class Board:
         key = digest({"columns": {name: repr(column) for name, column in columns.items()}, "metrics": metrics})
         folder = self.folder / f"{_EXPERIMENT}{key}"
         path = folder / events.file_name(0.0, key)
-        if not path.exists():
+        if folder.is_symlink() or path.is_symlink() or not path.exists():
+            events.clear(folder)
             told = events.experiment(columns, {tag: tag.removeprefix(_of_run("")) for tag in metrics})
             events.add(path, [*events.beginning(0.0), told])
         for other in events.folders(self.folder):

@@ -13,7 +13,6 @@ from typing import Any
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.rows import Table
 from dmls_ray.analysis.stats import MIN_PERCENTILE, MIN_REPEATS
-from dmls_ray.harmless import harmless
 from dmls_ray.record import Outcome, RunRecord
 
 
@@ -121,8 +120,7 @@ def _lines(session: Mapping[str, Any]) -> list[str]:
         lines.append(f"pip install {' '.join(pinned)} -e .")
     command = str(session["command"])
     lines.append(f"python {command}" if command.partition(" ")[0].endswith(".py") else command)
-    # Who copies them is to get what is shown, so nothing in them turns the direction of what is read.
-    return [harmless(line) for line in lines]
+    return lines
 
 
 def _order(ran: Sequence[RunRecord]) -> str:
