@@ -12,7 +12,7 @@ import itertools
 import re
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -27,23 +27,30 @@ _NUMBERS: frozenset[type] = frozenset((int, float, bool))
 _NESTED: frozenset[type] = frozenset((list, dict))
 
 
-def check_fields(cls: type, values: Mapping[str, Any], *, any_number: Collection[str] = ()) -> None:
+def check_fields(
+    cls: type,
+    values: Mapping[str, Any],
+    *,
+    any_number: frozenset[str] = frozenset(),
+    closed: frozenset[str] = frozenset(),
+) -> None:
     """Refuse values that are not of the types that a dataclass declares.
 
     Args:
         cls: the dataclass.
         values: by field; those that are left out are at their defaults.
         any_number: fields of whole numbers that may have others, too.
+        closed: fields whose lists and dicts are not looked into.
 
     Raises:
         ValueError: with the first field that is wrong.
     """
     # Most records have the same types, so these are compared with those of the last ones at once.
-    wrong = _wrong_type(cls, tuple(values), tuple(map(type, values.values())), frozenset(any_number))
+    wrong = _wrong_type(cls, tuple(values), tuple(map(type, values.values())), any_number)
     if wrong:
         raise ValueError(wrong)
     for name, within in _containers(cls):
-        if held := values.get(name):
+        if (held := values.get(name)) and name not in closed:
             _check_within(name, held, within)
 
 
