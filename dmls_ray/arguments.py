@@ -6,13 +6,15 @@ import argparse
 import difflib
 from typing import NoReturn
 
+from dmls_ray.harmless import harmless
+
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, exit code 2."""
-        line = " ".join(message.split())
+        line = harmless(" ".join(message.split()))
         if line.endswith(("expected at least one argument", "expected one argument")):
             line = f"{line.split()[1].rstrip(':')} needs a value; --help tells which."
         elif line.endswith("expected 3 arguments"):

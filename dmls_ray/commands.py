@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dmls_ray.arguments import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.errors import ConfigError, InputError, StoreError
+from dmls_ray.harmless import harmless
 from dmls_ray.mirror import LOOSE, sweeps_below
 from dmls_ray.objects import below, check_place, is_uri
-from dmls_ray.store import RUNS, replacing, uncollected
+from dmls_ray.store import RUNS, is_inside, replacing, uncollected
 from dmls_ray.terminal import SPARE, Console, print_table, say
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _drop_output() -> None:
 
 
 def _tell(line: str, code: int) -> int:
-    print(line, file=sys.stderr)
+    print(harmless(line), file=sys.stderr)
     return code
 
 
@@ -126,7 +127,8 @@ def _ls(given: argparse.Namespace, console: Console) -> int:
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
     heads = ["folder", "runs", "outcome", "last begun", "hardware", "question"]
-    _print(pd.DataFrame(rows, columns=heads).fillna(""), [], given.format, console)
+    frame = pd.DataFrame([{head: row.get(head, "") for head in heads} for row in rows], columns=heads)
+    _print(frame, [], given.format, console)
     return EXIT_OK
 
 
@@ -160,7 +162,7 @@ def _show(given: argparse.Namespace, console: Console) -> int:
         say(console, "\nLog", style="bold")
         say(console, record.traceback)
     files = results.folder / "runs" / record.run_id
-    if files.is_dir():
+    if files.is_dir() and is_inside(files, results.folder):
         say(console, f"\nFiles: {files}/ ({', '.join(sorted(path.name for path in files.iterdir()))})")
     return EXIT_OK
 
@@ -169,6 +171,7 @@ def _table(given: argparse.Namespace, console: Console) -> int:
     """Print the table of a sweep and its answer, or one of the reports' tables."""
     from dmls_ray.analysis.layouts import LAYOUTS, Layout, beside_published
     from dmls_ray.analysis.reading import read
+    from dmls_ray.analysis.written import csv
 
     reading = read(_load(given.folder))
     if given.by:
@@ -178,7 +181,7 @@ def _table(given: argparse.Namespace, console: Console) -> int:
     else:
         layout = Layout(reading.table.frame(), reading.table.notes)
     if given.format == "csv" and not given.by and not given.published:
-        print(reading.table.numbers().to_csv(index=False), end="")
+        print(csv(reading.table.numbers()), end="")
         return EXIT_OK
     notes = [*layout.notes, *([] if given.by else ["", reading.sentence])]
     _print(layout.frame, notes, given.format, console, spare=SPARE)
@@ -236,6 +239,7 @@ _ONE_RUN = "Each value is of one run (n = 1), so that none has an interval."
 def _export(given: argparse.Namespace, console: Console) -> int:
     """Write runs, ranks and epochs of a sweep as files for other programs."""
     from dmls_ray.analysis.files import of_one_type
+    from dmls_ray.analysis.written import csv
 
     results = _load(given.folder)
     out = _local(given.out, "--out") or results.folder
@@ -251,7 +255,7 @@ def _export(given: argparse.Namespace, console: Console) -> int:
             path = out / f"{name}.{given.format}"
             with replacing(path) as aside:
                 if given.format == "csv":
-                    frame.to_csv(aside, index=False)
+                    aside.write_text(csv(frame), encoding="utf-8")
                 elif given.format == "parquet":
                     of_one_type(frame).to_parquet(aside, index=False)
                 else:
@@ -311,7 +315,10 @@ def _report(given: argparse.Namespace, console: Console) -> int:
 def _figures(given: argparse.Namespace, console: Console) -> int:
     """Draw the figures of a sweep as PNG and SVG."""
     results = _load(given.folder)
-    drawn = _draw(results, _local(given.out, "--out") or results.folder / "figures")
+    own = results.folder / "figures"
+    if not given.out and own.is_symlink():
+        raise StoreError(f"{own} is a link, which may lead anywhere; remove it, or name a folder with --out.")
+    drawn = _draw(results, _local(given.out, "--out") or own)
     _upload(results)
     for path in drawn:
         say(console, _told(results, path))
@@ -344,9 +351,9 @@ def _compare(given: argparse.Namespace, console: Console) -> int:
     _print(found.frame(), [*found.notes, "", found.sentence], given.format, console)
     if slower:
         told = ", ".join(slower)
-        print(f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}: {told}.", file=sys.stderr)
+        _tell(f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}: {told}.", EXIT_SLOWER)
     if lost:
-        print(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", file=sys.stderr)
+        _tell(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", EXIT_SLOWER)
     return EXIT_SLOWER if slower or lost else EXIT_OK
 
 
@@ -574,12 +581,12 @@ def _print(
     frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = ()
 ) -> None:
     """A table and its notes in one of the `FORMATS`; a CSV is the table alone."""
-    from dmls_ray.analysis.written import latex, latex_comment, markdown
+    from dmls_ray.analysis.written import csv, latex, latex_comment, markdown, markdown_text
 
     if form == "csv":
-        print(frame.to_csv(index=False), end="")
+        print(csv(frame), end="")
     elif form == "markdown":
-        print(markdown(frame), "", *(f"- {' '.join(note.split())}" if note else "" for note in notes), sep="\n")
+        print(markdown(frame), "", *(f"- {markdown_text(note)}" if note else "" for note in notes), sep="\n")
     elif form == "latex":
         print(latex(frame), *map(latex_comment, notes), sep="\n")
     else:

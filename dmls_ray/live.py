@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.estimate import Durations
+from dmls_ray.harmless import harmless
 from dmls_ray.plan import Run
 from dmls_ray.record import Outcome, RunRecord
 
@@ -124,7 +125,7 @@ class PlainView:
         self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {told(record)}{tail}")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console.print(harmless(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 class LiveView:
@@ -146,7 +147,7 @@ class LiveView:
         self._live.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, emoji=False)
+        self._console.print(harmless(text), highlight=False, markup=False, emoji=False)
 
     def begin(
         self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
@@ -184,10 +185,10 @@ class LiveView:
         for name, record in self._latest:
             style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
             rows.add_row(
-                Text(name, style=style),
+                Text(harmless(name), style=style),
                 Text(record.outcome.value, style=style),
                 *(
-                    (", ".join(_own_measures(record.measures)),)
+                    (harmless(", ".join(_own_measures(record.measures))),)
                     if own
                     else (_number(record.images_per_s, "{:,.0f}"), _number(record.test_accuracy, "{:.3f}"))
                 ),
@@ -201,7 +202,7 @@ class LiveView:
             Text(f"{duration(time.monotonic() - progress.began)} gone"),
             Text(f"about {duration(left)} left" if left is not None else ""),
         )
-        return Group(rows, Text(self._under_way, style="cyan", no_wrap=True), bar)
+        return Group(rows, Text(harmless(self._under_way), style="cyan", no_wrap=True), bar)
 
 
 def make_view(console: Console) -> View:

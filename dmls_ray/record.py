@@ -7,6 +7,7 @@ Names and units are those of the README's "Reading the numbers": seconds end in 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -15,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from dmls_ray.config import TrialConfig
 from dmls_ray.errors import StoreError
+from dmls_ray.placement import PLACE
+from dmls_ray.shape import check_at_least, check_facts, check_fields, check_moment, check_name
 
 SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
@@ -355,7 +359,9 @@ class RunRecord(_ReadLater):
         """Epochs and ranks stay JSON until one of them is asked for: as objects they are most of a record's memory, and
         to read them is most of the time; who reads many runs seldom asks.
         """
-        record = cls(**{**_known(cls, values), "outcome": Outcome(values["outcome"])})
+        known = _known(cls, values)
+        _check_run(known)
+        record = cls(**{**known, "outcome": Outcome(values["outcome"])})
         object.__setattr__(record, "_unread", nested)  # mypy knows of no slots but those of fields
         del record.epochs, record.ranks
         return record
@@ -468,7 +474,51 @@ def _read(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     a number.
     """
     known = _known(cls, values)
-    return known | {name: default for name, default in _numbers(cls) if known.get(name, default) is None}
+    known |= {name: default for name, default in _numbers(cls) if known.get(name, default) is None}
+    check_fields(cls, known, any_number=_ANY_NUMBER)
+    for item in known.get("epochs", ()):
+        _read(EpochRecord, item)["epoch"]
+    return known
+
+
+def _check_run(known: Mapping[str, Any]) -> None:
+    """Refuse what is no run: the folder may come from anybody, and a run names folders and files.
+
+    Raises:
+        ValueError: with the field that is wrong.
+    """
+    check_fields(RunRecord, known, any_number=_ANY_NUMBER, closed=_SHARED)
+    check_name("run_id", known["run_id"])
+    check_name("trial_id", known["trial_id"])
+    check_moment("started_at", known.get("started_at", ""))
+    check_at_least(0, known, ("repeat", "attempts"))
+    shared = [known.get(name) for name in _SHARED]
+    # Many records share one object of each, which nobody changes: it is looked into once.
+    key = tuple(map(id, shared))
+    if any(one is not other for one, other in itertools.zip_longest(_looked_into.get(key, ()), shared)):
+        _check_shared(known)
+        if len(_looked_into) > _MOST_LOOKED_INTO:
+            _looked_into.clear()
+        _looked_into[key] = shared
+
+
+def _check_shared(known: Mapping[str, Any]) -> None:
+    check_fields(RunRecord, {name: known[name] for name in _SHARED if name in known})
+    config = known.get("config", {})
+    # Of a training function of the user's own, the fields that it shares with ours alone.
+    ours = {name: config[name] for name in (PLACE if "train" in config else _names(TrialConfig)) if name in config}
+    check_fields(TrialConfig, {name: value for name, value in ours.items() if value is not None})
+    check_at_least(1, ours, ("world_size", "batch_per_rank", "accum_steps", "threads_per_rank"))
+    check_facts("machine", known.get("machine", {}), texts=("host", "cpu", "os"), lists=("gpus",))
+    check_facts("versions", known.get("versions", {}))
+    check_facts("git", known.get("git", {}))
+
+
+_SHARED = frozenset(("config", "machine", "versions", "git"))
+_ANY_NUMBER = frozenset(RETURNED)
+_MOST_LOOKED_INTO = 10_000
+_looked_into: dict[tuple[int, ...], list[Any]] = {}
+"""Objects that were looked into, by their addresses; kept, so that no other has the address of one."""
 
 
 @functools.cache

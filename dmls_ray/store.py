@@ -29,6 +29,7 @@ from filelock import FileLock, Timeout
 from dmls_ray.errors import NewerSchemaError, StoreError, StoreInUseError
 from dmls_ray.objects import below
 from dmls_ray.record import SCHEMA, RunRecord, dump_small
+from dmls_ray.shape import check_described
 
 if TYPE_CHECKING:
     from dmls_ray.mirror import Mirror
@@ -180,7 +181,7 @@ def latest_records(folder: str | os.PathLike[str], where: str | None = None) -> 
         StoreError: the folder holds no sweep, or as `read_records`.
     """
     try:
-        is_there = (Path(folder) / RUNS).exists()
+        is_there = (Path(folder) / RUNS).is_file()
     except OSError as error:
         raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
     if not is_there:
@@ -209,28 +210,19 @@ def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict
     path = Path(folder) / SWEEP
     named = below(where or folder, SWEEP)
     try:
-        if not path.exists():
+        if not path.is_file():
             return {}
         described: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{named} cannot be read ({error}); remove it: the runs themselves are in {RUNS}.") from error
-    if not _describes(described):
-        raise StoreError(f"{named} describes no sweep; remove it: the runs themselves are in {RUNS}.")
+    try:
+        check_described(described)
+    except ValueError as error:
+        raise StoreError(
+            f"{named} describes no sweep ({error}); remove it: the runs themselves are in {RUNS}."
+        ) from error
     _refuse_newer(described.get("schema", 0), named)
     return described
-
-
-def _describes(told: Any) -> bool:
-    """Whether what sweep.json holds has the form of what `add_session` writes."""
-    if not isinstance(told, dict) or not isinstance(told.get("schema", 0), int):
-        return False
-    sessions = told.get("sessions", [])
-    return isinstance(sessions, list) and all(
-        isinstance(session, dict)
-        and isinstance(axes := session.get("axes", {}), dict)
-        and all(isinstance(values, list) for values in axes.values())
-        for session in sessions
-    )
 
 
 def fresh_folder(folder: str | os.PathLike[str]) -> Path:
@@ -270,6 +262,14 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether a path lies in a folder with all that its links lead to: a folder from elsewhere may hold any."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # links in a circle
+        return False
+
+
 def _refuse_newer(schema: int, named: str) -> None:
     if schema > SCHEMA:
         raise NewerSchemaError(
@@ -304,7 +304,7 @@ def is_whole(line: bytes) -> bool:
     """Whether a line is all of a JSON object: a torn one never is, since its brace closes at the end."""
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

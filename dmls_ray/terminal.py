@@ -10,6 +10,7 @@ from rich import console as rich_console
 from rich.text import Text
 
 from dmls_ray.analysis.written import LEFT, plain
+from dmls_ray.harmless import harmless
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +37,8 @@ class Console(rich_console.Console):
 
 
 def say(console: rich_console.Console, text: str, style: str | None = None) -> None:
-    """A line as it is: no mark-up in it is read, and none of it is cut."""
-    console.print(text, style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    """A line as it is: no mark-up and no command to the terminal in it is read, and none of it is cut."""
+    console.print(harmless(text), style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_table(
@@ -54,6 +55,7 @@ def print_table(
         spare: heads of columns that may be left out, the first first.
         elsewhere: what has the columns that were left out, beside a wider terminal: `--format csv`.
     """
+    frame = frame.rename(columns=harmless).map(harmless)
     if len(frame) > MOST_DRAWN:
         print(plain(frame))
         return

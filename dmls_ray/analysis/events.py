@@ -143,12 +143,17 @@ def add(path: Path, messages: Sequence[Any]) -> None:
         return
     text = encoded(messages)
     try:
-        file = open(path, "ab")  # noqa: SIM115 - closed below
+        file = open(path, "ab", opener=_no_link)  # noqa: SIM115 - closed below
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "ab")  # noqa: SIM115 - likewise
+        file = open(path, "ab", opener=_no_link)  # noqa: SIM115 - likewise
     with file:
         file.write(text)
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a file, but not one that a link of its name leads to."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def has_ended(folder: Path, name: str) -> bool:
@@ -165,13 +170,24 @@ def has_ended(folder: Path, name: str) -> bool:
 
 
 def folders(folder: Path) -> list[Path]:
-    """Those in a folder."""
-    return [path for path in folder.iterdir() if path.is_dir()] if folder.exists() else []
+    """Those in a folder; links to others are none of ours."""
+    return [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()] if folder.exists() else []
 
 
 def clear(folder: Path, *, only_if_empty: bool = False) -> None:
-    """Remove what was written here of a run, and its folder unless there is something else in it."""
-    ranks = list(folder.glob("rank-*"))
+    """Remove what was written here of a run, and its folder unless there is something else in it.
+
+    A link in its place is removed, and what it leads to stays: it may lead anywhere.
+    """
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    ranks = []
+    for path in folder.glob("rank-*"):
+        if path.is_symlink():
+            path.unlink()
+        else:
+            ranks.append(path)
     for path in [] if only_if_empty else [item for each in (folder, *ranks) for item in each.glob("events.*")]:
         if _OURS.fullmatch(path.name):
             path.unlink()

@@ -12,6 +12,7 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.reading import read
 from dmls_ray.analysis.report.make import write_report
+from dmls_ray.analysis.written import csv, markdown_text
 from dmls_ray.errors import StoreError
 from dmls_ray.store import RUNS, replacing
 
@@ -44,12 +45,12 @@ def write_files(results: Results) -> None:
             failed[name] = error
 
     for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
-        write(f"{name}.csv", partial(frame.to_csv, index=False))
+        write(f"{name}.csv", partial(_write_csv, frame))
     write("runs.parquet", partial(of_one_type(results.runs).to_parquet, index=False))
     reading = read(results)
-    text = f"{reading.table.markdown()}\n{reading.sentence}\n"
+    text = f"{reading.table.markdown()}\n{markdown_text(reading.sentence)}\n"
     write("table.md", lambda path: path.write_text(text))
-    write("table.csv", partial(reading.table.numbers().to_csv, index=False))
+    write("table.csv", partial(_write_csv, reading.table.numbers()))
     write("report.html", partial(write_report, reading, charts(reading.table)))
     if failed:
         first = next(iter(failed.values()))
@@ -57,6 +58,10 @@ def write_files(results: Results) -> None:
             f"{', '.join(failed)} of {results.where} cannot be written ({first.strerror or first}); make room for "
             f"{'it' if len(failed) == 1 else 'them'} there, or read a copy of the folder."
         )
+
+
+def _write_csv(frame: pd.DataFrame, path: Path) -> None:
+    path.write_text(csv(frame), encoding="utf-8")
 
 
 def of_one_type(frame: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,7 @@ def batch_by_noise_scale(table: Table, best: Candidate | None) -> str:
         best: the configuration whose noise scale is looked at first.
     """
     rows = [row for row in table.rows if "gradient_noise_scale" in row.measures]
+    rows = [row for row in rows if row.measures["gradient_noise_scale"].median > 0]
     if not rows:
         return ""
     row = next((row for row in rows if best is not None and row is best.row), rows[0])

@@ -14,7 +14,7 @@ from dmls_ray.analysis.frames import OWN, field_names
 from dmls_ray.analysis.measures import TIMES
 from dmls_ray.analysis.stats import Comparison, Estimate, compare
 from dmls_ray.analysis.targets import Reached, time_to_target
-from dmls_ray.analysis.written import markdown
+from dmls_ray.analysis.written import markdown, markdown_text
 from dmls_ray.record import Outcome, RunRecord
 
 
@@ -170,7 +170,7 @@ class Table:
 
     def markdown(self) -> str:
         """The table and its notes as Markdown."""
-        return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n"
+        return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {markdown_text(note)}" for note in self.notes) + "\n"
 
     @property
     def is_own(self) -> bool:

@@ -207,8 +207,11 @@ def _exp(value: float) -> float:
 
 def _deviation(values: Sequence[float]) -> float:
     """The sample's standard deviation; `statistics.stdev` goes by fractions, and takes a hundred times as long."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    try:
+        mean = math.fsum(values) / len(values)
+        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    except OverflowError:
+        return math.inf
 
 
 @cache

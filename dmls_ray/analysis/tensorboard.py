@@ -14,6 +14,7 @@ otherwise, and what has changed has another folder's name.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 import re
@@ -106,7 +107,14 @@ class Board:
         """By run_id."""
 
     def match(self, records: Iterable[RunRecord]) -> None:
-        """Make the folder that of these runs."""
+        """Make the folder that of these runs.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self.folder.is_symlink():
+            # Folders are made and removed in it, and where it leads to is for whoever wrote the folder to say.
+            raise OSError(errno.ELOOP, "it is a link; remove it", str(self.folder))
         shown = sorted((item for item in records if _is_shown(item)), key=attrgetter("repeat", "order"))
         trials = {record.trial_id: record for record in shown}.values()
         self._fields = factor_names([*self._planned, *map(factors_of, trials)], self._varied)
@@ -239,7 +247,8 @@ class Board:
         key = digest({"columns": {name: repr(column) for name, column in columns.items()}, "metrics": metrics})
         folder = self.folder / f"{_EXPERIMENT}{key}"
         path = folder / events.file_name(0.0, key)
-        if not path.exists():
+        if folder.is_symlink() or path.is_symlink() or not path.exists():
+            events.clear(folder)
             told = events.experiment(columns, {tag: tag.removeprefix(_of_run("")) for tag in metrics})
             events.add(path, [*events.beginning(0.0), told])
         for other in events.folders(self.folder):

@@ -1,9 +1,18 @@
-"""A table of texts as Markdown, as LaTeX, and as plain columns."""
+"""A table as CSV; of texts, as Markdown, as LaTeX, and as plain columns.
+
+What stands in it may come from anybody, and goes on to programs that read more in it than text: a spreadsheet, a page
+that renders Markdown, TeX, a terminal.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pandas as pd
 from tabulate import tabulate
+
+from dmls_ray.harmless import harmless
 
 LEFT = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason", "folder", "question")
 """Columns of words, which begin at the left; numbers end at the right."""
@@ -12,9 +21,45 @@ LEFT = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "
 def markdown(frame: pd.DataFrame) -> str:
     """A GitHub table."""
     # A bar would end the cell, and a line break the row.
-    cells = frame.map(lambda text: " ".join(str(text).replace("|", "\\|").split()))
+    cells = frame.rename(columns=_in_cell).map(_in_cell)
     aligned = ["left" if head in LEFT else "right" for head in frame.columns]
     return str(cells.to_markdown(index=False, disable_numparse=True, colalign=aligned if len(frame) else None))
+
+
+def _in_cell(text: Any) -> str:
+    return markdown_text(str(text).replace("|", "\\|"))
+
+
+def markdown_text(text: str) -> str:
+    """A line that Markdown shows as it is: no tag, no link and no picture, which would be fetched from elsewhere."""
+    return " ".join(harmless(text).replace("<", "&lt;").replace("](", "]\\(").split())
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """The frame as CSV: a text that a spreadsheet would read as a formula begins with an apostrophe.
+
+    Numbers stay as they are. `runs.jsonl` and Parquet have each text as it was told.
+    """
+    texts = [place for place, kind in enumerate(frame.dtypes) if not pd.api.types.is_numeric_dtype(kind)]
+    if texts:
+        # By their places: two columns may have the same name. As objects, which are written as they are.
+        columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+        for place in texts:
+            columns[place] = pd.Series(map(_in_csv, columns[place]), index=frame.index, dtype=object)
+        frame = pd.concat(columns, axis=1, keys=frame.columns)
+    return str(frame.rename(columns=_in_csv).to_csv(index=False))
+
+
+_NUMBER = re.compile(r"[+-][0-9.,eE%x\s\[\]+-]*")
+"""A number with its sign, maybe with its interval; it calls no function and names no other program."""
+
+
+def _in_csv(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = harmless(value)
+    is_formula = text.startswith(("=", "@", "+", "-", "\t")) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if is_formula else text
 
 
 def plain(frame: pd.DataFrame) -> str:
@@ -34,7 +79,7 @@ def latex(frame: pd.DataFrame) -> str:
 
 def latex_comment(text: str) -> str:
     """A text that TeX does not read, however many lines it has."""
-    return "\n".join(f"% {line}".rstrip() for line in text.splitlines()) or "%"
+    return "\n".join(f"% {line}".rstrip() for line in harmless(text).splitlines()) or "%"
 
 
 _SPECIAL = {
@@ -45,6 +90,6 @@ _SPECIAL = {
 
 def _escaped(text: str) -> str:
     # An empty line would end a paragraph, within a cell.
-    written = "".join(_SPECIAL.get(mark, mark) for mark in " ".join(text.split()))
+    written = "".join(_SPECIAL.get(mark, mark) for mark in " ".join(harmless(text).split()))
     # After the end of a row or a rule, TeX takes these for its options.
     return f"{{{written[0]}}}{written[1:]}" if written.startswith(("[", "*")) else written

@@ -34,7 +34,7 @@ _KILLED_WITHIN_S = 5.0
 """How long the thread of what was killed may take to end."""
 
 _HEAD_BACK_WITHIN_S = 20.0
-"""How long the cluster's head may not answer. Ray's own calls wait for it for three minutes, and end the process then."""
+"""How long the head may not answer. Ray's own calls wait for it for three minutes, and end the process then."""
 
 _LOOK_EVERY_S = 1.0
 """How often the machines of a cluster are looked at."""

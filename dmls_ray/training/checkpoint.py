@@ -16,6 +16,7 @@ import random
 import shutil
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,18 @@ from torch import nn
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.rank import RankInfo
+from dmls_ray.store import replacing
 from dmls_ray.training.process import Collective
 
 _KEPT = 2
 _TRIED = 8
 """How many epochs' checkpoints are looked at, the newest first: some may be broken, or another trial's."""
+
+_UNREADABLE = (
+    OSError, RuntimeError, ValueError, EOFError, NotImplementedError, zlib.error, pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)  # fmt: skip
+"""What a file raises that is no whole checkpoint, or holds more than tensors and plain values."""
 
 
 class Checkpoints:
@@ -57,9 +65,9 @@ class Checkpoints:
             state["shared"] = shared
         self._folder.mkdir(parents=True, exist_ok=True)
         write_aside(self._file(epoch, self._rank), state)
-        for path in self._folder.glob(f"*.rank-{self._rank}.pt"):
-            if not epoch - _KEPT < int(path.name.partition(".")[0]) <= epoch:
-                path.unlink(missing_ok=True)
+        for number in self._epochs(self._rank):
+            if not epoch - _KEPT < number <= epoch:
+                self._file(number, self._rank).unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
         """The newest epoch that every rank can read, with its `shared` and `own`; None where there is none.
@@ -68,7 +76,7 @@ class Checkpoints:
         """
         if not self._wanted:
             return None
-        mine = sorted((int(path.name.partition(".")[0]) for path in self._folder.glob("*.rank-0.pt")), reverse=True)
+        mine = sorted(self._epochs(0), reverse=True)
         for epoch in self._everyone.from_first([*mine, *[0] * _TRIED][:_TRIED]):
             loaded = self._read(int(epoch), device) if epoch else None
             if self._everyone.sum([float(loaded is None)]) == [0.0]:
@@ -89,11 +97,16 @@ class Checkpoints:
         try:
             shared = _whole(self._file(epoch, 0), device)
             own = _whole(self._file(epoch, self._rank), device) if self._rank else shared
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        except _UNREADABLE as error:
             warnings.warn(f"The checkpoint of epoch {epoch} cannot be read ({error}); the one before it is used.",
                           stacklevel=2)  # fmt: skip
             return None
         return (shared, own) if shared["trial"] == own["trial"] == self._trial else None
+
+    def _epochs(self, rank: int) -> list[int]:
+        """The epochs that a rank's files are named after."""
+        names = [path.name.partition(".")[0] for path in self._folder.glob(f"*.rank-{rank}.pt")]
+        return [int(name) for name in names if name.isascii() and name.isdecimal()]
 
     def _file(self, epoch: int, rank: int) -> Path:
         return self._folder / f"{epoch}.rank-{rank}.pt"
@@ -104,7 +117,10 @@ def _whole(path: Path, device: torch.device) -> dict[str, Any]:
     with zipfile.ZipFile(path) as file:
         if (broken := file.testzip()) is not None:
             raise zipfile.BadZipFile(f"the checksum of {broken} is wrong")
+    # A pickle could name any function to be called; so only tensors and plain values are taken.
     state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    if not isinstance(state, dict) or not {"trial", "own", "random"} <= state.keys():
+        raise pickle.UnpicklingError("it is no checkpoint")
     return state
 
 
@@ -117,12 +133,10 @@ def save_weights(model: nn.Module, rank: RankInfo) -> None:
 
 def write_aside(path: Path, state: Any) -> None:
     """Save so that the file is whole or not there, even where an orphan of a killed sweep still writes it as well."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(aside, "wb") as file:
+    with replacing(path) as aside, open(aside, "xb") as file:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(aside, path)
 
 
 def _random_state() -> dict[str, Any]:

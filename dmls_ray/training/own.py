@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from dmls_ray.own import OwnConfig, load_own
 from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.record import OF_AN_EPOCH, RETURNED, Outcome
+from dmls_ray.shape import DEEPEST
 from dmls_ray.training.measure import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.utilization import UtilizationSampler
@@ -150,7 +151,9 @@ def plain_values(values: Any, what: str) -> dict[str, Any]:
     return {str(name): _plain(str(name), value, what) for name, value in values.items()}
 
 
-def _plain(name: str, value: Any, what: str) -> Any:
+def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
+    if depth > DEEPEST:
+        raise ValueError(f"{name} in {what} has more than {DEEPEST} lists and dicts within one another; give fewer.")
     if hasattr(value, "item") and getattr(value, "size", None) is not None:
         count = value.numel() if isinstance(value, torch.Tensor) else value.size
         if count != 1:
@@ -159,9 +162,9 @@ def _plain(name: str, value: Any, what: str) -> Any:
     if name in RETURNED and (isinstance(value, bool) or not isinstance(value, int | float | None)):
         raise ValueError(f"{name}={value!r} in {what} is no number.")
     if isinstance(value, list | tuple):
-        return [_plain(name, item, what) for item in value]
+        return [_plain(name, item, what, depth + 1) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(str(key), item, what) for key, item in value.items()}
+        return {str(key): _plain(str(key), item, what, depth + 1) for key, item in value.items()}
     if isinstance(value, int) and abs(value) >= 2**63:
         raise ValueError(f"{name} in {what} has more than 64 bits; give a float.")
     if value is None or isinstance(value, bool | int | float | str):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,26 @@ def test_a_run_that_is_overdue_is_ended_with_all_its_processes(launcher: str) ->
     results = run(config(launcher, epochs=1_000_000), overdue=lambda: "too long" if time.monotonic() > until else "")
     assert [rank["outcome"] for rank in results] == ["killed"]
     assert not children() - before
+
+
+def test_the_job_of_a_command_lies_in_a_folder_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a pickle, so who could write it could run code as this user."""
+    seen: list[tuple[str, int, int]] = []
+
+    def look(trial: TrialConfig, folder: Path) -> list[str]:
+        told = (folder / "job.pickle").lstat()
+        seen.append((folder.name, folder.stat().st_mode & 0o777, told.st_uid))
+        return [sys.executable, "-c", ""]
+
+    monkeypatch.setattr(command, "_command", look)
+    before = os.umask(0)
+    try:
+        run(config("spawn"))
+        run(config("spawn"))
+    finally:
+        os.umask(before)
+    assert {(mode, owner) for _, mode, owner in seen} == {(0o700, os.getuid())}
+    assert seen[0][0] != seen[1][0]
 
 
 def test_without_mpi_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

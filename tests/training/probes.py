@@ -177,3 +177,13 @@ class DyingInMidEpoch(nn.Module):
 
 def dying_in_mid_epoch() -> nn.Module:
     return DyingInMidEpoch()
+
+
+class Payload:
+    """As a pickle, it makes a file when it is read: what a hostile one would do."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self._marker,)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from dmls_ray.launch.inline import run_inline
 from dmls_ray.launch.spawn import run_spawned
 from dmls_ray.rank import Keep
 from dmls_ray.training.models import build_model
+from tests.training.probes import Payload
 from tests.training.test_loop import UNEVEN
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -99,6 +101,22 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
         resumed = run_inline(trial, keep=keep)
     assert resumed["run"]["resumed_epoch"] == 2
     assert losses(resumed) == losses(whole)
+
+
+@pytest.mark.parametrize("content", ["code", "code in a plain pickle", "no checkpoint"])
+def test_a_checkpoint_that_would_run_code_is_refused(content: str, tmp_path: Path) -> None:
+    trial = config(epochs=1)
+    (tmp_path / "checkpoints").mkdir()
+    file, marker = tmp_path / "checkpoints" / "3.rank-0.pt", tmp_path / "it ran"
+    (tmp_path / "checkpoints" / "x.rank-0.pt").touch()
+    if content == "code in a plain pickle":
+        file.write_bytes(pickle.dumps(Payload(marker)))
+    else:
+        torch.save([1] if content == "no checkpoint" else {"trial": trial.hash, "own": Payload(marker)}, file)
+    with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
+        result = run_inline(trial, keep=Keep(folder=str(tmp_path), checkpoints=True))
+    assert (result["outcome"], result["run"].get("resumed_epoch")) == ("ok", None)
+    assert not marker.exists()
 
 
 def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

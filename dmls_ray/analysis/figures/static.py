@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.looks import GREY, Look, legend_of, looks_of
+from dmls_ray.harmless import harmless
+from dmls_ray.store import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +50,9 @@ _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text, to be searched and read aloud
     "svg.hashsalt": "dmls_ray",  # the same chart makes the same file
     "savefig.dpi": 150,
+    # What a configuration is called is text, and neither a formula nor a program of TeX's.
+    "text.parse_math": False,
+    "text.usetex": False,
 }
 
 
@@ -63,14 +68,13 @@ def save(chart: Chart, folder: str | os.PathLike[str]) -> list[Path]:
     into.mkdir(parents=True, exist_ok=True)
     paths = []
     with matplotlib.rc_context(_STYLE):
-        figure = draw(chart)
-        for form, metadata in (("png", {"Title": chart.title}), ("svg", {"Title": chart.title, "Date": None})):
+        figure, title = draw(chart), harmless(chart.title)
+        for form, metadata in (("png", {"Title": title}), ("svg", {"Title": title, "Date": None})):
             drawn = io.BytesIO()
             figure.savefig(drawn, format=form, metadata=metadata)
             path = into / f"{chart.name}.{form}"
-            aside = path.with_name(f".{path.name}.new")
-            aside.write_bytes(drawn.getvalue())
-            os.replace(aside, path)
+            with replacing(path) as aside:
+                aside.write_bytes(drawn.getvalue())
             paths.append(path)
     return paths
 
@@ -85,7 +89,7 @@ def draw(chart: Chart) -> Figure:
     columns = min(len(chart.panels), 2 if len(chart.panels) == 4 else _COLUMNS)
     lines = math.ceil(len(chart.panels) / columns)
     width = columns * _PANEL[0] + (_LEGEND if legend else 0)
-    notes = [line for note in chart.notes for line in textwrap.wrap(note, int(width * 14))]
+    notes = [line for note in chart.notes for line in textwrap.wrap(harmless(note), int(width * 14))]
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, lines * _PANEL[1] + 0.4 + _NOTE * len(notes)), layout="constrained")
         looks = looks_of(chart)
@@ -94,10 +98,10 @@ def draw(chart: Chart) -> Figure:
             _draw_panel(axes, panel, looks)
         for axes in places[len(chart.panels) :]:
             axes.remove()
-        figure.suptitle(chart.title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+        figure.suptitle(harmless(chart.title), x=0.01, ha="left", fontsize=12, fontweight="bold")
         if legend:
             handles = [_handle(series, look) for series, look in legend.values()]
-            names = [textwrap.fill(name, 34) for name in legend]
+            names = [textwrap.fill(harmless(name), 34) for name in legend]
             figure.legend(handles, names, loc="outside right center", handlelength=3)
         if notes:
             figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=8.5, color=GREY)
@@ -105,7 +109,7 @@ def draw(chart: Chart) -> Figure:
 
 
 def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[tuple[str, str], Look]) -> None:
-    axes.set(xlabel=panel.x.label, ylabel=_broken(panel.y.label), title=panel.title)
+    axes.set(xlabel=harmless(panel.x.label), ylabel=harmless(_broken(panel.y.label)), title=harmless(panel.title))
     _scale(axes, panel)
     dodges = _dodges(panel)
     for series in panel.series:
@@ -222,6 +226,7 @@ def _scale(axes: Axes, panel: Panel) -> None:
 
 
 def _name_ticks(axes: Axes, names: Sequence[str]) -> None:
+    names = [harmless(name) for name in names]
     shown = range(0, len(names), math.ceil(len(names) / _NAMES))
     axes.set_xticks(list(shown), [textwrap.fill(names[place], 18) for place in shown])
     axes.set_xlim(-0.5, len(names) - 0.5)

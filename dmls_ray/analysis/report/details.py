@@ -98,9 +98,10 @@ def _ranks(records: Sequence[RunRecord]) -> dict[str, Any]:
 
 def _busy(utilization: dict[str, list[float]]) -> dict[str, Any]:
     """The mean of each quantity that was looked at."""
+    known = {name: [value for value in values if value is not None] for name, values in utilization.items()}
     return {
         f"mean {name}": rounded(float(sum(values) / len(values)))
-        for name, values in utilization.items()
+        for name, values in known.items()
         if name != "at_s" and values
     }
 

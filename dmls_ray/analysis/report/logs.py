@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dmls_ray.record import RunRecord
-from dmls_ray.store import RUNS
+from dmls_ray.store import RUNS, is_inside
 
 MOST = 4_000
 """Characters of one text."""
@@ -54,7 +54,7 @@ def logs_of(record: RunRecord, folder: Path, texts: Texts) -> list[dict[str, Any
     told = []
     if record.traceback:
         told.append(_log("Traceback", f"{RUNS}, run_id {record.run_id}", record.traceback, texts))
-    for path in _files(folder / "runs" / record.run_id):
+    for path in _files(folder, record):
         if path.suffix in _TEXT and (text := _end(path)):
             told.append(_log(path.name, f"runs/{record.run_id}/{path.name}", text, texts))
     return told
@@ -63,8 +63,8 @@ def logs_of(record: RunRecord, folder: Path, texts: Texts) -> list[dict[str, Any
 def files_of(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
     """The run's files, with addresses that lead from the results folder to them."""
     return [
-        {"name": path.name, "bytes": path.stat().st_size, "href": f"runs/{quote(record.run_id)}/{quote(path.name)}"}
-        for path in _files(folder / "runs" / record.run_id)
+        {"name": path.name, "bytes": path.stat().st_size, "href": f"runs/{record.run_id}/{_quoted(path)}"}
+        for path in _files(folder, record)
     ]
 
 
@@ -72,12 +72,20 @@ def _log(title: str, whole: str, text: str, texts: Texts) -> dict[str, Any]:
     return {"title": title, "whole": whole, "is_short": len(text) > MOST, "text": texts.add(text)}
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _quoted(path: Path) -> str:
+    return quote(os.fsencode(path.name))
+
+
+def _files(folder: Path, record: RunRecord) -> Iterator[Path]:
+    """The files of a run; what is a link, or lies behind one that leads out of the results folder, is none of them."""
+    of_run = folder / "runs" / record.run_id
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+        if not is_inside(of_run, folder):
+            return
+        names = sorted(entry.name for entry in os.scandir(of_run) if entry.is_file(follow_symlinks=False))
     except OSError:
         return
-    yield from (folder / name for name in names[:_MOST_FILES])
+    yield from (of_run / name for name in names[:_MOST_FILES])
 
 
 def _end(path: Path) -> str:

@@ -20,8 +20,9 @@ from dmls_ray.analysis.figures.palette import DARK, LIGHT
 from dmls_ray.analysis.reading import Reading
 from dmls_ray.analysis.report.details import details
 from dmls_ray.analysis.report.method import calls, counts, method, places
-from dmls_ray.analysis.report.packing import as_json, clean, packed
+from dmls_ray.analysis.report.packing import as_json, packed
 from dmls_ray.analysis.rows import Table
+from dmls_ray.harmless import harmless
 from dmls_ray.store import RUNS, read_sweep, write_whole
 
 MOST_RUNS = 5_000
@@ -71,7 +72,7 @@ def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
     }
     question, *more = _paragraphs(reading.question.text) or [_asked(reading)]
     days = sorted({record.started_at[:10] for record in results.records if record.started_at})
-    return clean(
+    return harmless(
         _environment().get_template("page.html.j2").render(
             policy=_policy(script, plotly),
             css=Markup(css),

@@ -114,7 +114,7 @@ def _lines(session: Mapping[str, Any]) -> list[str]:
     lines = []
     if git.get("commit"):
         changed = "  # the files had changes that this commit lacks" if git.get("dirty") else ""
-        lines.append(f"git checkout {git['commit']}{changed}")
+        lines.append(f"git checkout {shlex.quote(str(git['commit']))}{changed}")
     pinned = [shlex.quote(f"{name}=={versions[name]}") for name in ("torch", "torchvision", "ray") if name in versions]
     if pinned:
         lines.append(f"pip install {' '.join(pinned)} -e .")

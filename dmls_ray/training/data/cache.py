@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,9 @@ from dmls_ray.training.data.sources import Samples, Source, cache_root, find_sou
 
 _LAYOUT = 1
 _CHUNK = 256
+
+UNREADABLE = (OSError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError)
+"""What PIL raises where a file is no image, is broken, or would be of more pixels than a picture has."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def look_at(name: str, data_dir: str | None, image_size: int | None) -> tuple[tu
     for half in source.halves:
         try:
             shapes.append(as_chw(half[0][0], image_size).shape)
-        except OSError as error:
+        except UNREADABLE as error:
             raise DataError(f"dataset={name}: the first sample cannot be read: {error}.") from error
     channels, height, width = shapes[0]
     return (channels, height, width), source.classes, len(source.halves[0])
@@ -91,12 +95,20 @@ def decoded(name: str, data_dir: str | None, image_size: int | None) -> Decoded:
         with FileLock(f"{folder}.lock"):
             if not folder.exists():
                 _fill(folder, source, image_size)
-    # Copy-on-write: pages are shared by all ranks of the machine, and PyTorch does not warn of a read-only array.
-    arrays = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="c")
-        for name in ("train_images", "train_labels", "test_images", "test_labels")
-    }
-    return Decoded(**arrays, classes=json.loads((folder / "meta.json").read_text())["classes"])
+    try:
+        # Copy-on-write: pages are shared by all ranks of the machine, and PyTorch does not warn of a read-only array.
+        # No objects: they would be made by whatever code a file names.
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
+            for name in ("train_images", "train_labels", "test_images", "test_labels")
+        }
+        classes = json.loads((folder / "meta.json").read_text())["classes"]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise DataError(
+            f"dataset={name}: its decoded images in {folder} cannot be read ({error}); remove that folder, "
+            "and they are decoded anew."
+        ) from error
+    return Decoded(**arrays, classes=classes)
 
 
 def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
@@ -140,7 +152,7 @@ def _decode(
             try:
                 image, label = samples[index]
                 array = as_chw(image, image_size, channels=first.shape[0])
-            except OSError as error:
+            except UNREADABLE as error:
                 raise DataError(f"{split} image {index} cannot be read: {error}.") from error
             if array.shape != first.shape or array.dtype != first.dtype:
                 raise DataError(

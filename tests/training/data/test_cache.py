@@ -10,9 +10,10 @@ from PIL import Image
 
 from dmls_ray.errors import DataError
 from dmls_ray.training.data import cache
-from dmls_ray.training.data.cache import as_chw, decoded, is_decoded
+from dmls_ray.training.data.cache import as_chw, decoded, is_decoded, look_at
 from dmls_ray.training.data.sources import Source
 from tests.training.data.test_sources import write_folder
+from tests.training.probes import Payload
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +76,34 @@ def test_a_damaged_image_is_told_and_leaves_no_half_made_cache(tmp_path: Path) -
     with pytest.raises(DataError, match="test image 0 cannot be read"):
         decoded("image_folder", str(tmp_path), None)
     assert not is_decoded("image_folder", str(tmp_path), None)
+
+
+def test_an_image_of_more_pixels_than_a_picture_has_is_told_and_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # an 8x8 image has 64
+    Image.new("RGB", (40, 40)).save(tmp_path / "test" / "cat" / "0000.jpg")
+    with pytest.raises(DataError, match="test image 0 cannot be read: .* exceeds limit of 200 pixels"):
+        decoded("image_folder", str(tmp_path), None)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(DataError, match="first sample cannot be read"):
+        look_at("image_folder", str(tmp_path), None)
+
+
+def test_a_cache_that_holds_objects_is_refused_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path / "cache"))
+    write_folder(tmp_path)
+    decoded("image_folder", str(tmp_path), None)
+    (file,) = (tmp_path / "cache" / "decoded").glob("image_folder-*/train_labels.npy")
+    marker = tmp_path / "it ran"
+    np.save(file, np.array([Payload(marker)], dtype=object), allow_pickle=True)
+    decoded.cache_clear()
+    with pytest.raises(DataError, match="its decoded images in .* cannot be read .*; remove that folder"):
+        decoded("image_folder", str(tmp_path), None)
+    assert not marker.exists()
 
 
 def test_grey_and_colour_files_are_brought_to_the_first_ones_mode(tmp_path: Path) -> None:

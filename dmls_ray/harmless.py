@@ -1,0 +1,17 @@
+"""Text of a record, which may come from anybody, as a terminal shows it: nothing in it is a command to the terminal."""
+
+from __future__ import annotations
+
+import re
+
+_COMMANDS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # all control characters but the tab and the end of a line
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns around what follows, so that a line reads as another
+    "\u2028\u2029"  # other ends of a line
+    "\ud800-\udfff]"  # halves of a character, which no encoding has
+)
+
+
+def harmless(text: str) -> str:
+    """The text with control characters, and those that turn its direction, written out: `\\x1b` for an escape."""
+    return _COMMANDS.sub(lambda mark: mark[0].encode("unicode_escape").decode(), text)
