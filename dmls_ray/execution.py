@@ -67,6 +67,7 @@ class Execution:
             self.search = Searching(self.plan, self.options, self.space, self.store.records)
         self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
         from dmls_ray.cluster.connect import cluster_at, local_resources
+        from dmls_ray.cluster.probe import check_machines
 
         joined = cluster_at(self.options.address)
         if joined is None:
@@ -77,6 +78,7 @@ class Execution:
             self._begin(feasible)
         with _ray(joined, self.options) as resources:
             if joined is not None:
+                check_machines(resources)
                 feasible = self._set_aside(pending, resources)
                 if not feasible:
                     return
