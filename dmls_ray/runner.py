@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 from dmls_ray.analysis.files import are_written, write_files
@@ -104,6 +105,7 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
     folder = options.folder
+    _refuse_package_of_job(folder)
     check_names(plan.pending(done(read_records(folder), options)))
     with Store(folder) as store:
         _refuse_another_function(plan, store)
@@ -150,6 +152,20 @@ def done(records: Iterable[RunRecord], options: Options) -> set[str]:
         return options.scheduler != "none" or record.stopped_epoch is None
 
     return {record.run_id for record in records if record.outcome.is_final() and counts(record)}
+
+
+def _refuse_package_of_job(folder: Path) -> None:
+    """Ray unpacks a job's working directory on the head, and deletes it some time after the job.
+
+    Raises:
+        StoreError: the results would go with it.
+    """
+    parts = folder.resolve().parts
+    if ("runtime_resources", "working_dir_files") in zip(parts, parts[1:], strict=False):
+        raise StoreError(
+            f"--out {folder} is in the job's own copy of its files, which Ray deletes after the job; give --out an "
+            "absolute path that outlives it."
+        )
 
 
 def _refuse_another_function(plan: Plan, store: Store) -> None:

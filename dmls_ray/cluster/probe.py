@@ -85,12 +85,12 @@ def objection_to(machine: Machine, found: dict[str, Any], expected: dict[str, An
     if found["dmls_ray"] is None:
         return (
             f"{machine.name} cannot run ranks: dmls_ray is missing; there, {pip} . in a checkout of it, or let Ray "
-            "bring it along: ray job submit --working-dir . -- python ..."
+            "bring it along: ray job submit --working-dir . -- python SCRIPT"
         )
     if found["dmls_ray"] != expected["dmls_ray"]:
         return (
             f"{machine.name} cannot run ranks: its dmls_ray in {found['where']} is not the one here; there, {pip} . "
-            "in the same checkout, or let Ray bring it along: ray job submit --working-dir . -- python ..."
+            "in the same checkout, or let Ray bring it along: ray job submit --working-dir . -- python SCRIPT"
         )
     return ""
 

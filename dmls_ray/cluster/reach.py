@@ -16,7 +16,7 @@ from dmls_ray.errors import ClusterError
 _ANSWER_S = 5.0
 """How long a cluster may take to answer."""
 
-_AS_JOB = "ray job submit --address http://HEAD:8265 --working-dir . -- python ..."
+_AS_JOB = "ray job submit --address http://HEAD:8265 --working-dir . -- python SCRIPT"
 
 
 def no_answer(address: str) -> str | None:
@@ -81,7 +81,7 @@ def _check_form(address: str) -> None:
     if separator and scheme in ("http", "https"):
         raise ClusterError(
             f"--address {address} is of Ray's dashboard, which takes jobs: ray job submit --address {address} "
-            "--working-dir . -- python ..."
+            "--working-dir . -- python SCRIPT"
         )
     host, _, port = address.rpartition(":")
     if separator or not host or not port.isdecimal():

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 _TELL_EVERY_S = 1.0
 """How often a rank tells that it gets on, at most."""
 
-_BACKLOG = 2048
-"""Ranks that may wait to be let into a store; as PyTorch has it."""
-
 
 def serve(settings: dict[str, Any]) -> None:
     """Serve the broker.
@@ -115,11 +112,13 @@ class _Member:
 def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
     """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
     _load_all()
+    from dmls_ray.training.process import store_at
+
     context = ray.train.get_context()
     host = ray.util.get_node_ip_address()
     _use_interface_of(host)
     # One store for all runs that this rank will lead: no port to be found and lost again for each run.
-    store = _store_at(host)
+    store = store_at(host)
     card = RankCard(
         trainer=settings["trainer"],
         # Also waits for all ranks of the group, which are then all there.
@@ -134,17 +133,6 @@ def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
         oom_kills=oom_kills(),
     )
     return card, store
-
-
-def _store_at(host: str) -> TCPStore:
-    """A key-value store that listens at this address; left to itself, PyTorch's listens on all interfaces."""
-    import torch.distributed as dist
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
-    port = listening.getsockname()[1]
-    # The store closes the socket.
-    return dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
 def _load_all() -> None:
