@@ -19,6 +19,7 @@ from dmls_ray.errors import ConfigError, InputError, WorkerGroupError
 from dmls_ray.fields import FieldSpec, field_specs
 from dmls_ray.options import SCRIPTS_OWN, SEARCH_ONLY, Options
 from dmls_ray.own import folder_name, own_schema
+from dmls_ray.placement import SPREAD
 from dmls_ray.plan import Plan, Variant
 from dmls_ray.preparation import check_names
 from dmls_ray.runner import done, plan_of, run_plan
@@ -35,6 +36,7 @@ def main(
     defaults: Mapping[str, Any],
     variants: Sequence[Variant] = ({},),
     how: Mapping[str, Any] | None = None,
+    layout: str | None = None,
     arguments: Sequence[str] | None = None,
 ) -> NoReturn:
     """Run a sweep from the command line, and exit.
@@ -48,6 +50,7 @@ def main(
         axis: the field the sweep asks about; None for the first that varies.
         defaults: values of fields where no flag is given.
         how: values of options where no flag is given.
+        layout: the reports' table that is shown in place of the sweep's, by its name in `analysis.layouts`.
         variants: what is changed one thing at a time; a flag for any of these fields asks for a grid in their place.
         arguments: the command line, without the program; sys.argv's by default.
     """
@@ -64,7 +67,7 @@ def main(
         own = _own_function(parser, words)
         schema = own_schema(own.train, [name for name, *_ in own.set]) if own.train else trial_schema()
         if own.train:
-            name, variants = folder_name(own.train), ({},)
+            name, variants, layout = folder_name(own.train), ({},), None
             defaults = _known_defaults(schema, defaults, axis)
         _add_flags(parser, schema, defaults, how or {})
         given = vars(parse(parser, words))
@@ -72,7 +75,8 @@ def main(
             # What the script would search with is nothing that was asked for.
             given |= {key: _OPTIONS[key].default for key in SEARCH_ONLY if given[key] == (how or {}).get(key)}
         asked = inspect.cleandoc(question).partition("\n\n")[0]
-        sys.exit(_run(name, asked, axis, dict(defaults), variants, dict(given), schema))
+        own_options = {"name": name, "axis": axis, "question": asked, "layout": layout}
+        sys.exit(_run(own_options, dict(defaults), variants, dict(given), schema))
     except InputError as error:
         parser.error(str(error))
     except WorkerGroupError as error:
@@ -86,9 +90,7 @@ def main(
 
 
 def _run(
-    name: str,
-    question: str,
-    axis: str | None,
+    own_options: Mapping[str, Any],
     defaults: dict[str, Any],
     variants: Sequence[Variant],
     given: dict[str, Any],
@@ -100,7 +102,7 @@ def _run(
         given[own] = [schema.check_name(own).parse(text) for text in texts]
     ranges = {field: _range(field, low, high) for field, low, high in given.pop("range")}
     ranges |= {field: _range(field, low, high, log=True) for field, low, high in given.pop("log_range")}
-    options = Options(name=name, axis=axis, question=question, **{key: given.pop(key) for key in _OPTIONS})
+    options = Options(**own_options, **{key: given.pop(key) for key in _OPTIONS})
     axes = _axes(defaults, {**given, **ranges})
     if any(given.get(field) is not None for variant in variants for field in variant):
         variants = ({},)
@@ -112,7 +114,7 @@ def _run(
 
     with make_view(console) as view:
         results = run_plan(plan, options, view, space=space)
-    return _show_results(results, plan, axis, options, console)
+    return _show_results(results, plan, options, console)
 
 
 def _own_function(parser: Parser, words: list[str]) -> argparse.Namespace:
@@ -170,25 +172,35 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         )
     # A batch that is asked for takes the place of either default.
     dropped = {"batch_per_rank", "global_batch"} if flags.keys() & {"batch_per_rank", "global_batch"} else set()
+    # So do machines and the ranks on each, of which world_size follows; and a world_size, where a script has both.
+    asked = [name for name in ("world_size", *SPREAD) if name in flags]
+    if len(asked) == 2:
+        dropped |= {"world_size", *SPREAD}
+    elif asked == ["world_size"] and {*SPREAD} <= defaults.keys():
+        dropped.add("ranks_per_machine")
     return {key: values for key, values in defaults.items() if key not in dropped} | flags
 
 
-def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, console: Console) -> int:
+def _show_results(results: Any, plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.analysis.files import DERIVED, are_written
+    from dmls_ray.analysis.layouts import LAYOUTS
     from dmls_ray.analysis.reading import Question, Reading
 
     searched = options.mode == "search"
     question = Question(
-        text=options.question, varied=plan.varied, axis=axis, changed=plan.changed, minimizes=options.minimizes,
+        text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed, minimizes=options.minimizes,
         metric=options.metric if searched else None,
     )  # fmt: skip
     reading = Reading(results, question)
-    table, sentence = reading.table, reading.sentence
     elsewhere = f"dmls-ray table {results.folder} --format csv"
-    print_table(table.frame(), console, spare=SPARE, elsewhere=elsewhere)
-    for note in table.notes:
+    frame, notes = reading.table.frame(), reading.table.notes
+    if options.layout:
+        layout = LAYOUTS[options.layout](results)
+        frame, notes = layout.frame, [*layout.notes]
+    print_table(frame, console, spare=SPARE, elsewhere=elsewhere)
+    for note in notes:
         say(console, note, style="dim")
-    say(console, f"\n{sentence}\n")
+    say(console, f"\n{reading.sentence}\n")
     if are_written(results.folder):
         beside = ", ".join(DERIVED[1:])
         say(console, f"Report: {results.folder}/report.html; beside it {beside}, runs.jsonl and sweep.json")
@@ -196,7 +208,8 @@ def _show_results(results: Any, plan: Plan, axis: str | None, options: Options, 
 
 
 def _show_plan(plan: Plan, options: Options, console: Console) -> int:
-    from dmls_ray.cluster.connect import cluster_at, local_resources
+    from dmls_ray.cluster.connect import cluster_at
+    from dmls_ray.cluster.resources import local_resources
     from dmls_ray.estimate import describe_estimate
     from dmls_ray.jobs import Jobs
     from dmls_ray.store import RUNS, latest_records

@@ -17,7 +17,15 @@ from typing import Any, ClassVar, Literal
 
 from dmls_ray.errors import ConfigError, ConflictError
 from dmls_ray.fields import checked, field_defaults, field_specs
-from dmls_ray.placement import BackendName, DeviceName, LauncherName, Placed, digest, require
+from dmls_ray.placement import (
+    BackendName,
+    DeviceName,
+    LauncherName,
+    Placed,
+    digest,
+    require,
+    without_what_follows,
+)
 from dmls_ray.schema import Schema
 
 OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
@@ -82,6 +90,13 @@ class TrialConfig(Placed):
 
     world_size: int = 1
     """Number of ranks (worker processes) that train together."""
+
+    machines: int | None = None
+    """Number of machines that the ranks are spread over, equally; without it, as few as it takes. With
+    ranks_per_machine, world_size is their product."""
+
+    ranks_per_machine: int | None = None
+    """Number of ranks on each machine; without it, world_size / machines."""
 
     batch_per_rank: int | None = None
     """Samples a rank takes in one forward pass."""
@@ -363,7 +378,7 @@ class TrialConfig(Placed):
 
     def replace(self, **changes: Any) -> TrialConfig:
         """A copy with some fields changed; a batch that is not named keeps its batch_per_rank."""
-        values = self.canonical()
+        values = without_what_follows(self.canonical(), changes)
         if changes.get("global_batch") is not None:
             values.pop("batch_per_rank")
         return TrialConfig(**{**values, **changes})

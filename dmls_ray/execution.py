@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from dmls_ray.live import View
 from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
 from dmls_ray.options import Options
 from dmls_ray.plan import Plan, Run
-from dmls_ray.preparation import prepare
+from dmls_ray.preparation import prepare, wanted_data
 from dmls_ray.record import EpochRecord, Outcome, RunRecord
 from dmls_ray.searching import Searching
 from dmls_ray.space import Space
@@ -50,6 +50,8 @@ class Execution:
     session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     told: set[str] = field(default_factory=set)
     """Runs that have ended."""
+    tried: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Runs that were skipped at first, and the machines on which they were run after all."""
     search: Searching | None = None
     """In search mode."""
     last_end: float | None = None
@@ -66,8 +68,9 @@ class Execution:
         if self.options.mode == "search":
             self.search = Searching(self.plan, self.options, self.space, self.store.records)
         self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
-        from dmls_ray.cluster.connect import cluster_at, local_resources
+        from dmls_ray.cluster.connect import cluster_at
         from dmls_ray.cluster.probe import check_machines
+        from dmls_ray.cluster.resources import local_resources
 
         joined = cluster_at(self.options.address)
         if joined is None:
@@ -98,7 +101,7 @@ class Execution:
 
     def _tell_if_busy(self, runs: Sequence[Run], resources: Any) -> None:
         """A worker group waits, without a word from Ray, until the cluster has room for all of its ranks."""
-        from dmls_ray.cluster.connect import free_resources
+        from dmls_ray.cluster.resources import free_resources
 
         free, configs = free_resources(), [run.config for run in runs if run.config is not None]
         for device, kind in (("cpu", "CPU"), ("cuda", "GPU")):
@@ -128,7 +131,8 @@ class Execution:
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
         """Run these on the connected cluster."""
         from dmls_ray.cluster.messages import Limits
-        from dmls_ray.cluster.pool import WorkerGroup
+        from dmls_ray.cluster.placing import Need
+        from dmls_ray.cluster.pool import Demand, WorkerGroup
         from dmls_ray.cluster.tune import listed, run_jobs
         from dmls_ray.launch.command import run_command
 
@@ -136,21 +140,27 @@ class Execution:
         jobs = [make.of(run) for run in runs]
         # Other launchers bring their own ranks along.
         served = [job for job in jobs if job.config.launcher == "ray"]
-        ranks = max((job.config.world_size for job in served), default=0)
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
+        needs = {Need.of(job.config): None for job in served}
         if self.search:
-            ranks = self.search.ranks(jobs, resources, device)
+            needs[Need(world_size=self.search.ranks(jobs, resources, device))] = None
+        demand = Demand(
+            needs=tuple(needs), device=device, oversubscribe=self.options.oversubscribe, data=wanted_data(runs)
+        )
         limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
         group = WorkerGroup(
-            resources, ranks=ranks, device=device, isolation=self.options.isolation, own_cluster=ours, limits=limits,
-            exclusive=self.search is None,
+            resources, demand, isolation=self.options.isolation, own_cluster=ours, limits=limits,
+            exclusive=self.search is None, tell=self.view.note,
         )  # fmt: skip
-        trials = self.search.trials(make, jobs, ranks) if self.search else listed(jobs)
+        trials = self.search.trials(make, jobs, group.ranks) if self.search else listed(jobs)
         cut_short = True
         self.board.load()
         try:
             group.start()
             run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
+            while not ours and not self.broken and (again := self._feasible_by_now(make)):
+                group.hold_for(replace(demand, needs=tuple(needs | {Need.of(job.config): None for job in again})))
+                run_jobs(group, listed(again), self._listen, isolation=self.options.isolation, launch=run_command)
             cut_short = bool(self.broken)
         finally:
             group.end(cut_short=cut_short)
@@ -158,6 +168,38 @@ class Execution:
             raise WorkerGroupError(
                 f"{self.broken}. The runs that had ended are kept; the same command runs the others."
             )
+
+    def _feasible_by_now(self, make: Jobs) -> list[Any]:
+        """Jobs of the runs that were skipped for want of machines, and fit on those that have come since."""
+        if self.search is not None:
+            return []
+        from dmls_ray.cluster.resources import cluster_resources
+
+        now = cluster_resources()
+        machines = frozenset(machine.node_id for machine in now.machines)
+        known = {record.run_id: record for record in self.store.records}
+        lacked = [run for run in self.plan.runs if self._lacked_machines(run, known.get(run.run_id), make)]
+        judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacked)).skip_infeasible(
+            now.judge(self.plan, oversubscribe=self.options.oversubscribe)
+        )
+        # Once for the same machines: what they cannot do they will not do the next time.
+        again = [run for run in judged.runs if not run.skip and self.tried.get(run.run_id) != machines]
+        if not again:
+            return []
+        self.tried |= {run.run_id: machines for run in again}
+        self.told -= {run.run_id for run in again}
+        self.by_id |= {run.run_id: run for run in again}
+        self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
+        self.view.begin(again, self.store.records, self.plan.varied)
+        return [replace(make, resources=now).of(run) for run in again]
+
+    def _lacked_machines(self, run: Run, record: RunRecord | None, make: Jobs) -> bool:
+        """Whether this call has skipped a run because the machines that were there had no room for it."""
+        if record is None or record.outcome is not Outcome.SKIPPED or record.session != self.session:
+            return False
+        if run.config is None or run.config.launcher != "ray":
+            return False
+        return bool(make.objection(run.config)) or "wait_for_ranks" in record.reason
 
     def _run_of(self, told: Mapping[str, Any]) -> Run:
         """The run of a trial in Tune, which knows it by its number, or by what a searcher has proposed."""
@@ -208,6 +250,9 @@ class Execution:
         if record.attempts:
             record.started_at, record.load_average = self.started.pop(run.run_id)
         record.take_results(event["results"])
+        if event.get("machines"):
+            first, *others = event["machines"]
+            record.machine = {**first, "beside": others} if others else first
         epochs = self.epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
             # The run was cut short; the epochs it had told are what there is.
@@ -251,7 +296,8 @@ class Execution:
 @contextmanager
 def _ray(joined: str | None, options: Options) -> Iterator[Any]:
     """Ray, joined or started, and what it has; our own is ended, another's is left."""
-    from dmls_ray.cluster.connect import cluster_resources, connect, give_a_head_start
+    from dmls_ray.cluster.connect import connect, give_a_head_start
+    from dmls_ray.cluster.resources import cluster_resources
 
     # The imports take as long as Ray's start; they go side by side.
     loading = threading.Thread(target=_load_ray_libraries, daemon=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from dmls_ray.cluster.connect import Resources
 from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.resources import Resources
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.command import unavailable
 from dmls_ray.options import Options
@@ -57,10 +57,15 @@ class Jobs:
         return self.resources.objection(config, oversubscribe=self.options.oversubscribe) or self.unavailable(config)
 
     def unavailable(self, config: Any) -> str:
-        """Why its launcher cannot be used; empty where it can."""
+        """Why its launcher or its placement cannot be had; empty where it can."""
         if self.options.mode == "search" and config.launcher != "ray":
             return (
                 f"mode=search stops runs through Ray's worker group, and launcher={config.launcher} has none; use ray."
+            )
+        if self.options.isolation == "per_run" and config.machines is not None:
+            return (
+                f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "
+                "use isolation group."
             )
         return unavailable(config)
 

@@ -21,13 +21,13 @@ SEARCH_ONLY = ("searcher", "samples", "scheduler", "metric", "goal")
 """Options that mean something in search mode alone."""
 
 
-SCRIPTS_OWN = ("name", "axis", "question")
+SCRIPTS_OWN = ("name", "axis", "question", "layout")
 """Options that are no flags: a script's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a sweep is run, apart from what it varies; each is a flag, but for the first three.
+    """How a sweep is run, apart from what it varies; each is a flag, but for the first four.
 
     Raises:
         ConfigError: a value breaks a rule of its field.
@@ -39,6 +39,8 @@ class Options:
     """Field that the sweep asks about; without it, the first that varies."""
     question: str = ""
     """What the sweep asks, in words; its report begins with it."""
+    layout: str | None = None
+    """The reports' table that is shown at the end in place of the sweep's: machines, say."""
     mode: Mode = "bench"
     """bench: one run at a time, so that times can be compared; search: runs fill the ranks side by side, and poor ones
     are stopped early."""
@@ -72,6 +74,8 @@ class Options:
     """Seconds that an attempt at a run may take; without it, any time."""
     stall_timeout: float | None = 600.0
     """Seconds that a run may go without an optimizer step, a test batch or an event; none: any time."""
+    wait_for_ranks: float = 60.0
+    """Seconds that a run waits for ranks whose machine has left, before it is skipped."""
     give_up_after: int = 2
     """After so many equal failures of a trial in a row its further repeats are skipped."""
     recycle_above_mib: float | None = None
@@ -99,6 +103,8 @@ class Options:
             if value < least:
                 raise ConfigError(f"{name}={value} is out of range; give a whole number of {least} or more.")
         self._check_search()
+        if self.wait_for_ranks < 0:
+            raise ConfigError(f"wait_for_ranks={self.wait_for_ranks} is out of range; give 0 or more.")
         for name in ("run_timeout", "stall_timeout", "recycle_above_mib"):
             value = getattr(self, name)
             if value is not None and value <= 0:

@@ -26,7 +26,15 @@ from dmls_ray.config import TrialConfig
 from dmls_ray.errors import ConfigError, ConflictError, UserCodeError
 from dmls_ray.fields import FieldSpec, field_defaults, field_specs, plain_spec
 from dmls_ray.importing import import_function
-from dmls_ray.placement import PLACE, BackendName, DeviceName, LauncherName, Placed, digest
+from dmls_ray.placement import (
+    PLACE,
+    BackendName,
+    DeviceName,
+    LauncherName,
+    Placed,
+    digest,
+    without_what_follows,
+)
 from dmls_ray.schema import Schema
 
 FLAG = "--train"
@@ -47,6 +55,8 @@ class OwnConfig(Placed):
     code: str = field(default="", compare=False, repr=False)
     """The pickled function, where no other process can import it (a notebook's)."""
     world_size: int = 1
+    machines: int | None = None
+    ranks_per_machine: int | None = None
     backend: BackendName = "auto"
     launcher: LauncherName = "ray"
     device: DeviceName = "auto"
@@ -61,7 +71,8 @@ class OwnConfig(Placed):
         return {"train": self.train, **place, **self.values}
 
     def replace(self, **changes: Any) -> OwnConfig:
-        return dataclasses.replace(self, **changes)
+        given = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return OwnConfig(**{**without_what_follows(given, changes), **changes})
 
     @property
     def hash(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dmls_ray.config import trial_schema, without_effect
 from dmls_ray.errors import ConfigError, ConflictError
-from dmls_ray.placement import Placed
+from dmls_ray.placement import SPREAD, Placed
 from dmls_ray.schema import Schema
 
 SEED_STRIDE = 10_000
@@ -198,6 +198,8 @@ def _drop_what_does_nothing(values: dict[str, Any], schema: Schema) -> set[str]:
 
 
 def _settled(axes: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...]]:
+    if {"world_size", *SPREAD} <= axes.keys():
+        raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
     settled = {name: values_of(name, given, schema) for name, given in axes.items()}
     return {name: settled[name] for name in schema.specs if name in settled}
 

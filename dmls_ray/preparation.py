@@ -61,6 +61,12 @@ def prepare(runs: Sequence[Run], view: View) -> None:
         )
 
 
+def wanted_data(runs: Sequence[Run]) -> tuple[tuple[str, str | None, int | None], ...]:
+    """Name, folder and image size of each data set that ranks will want decoded."""
+    configs = [config for config in _trials(runs) if config.loader == "resident"]
+    return tuple(dict.fromkeys((config.dataset, config.data_dir, config.image_size) for config in configs))
+
+
 def _look_at_data(config: TrialConfig, view: View) -> tuple[tuple[int, int, int], int, int]:
     """Shape, classes and training samples of a data set, which is decoded where ranks will want it so."""
     from dmls_ray.training.data.cache import decoded, is_decoded, look_at

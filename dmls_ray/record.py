@@ -60,7 +60,7 @@ OF_THE_RUN = (
     "gradient_noise_scale", "best_epoch", "target_epoch", "target_steps", "target_s", "quantize_s",
     "fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes", "fp32_eager_ms_p50",
     "fp32_eager_ms_p95", "fp32_compiled_ms_p50", "fp32_compiled_ms_p95", "int8_compiled_ms_p50",
-    "int8_compiled_ms_p95",
+    "int8_compiled_ms_p95", "link_round_trip_ms", "link_mbit_per_s",
 )  # fmt: skip
 """Fields of a run that are equal on all of its ranks."""
 
@@ -270,6 +270,10 @@ class RunRecord(_ReadLater):
     comm_ms: float | None = None
     overlap_ms: float | None = None
     exposed_comm_ms: float | None = None
+    link_round_trip_ms: float | None = None
+    """Between the machines of the run, before it trained."""
+    link_mbit_per_s: float | None = None
+    """Likewise, in one direction."""
     train_loss: float | None = None
     train_accuracy: float | None = None
     test_loss: float | None = None
@@ -295,6 +299,7 @@ class RunRecord(_ReadLater):
     """What a training function of the user's own returned, or told of its last epoch, besides."""
 
     machine: dict[str, Any] = field(default_factory=dict)
+    """That of the first rank; `beside` has the others, where there are several."""
     versions: dict[str, Any] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
     epochs: list[EpochRecord] = field(default_factory=list)

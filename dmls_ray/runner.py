@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -161,7 +162,7 @@ def _refuse_package_of_job(folder: Path) -> None:
         StoreError: the results would go with it.
     """
     parts = folder.resolve().parts
-    if ("runtime_resources", "working_dir_files") in zip(parts, parts[1:], strict=False):
+    if ("runtime_resources", "working_dir_files") in itertools.pairwise(parts):
         raise StoreError(
             f"--out {folder} is in the job's own copy of its files, which Ray deletes after the job; give --out an "
             "absolute path that outlives it."

@@ -14,8 +14,8 @@ from dmls_ray.record import METRICS, Outcome, RunRecord
 from dmls_ray.space import Range, Space, proposed_before
 
 if TYPE_CHECKING:
-    from dmls_ray.cluster.connect import Resources
     from dmls_ray.cluster.messages import Job
+    from dmls_ray.cluster.resources import Resources
 
 
 @dataclass

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,54 @@ def test_batch_per_rank_follows_from_global_batch() -> None:
 
 def test_the_same_trial_given_either_way_has_one_hash() -> None:
     assert TrialConfig(global_batch=64, world_size=2).hash == TrialConfig(batch_per_rank=32, world_size=2).hash
+
+
+@pytest.mark.parametrize(
+    ("given", "world_size", "machines", "ranks_per_machine"),
+    [
+        ({"machines": 2, "ranks_per_machine": 3}, 6, 2, 3),
+        ({"machines": 2, "ranks_per_machine": 3, "world_size": 6}, 6, 2, 3),
+        ({"machines": 2, "world_size": 4}, 4, 2, 2),
+        ({"ranks_per_machine": 2, "world_size": 4}, 4, 2, 2),
+        ({"machines": 1}, 1, 1, 1),
+        ({"world_size": 4}, 4, None, None),
+    ],
+)
+def test_of_world_size_machines_and_ranks_per_machine_two_say_the_third(
+    given: dict[str, int], world_size: int, machines: int | None, ranks_per_machine: int | None
+) -> None:
+    config = TrialConfig(batch_per_rank=8, **given)
+    assert (config.world_size, config.machines, config.ranks_per_machine) == (world_size, machines, ranks_per_machine)
+    assert config.global_batch == 8 * world_size
+    assert TrialConfig(**config.canonical()).hash == config.hash
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"machines": 2}, "world_size=1 does not divide by machines=2; .*, or ranks_per_machine"),
+        ({"world_size": 4, "ranks_per_machine": 3}, "world_size=4 does not divide by ranks_per_machine=3"),
+        ({"world_size": 3, "machines": 2, "ranks_per_machine": 2}, "world_size=3 is not machines=2 x ranks_per_mach"),
+        ({"world_size": 2, "machines": 2, "launcher": "spawn"}, "machines=2 .* launcher=spawn .* use launcher ray"),
+    ],
+)
+def test_ranks_that_do_not_go_over_the_machines_evenly_conflict(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConflictError, match=told):
+        TrialConfig(batch_per_rank=8, **given)
+
+
+def test_ranks_that_are_packed_and_ranks_that_are_spread_are_two_trials() -> None:
+    packed, spread = (TrialConfig(batch_per_rank=8, world_size=2, machines=count) for count in (None, 2))
+    assert packed.hash != spread.hash
+    assert packed.hash == TrialConfig(batch_per_rank=8, world_size=2).hash
+
+
+def test_what_follows_from_a_changed_number_of_ranks_or_machines_follows_anew() -> None:
+    config = TrialConfig(batch_per_rank=8, machines=2, ranks_per_machine=2)
+    assert config.replace(seed=5).ranks_per_machine == 2
+    assert config.replace(world_size=8).ranks_per_machine == 4
+    assert config.replace(machines=4).ranks_per_machine == 1
+    assert config.replace(ranks_per_machine=4).world_size == 8
 
 
 @pytest.mark.parametrize("batches", [{}, {"batch_per_rank": 8, "global_batch": 8}])

@@ -61,7 +61,7 @@ TRAIN = "tests.test_own:train"
 def test_the_fields_of_its_dataclass_and_of_its_place_can_be_varied() -> None:
     schema = own_schema(train)
     own = ["depth", "lr", "kind", "heads", "sizes"]
-    assert list(schema.specs) == ["world_size", *own, "backend", "launcher", "device", "threads_per_rank", "seed"]
+    assert list(schema.specs) == ["world_size", *own, *PLACE[1:]]
     assert schema.specs["depth"].help == "Layers."
     assert schema.defaults["seed"] == 5, "its own default goes before ours"
     plan = make_plan({"depth": [1, 2], "lr": [0.1, 1], "world_size": 2}, repeats=2, schema=schema)
@@ -84,7 +84,8 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
     config = make_plan({"lr": 0.5, "world_size": 2}, schema=own_schema(function, ["lr"]), repeats=1).runs[0].seeded()
     assert isinstance(config, OwnConfig)
     assert config.for_function(None) == {
-        "lr": 0.5, "world_size": 2, "backend": "auto", "launcher": "ray", "device": "auto", "threads_per_rank": 1,
+        "lr": 0.5, "world_size": 2, "machines": None, "ranks_per_machine": None, "backend": "auto",
+        "launcher": "ray", "device": "auto", "threads_per_rank": 1,
         "seed": 0,
     }  # fmt: skip
 

@@ -174,3 +174,20 @@ def test_variants_change_one_thing_at_a_time_at_each_point_of_the_grid() -> None
 def test_a_wrong_variant_is_refused() -> None:
     with pytest.raises(ConfigError, match="dropout=2.0 is out of range"):
         make_plan({"batch_per_rank": 8}, variants=[{"dropout": 2}])
+
+
+def test_machines_and_the_ranks_on_each_are_axes_and_make_the_world_size() -> None:
+    plan = make_plan({"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": 8}, repeats=1)
+    sizes = {(run.values["machines"], run.values["ranks_per_machine"]): run.values["world_size"] for run in plan.runs}
+    assert sizes == {(1, 1): 1, (1, 2): 2, (2, 1): 2, (2, 2): 4}
+
+
+def test_a_world_size_beside_both_that_it_follows_from_is_refused() -> None:
+    axes = {"machines": 2, "ranks_per_machine": 1, "world_size": [1, 2], "batch_per_rank": 8}
+    with pytest.raises(ConfigError, match="give two"):
+        make_plan(axes)
+
+
+def test_a_world_size_that_does_not_go_over_the_machines_is_a_skipped_row() -> None:
+    plan = make_plan({"machines": 2, "world_size": [1, 2], "batch_per_rank": 8}, repeats=1)
+    assert {run.values["world_size"]: bool(run.skip) for run in plan.runs} == {1: True, 2: False}

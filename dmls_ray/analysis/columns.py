@@ -15,6 +15,8 @@ from dmls_ray.record import Outcome
 _INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
               "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
 
+_LINK = ("link_round_trip_ms", "link_mbit_per_s")
+
 INTERVAL = " [95%]"
 """Ends the head of a column whose values have intervals."""
 
@@ -65,6 +67,7 @@ def _columns(table: Table) -> list[Column]:
         columns.append(_TARGET)
     if table.has("exposed_comm_ms"):
         columns.append(_measure("exposed_comm_ms"))
+    columns += [_measure(name) for name in _LINK if table.has(name)]
     if table.has("peak_mem_mib") or not table.own_measures:
         columns.append(_measure("peak_mem_mib"))
     columns += [_measure("train_accuracy")] if table.has("train_accuracy") else []

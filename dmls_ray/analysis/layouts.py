@@ -53,7 +53,7 @@ def by_backend(results: Results, *, beside: bool = False) -> Layout:
 
 
 def by_machines(results: Results, *, beside: bool = False) -> Layout:
-    """Time, speed-up and test accuracy by machines and ranks on each, as report C's first table.
+    """Time, speed-up, communication and test accuracy by machines and ranks on each, as report C's first table.
 
     Args:
         results: the runs.
@@ -61,7 +61,9 @@ def by_machines(results: Results, *, beside: bool = False) -> Layout:
     """
     placed = Results(results.folder, [_placed(record) for record in results.records])
     factors = ("machines", "ranks_per_machine", "backend")
-    return _by(placed, factors, ("total_s", "speed_up", "test_accuracy"), beside)
+    measures = ("total_s", "images_per_s", "speed_up", "exposed_comm_ms", "link_round_trip_ms", "link_mbit_per_s",
+                "test_accuracy")  # fmt: skip
+    return _by(placed, factors, measures, beside)
 
 
 def by_quantization(results: Results, *, beside: bool = False) -> Layout:
@@ -208,12 +210,14 @@ def _median(ranks: Sequence[RankRecord], name: str) -> str:
 
 
 def _placed(record: RunRecord) -> RunRecord:
-    """The same with how many machines its ranks were on, and how many were on each."""
-    if "machines" in record.config:
-        return record
-    machines = len({rank.machine for rank in record.ranks}) or 1
-    each = {"machines": machines, "ranks_per_machine": record.config["world_size"] // machines}
-    return replace(record, config={**record.config, **each})
+    """The same with how many machines its ranks were on, how many were on each, and what backend=auto was."""
+    told = dict(record.config)
+    if not told.get("machines"):
+        told["machines"] = len({rank.machine for rank in record.ranks}) or 1
+        told["ranks_per_machine"] = told["world_size"] // told["machines"]
+    if record.isolation != PUBLISHED and record.outcome is Outcome.OK:
+        told["backend"] = record.backend or None
+    return replace(record, config=told)
 
 
 def _heads(table: Table) -> list[str]:

@@ -27,6 +27,8 @@ MEASURES: dict[str, Measure] = {
     "overhead_s": Measure("start-up s", "value", seconds, is_time=True),
     "step_ms_p50": Measure("step ms", "amount", seconds, is_time=True),
     "exposed_comm_ms": Measure("exposed comm. ms", "amount", seconds, is_time=True),
+    "link_round_trip_ms": Measure("link round trip ms", "amount", seconds, is_time=True),
+    "link_mbit_per_s": Measure("link Mbit/s", "rate", rate, is_time=True),
     "peak_mem_mib": Measure("peak MiB", "amount", whole),
     "stopped_epoch": Measure("stopped after epoch", "value", number),
     **{f"{part}_loss": Measure(f"{part} loss", "amount", number) for part in ("train", "test", "validation")},

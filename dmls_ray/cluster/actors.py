@@ -40,7 +40,7 @@ class BrokerLine:
     """A line to whoever is the broker: one that died is followed by another."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._life = -1
         self._handle: Any = None
 
@@ -80,7 +80,7 @@ class BrokerLine:
         if self._handle is None:
             self._look_for_the_next()
         if self._handle is None:
-            raise ray.exceptions.RayActorError(error_msg=f"There is no actor {self._name}.")
+            raise ray.exceptions.RayActorError(error_msg=f"There is no actor {self.name}.")
         return getattr(self._handle, method).remote(*args, **options)
 
     def _look_for_the_next(self) -> None:
@@ -89,7 +89,7 @@ class BrokerLine:
         while ahead <= _LIVES_AHEAD:
             # Ray tells nothing of the name of a dead one, which is no reason to stop looking.
             with contextlib.suppress(ValueError):
-                self._handle = ray.get_actor(life_name(self._name, self._life + ahead), namespace=NAMESPACE)
+                self._handle = ray.get_actor(life_name(self.name, self._life + ahead), namespace=NAMESPACE)
                 self._life += ahead
                 ahead = 0
             ahead += 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dmls_ray.cluster.messages import Job, Limits
@@ -38,12 +40,21 @@ class Attempt:
     """What became of the attempts before."""
     charged: int = 0
     """How many of them count against max_retries."""
+    machines: list[dict[str, Any]] = field(default_factory=list)
+    """What the machines of its ranks are, the first rank's first."""
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By rank, in the order of arrival: the first that is not ok is the cause."""
     lost: dict[str, str] = field(default_factory=dict)
     """Ranks that will not return, and what is known of it."""
-    replaced: set[str] = field(default_factory=set)
-    """Those of them that did not die, but were replaced with another rank of their trainer that did."""
+    lost_at: float = math.inf
+    """When the first of them was lost, by time.monotonic."""
+    blameless: set[str] = field(default_factory=set)
+    """Those of them whose end is not the run's doing: replaced with another rank of their trainer that died, gone with
+    their machine, or ended because they waited for such a one."""
+    lost_addresses: set[str] = field(default_factory=set)
+    """Of the machines that they were on."""
+    interrupted: bool = False
+    """Its other ranks were told to wait no more for those that were lost."""
     begun: dict[str, int | None] = field(default_factory=dict)
     """Ranks that have begun, and how many processes the kernel had ended there for want of memory."""
     memory: str = ""
@@ -62,9 +73,9 @@ class Attempt:
     decision: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and made anew, at each decision."""
 
-    async def may_go_on(self, name: str) -> bool:
-        """Wait for what is decided of the epoch that a rank has ended."""
-        self.asked[name] = self.asked.get(name, 0) + 1
+    async def may_go_on(self, name: str, number: int) -> bool:
+        """Wait for what is decided of the epoch, by its number from 1, that a rank has ended."""
+        self.asked[name] = number
         while not self.stopped and self.decided < self.asked[name]:
             await self.decision.wait()
         self.progressed = time.monotonic()
@@ -86,7 +97,22 @@ class Attempt:
     @property
     def waits_for(self) -> list[str]:
         """Ranks that are to return yet."""
-        return [name for name in self.ranks if name not in self.results and name not in self.lost]
+        return [name for name in self.ranks if self.is_waiting_for(name)]
+
+    def is_waiting_for(self, name: str) -> bool:
+        """Whether the rank takes part, and is to return yet."""
+        return name in self._members and name not in self.results and name not in self.lost
+
+    @cached_property
+    def _members(self) -> frozenset[str]:
+        return frozenset(self.ranks)
+
+    def lose(self, name: str, reason: str = "", *, blameless: bool = False) -> None:
+        """A rank will not return."""
+        self.lost[name] = reason
+        self.lost_at = min(self.lost_at, time.monotonic())
+        if blameless:
+            self.blameless.add(name)
 
     @property
     def cause(self) -> dict[str, Any] | None:
@@ -130,11 +156,9 @@ class Attempt:
         """The run as it is to be queued anew; None where this attempt is its end."""
         if verdict["outcome"] not in RETRIED:
             return None
-        # A rank that died while it was idle was leased to before anybody knew, and one that was replaced did not die at
-        # all; the run has no part in either.
-        innocent = (not self.begun or self.replaced >= self.lost.keys()) and len(
-            self.earlier
-        ) - self.charged < _UNCHARGED
+        # A rank that died while it was idle was leased to before anybody knew, and some ends are not the run's doing.
+        innocent = not self.begun or self.blameless >= self.lost.keys()
+        innocent = innocent and len(self.earlier) - self.charged < _UNCHARGED
         charged = self.charged if innocent else self.charged + 1
         if charged > limits.max_retries:
             return None

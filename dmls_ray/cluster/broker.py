@@ -1,5 +1,9 @@
 """The broker: knows every rank by itself, queues runs, leases ranks to them, and keeps the clock of each run.
 
+A rank joins, is leased and returned, or is lost, by itself; its trainer holds the ranks of one machine. Trainers
+come and go with the machines of the cluster: a run that finds no ranks any more waits a while for those that are gone,
+and is skipped then.
+
 It is an actor without CPUs, made by `pool`; the class itself knows neither Ray nor PyTorch, so its rules can be
 tested alone. All methods are coroutines of one event loop: no two of them run at once between two awaits.
 
@@ -18,17 +22,25 @@ import contextlib
 import itertools
 import time
 import uuid
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.cluster.attempt import Attempt, Failures, Queued, out_of_memory
 from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankCard
+from dmls_ray.cluster.placing import Need, placed
 from dmls_ray.record import Outcome
 
 PEERS_HAVE_S = 2.0
 """How long the other ranks of a run have to end by themselves after one has failed."""
+
+_PEERS_HEAR_AFTER_S = 2.0
+"""After how long the other ranks of a run in which one was lost are told so: of a machine that is cut off they hear
+nothing."""
+
+_PEERS_END_AFTER_S = 8.0
+"""After how long their processes are ended, where that did not help."""
 
 _BROKERS_MAY_DIE = 3
 """How many may die during one run before it is held for the cause."""
@@ -43,6 +55,10 @@ class _Rank:
     waiting: asyncio.Future[Lease | Leave | None] | None = None
     """Set while the rank asks for a lease, which is when it is idle."""
     attempt: Attempt | None = None
+    lease: Lease | None = None
+    """Its last."""
+    interruption: asyncio.Future[tuple[str, ...]] | None = None
+    """Set while the rank asks whether its run is broken."""
     leaves: bool = False
     """It is to end its process when it asks for work."""
 
@@ -76,8 +92,8 @@ class Broker:
     """Leases ranks to runs.
 
     Args:
-        ranks: how many ranks must have joined before a run is leased any, so that no run is timed while another
-            rank still starts.
+        awaited: trainer -> how many ranks of it must be there before a run is leased any, so that no run is timed while
+            another rank of its machines still starts.
         exclusive: lease to one run at a time (bench mode), rather than to as many as there are ranks for.
         limits: how long it waits, and how often it tries.
         end_process: ends a rank's process whatever it does; returns at once.
@@ -86,20 +102,34 @@ class Broker:
 
     def __init__(
         self,
-        ranks: int,
+        awaited: Mapping[str, int],
         *,
         exclusive: bool = True,
         limits: Limits | None = None,
         end_process: Callable[[RankCard], None] = lambda card: None,
         oom_kills_there: Callable[[RankCard], Awaitable[int | None]] = _nobody_knows,
     ) -> None:
-        self._expected = ranks
+        self._sizes = dict(awaited)
+        """Of each trainer that is there or is to come, how many ranks it has."""
+        self._coming: set[str] = set()
+        """Trainers that runs need not wait for, until all of their ranks have joined for the first time."""
+        self._there: Counter[str] = Counter()
+        """By trainer, how many ranks are."""
+        self._held: Counter[str] = Counter()
+        """Likewise by machine."""
+        self._changed = time.monotonic()
+        """When ranks were last lost for good, or announced."""
+        self._left: dict[str, None] = {}
+        """Machines that have left, and are not back."""
         self._exclusive = exclusive
         self._limits = limits or Limits()
         self._end_process = end_process
         self._oom_kills_there = oom_kills_there
         self._failures = Failures(self._limits.give_up_after)
         self._ranks: dict[str, _Rank] = {}
+        self._idle: dict[str, set[str]] = {}
+        """By machine, in the order in which runs take them: ranks that wait for work."""
+        self._places: dict[str, int] = {}
         self._queue: deque[Queued] = deque()
         self._streams: dict[str, _Stream] = {}
         self._owners: dict[str, str] = {}
@@ -108,11 +138,12 @@ class Broker:
         self._nonce = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._ended: set[str] = set()
+        self._refusals: dict[str, str] = {}
         self._closed = False
         self._broken = ""
         self._broken_groups: set[tuple[str, str]] = set()
         """Trainers' groups of which a rank is known to have died: Train replaces the others with it."""
-        self._controllers: list[Any] = []
+        self._controllers: dict[str, Any] = {}
         self._watcher: asyncio.Task[None] | None = None
 
     # --- ranks ----------------------------------------------------------------------------------------------
@@ -129,6 +160,15 @@ class Broker:
         name = f"{card.trainer}/{card.index}#{self._nonce}-{next(self._numbers)}"
         if card.trainer not in self._ended:
             self._ranks[name] = _Rank(card)
+            self._there[card.trainer] += 1
+            self._held[card.machine] += 1
+            self._left.pop(card.machine, None)
+            if self._there[card.trainer] >= self._sizes.get(card.trainer, 0):
+                self._coming.discard(card.trainer)
+            if self._places.get(card.machine) != card.place:
+                self._places[card.machine] = card.place
+                in_order = sorted(self._places, key=self._places.__getitem__)
+                self._idle = {machine: self._idle.get(machine, set()) for machine in in_order}
         return name
 
     async def next_lease(self, name: str) -> Lease | Leave | None:
@@ -139,11 +179,25 @@ class Broker:
         if rank is None:
             # Given up as lost, or known to a broker before this one.
             return Leave(join_again=self._nonce not in name)
+        if rank.attempt is not None and rank.attempt.is_waiting_for(name) and name not in rank.attempt.begun:
+            return rank.lease  # which did not arrive: the network failed
         waiting = rank.waiting = asyncio.get_running_loop().create_future()
         if rank.leaves:
             self._let_go(rank.card.trainer)
+        elif rank.attempt is None:
+            self._idle[rank.card.machine].add(name)
         self._dispatch()
         return await waiting
+
+    async def interruption(self, name: str) -> tuple[str, ...]:
+        """Wait until the rank is to wait no more for others of its run that are gone; returns their addresses, none
+        where it need not ask any more.
+        """
+        rank = self._ranks.get(name)
+        if self._closed or rank is None:
+            return ()
+        rank.interruption = asyncio.get_running_loop().create_future()
+        return await rank.interruption
 
     async def begun(self, name: str, lease_id: str, oom_kills: int | None) -> None:
         """A rank has taken up its lease."""
@@ -165,7 +219,7 @@ class Broker:
             attempt.progressed = time.monotonic()
             self._streams[attempt.job.run_id].add(event)
 
-    async def epoch(self, name: str, lease_id: str, event: dict[str, Any], *, tells: bool) -> bool:
+    async def epoch(self, name: str, lease_id: str, event: dict[str, Any], *, number: int, tells: bool) -> bool:
         """A rank of a run that asks has ended an epoch; returns, once it is decided, whether it is to go on.
 
         Of a run that nobody follows any more, after the death of a broker say, it is not.
@@ -174,14 +228,15 @@ class Broker:
             name: the rank.
             lease_id: its part in the run.
             event: the epoch.
+            number: how many this rank has ended; one that is told twice, because the network failed, counts once.
             tells: whether this rank's event is the run's; those of the others are the same.
         """
         attempt = self._attempt_of(name, lease_id)
         if attempt is None:
             return False
-        if tells:
+        if tells and number > attempt.asked.get(name, 0):
             await self.emit(name, lease_id, event)
-        return await attempt.may_go_on(name)
+        return await attempt.may_go_on(name, number)
 
     async def finish(self, name: str, lease_id: str, result: dict[str, Any]) -> bool:
         """A rank's result, of which the first counts; returns whether the rank may stay.
@@ -195,8 +250,9 @@ class Broker:
             return True
         attempt.results.setdefault(name, result)
         if self._limits.recycle_above_mib is not None and result.get("rss_mib", 0) > self._limits.recycle_above_mib:
-            for rank in self._of(self._ranks[name].card.trainer).values():
+            for other, rank in self._of(self._ranks[name].card.trainer).items():
                 rank.leaves = True
+                self._idle[rank.card.machine].discard(other)
         self._settle(attempt)
         if result["outcome"] == Outcome.OK or result.get("symptom"):
             return True
@@ -208,44 +264,72 @@ class Broker:
             self._lose(name)
         return False
 
-    async def end_trainer(self, trainer: str) -> None:
-        """A trainer's ranks are to go, and those that it may start anew are not wanted."""
-        self._ended.add(trainer)
-        for name in self._of(trainer):
-            self._lose(name)
+    async def end_trainer(self, trainer: str, *, left: str = "", refused: str = "") -> None:
+        """A trainer's ranks are to go, and those that it may start anew are not wanted.
 
-    async def rank_failed(self, trainer: str, index: int, *, memory: str = "") -> None:
-        """Ray saw a rank's process die; `memory` says so where it was ended for want of memory."""
+        Args:
+            trainer: its name.
+            left: its machine, where that has left the cluster: no run is charged for it.
+            refused: why its ranks cannot serve, where they cannot.
+        """
+        if refused:
+            self._refusals[trainer] = refused
+        self._ended.add(trainer)
+        self._sizes.pop(trainer, None)
+        self._coming.discard(trainer)
+        self._changed = time.monotonic()
+        if left:
+            self._left[left] = None
+        for name in self._of(trainer):
+            self._lose(name, left=left)
+        self._dispatch()
+
+    async def refusal(self, trainer: str) -> str:
+        """Why a trainer's ranks cannot serve; empty where nothing is known of it."""
+        return self._refusals.get(trainer, "")
+
+    async def rank_failed(self, trainer: str, index: int, *, memory: str = "", left: bool = False) -> None:
+        """Ray saw a rank's process die.
+
+        Args:
+            trainer: whose rank it was.
+            index: its number in that trainer.
+            memory: says so where it was ended for want of memory.
+            left: whether its machine is gone with it.
+        """
         for name, rank in self._of(trainer).items():
             if rank.card.index != index:
                 continue
             # Known before anything is waited for: its trainer's next group may join meanwhile.
             self._broken_groups.add((trainer, rank.card.group))
             attempt = rank.attempt
-            if attempt is not None:
+            if attempt is not None and not left:
                 evidence = memory or await self._kernel_ended(attempt.begun.get(name), rank.card)
                 attempt.memory = attempt.memory or evidence
             if name in self._ranks:
-                self._lose(name)
+                self._lose(name, left=rank.card.machine if left else "")
 
     async def _kernel_ended(self, before: int | None, card: RankCard) -> str:
         """Evidence that a rank's process died for want of memory; empty where there is none."""
         now = await self._oom_kills_there(card) if before is not None else None
         return out_of_memory(before, now, card.machine)
 
-    async def controlled_by(self, controller: Any) -> None:
+    async def controlled_by(self, trainer: str, controller: Any) -> None:
         """A trainer's controller tells of itself."""
-        self._controllers.append(controller)
+        self._controllers[trainer] = controller
 
-    async def controllers(self) -> list[Any]:
-        """The actors that control trainers, ended ones included."""
+    async def controllers(self) -> dict[str, Any]:
+        """The actors that control trainers, by trainer, ended ones included."""
         return self._controllers
 
     # --- runs -----------------------------------------------------------------------------------------------
 
-    async def expect(self, ranks: int) -> None:
-        """From now on lease once this many ranks are there."""
-        self._expected = ranks
+    async def expect(self, trainer: str, ranks: int, *, later: bool = False) -> None:
+        """A trainer is to come with so many ranks; while it is `later`, runs that find others do not wait for it."""
+        self._sizes[trainer] = ranks
+        self._changed = time.monotonic()
+        if later:
+            self._coming.add(trainer)
         self._dispatch()
 
     async def lives(self) -> None:
@@ -344,77 +428,111 @@ class Broker:
         for rank in self._ranks.values():
             if rank.waiting is not None and not rank.waiting.done():
                 rank.waiting.set_result(None)
+            if rank.interruption is not None and not rank.interruption.done():
+                rank.interruption.set_result(())
 
     # --- rules ----------------------------------------------------------------------------------------------
 
-    def _idle(self) -> list[str]:
-        idle = (
-            name
-            for name, rank in self._ranks.items()
-            if rank.waiting is not None and rank.attempt is None and not rank.leaves
-        )
-        return self._ordered(idle)
-
-    def _ordered(self, names: Any) -> list[str]:
-        return sorted(names, key=lambda name: (self._ranks[name].card.machine, self._ranks[name].card.index))
-
     def _dispatch(self) -> None:
         while self._queue and not (self._exclusive and self._attempts):
-            if len(self._ranks) < self._expected:
+            if any(self._there[trainer] < size for trainer, size in self._sizes.items() if trainer not in self._coming):
                 return
-            chosen = self._packed(self._queue[0].job.config.world_size)
-            if chosen is None:
+            need = Need.of(self._queue[0].job.config)
+            chosen = placed({machine: len(names) for machine, names in self._idle.items()}, need)
+            if chosen:
+                self._lease(self._queue.popleft(), self._taken(chosen))
+            elif self._is_there_room_for(need) or self._coming or self._waits_for_ranks_until() > time.monotonic():
+                self._keep_watch()
                 return
-            self._lease(self._queue.popleft(), chosen)
+            else:
+                self._skip(self._queue.popleft(), need)
 
-    def _packed(self, count: int) -> list[str] | None:
-        """Idle ranks for a run: all on the first machine that has enough, else over as few machines as it takes."""
-        by_machine: dict[str, list[str]] = {}
-        for name in self._idle():
-            by_machine.setdefault(self._ranks[name].card.machine, []).append(name)
-        for names in by_machine.values():
-            if len(names) >= count:
-                return names[:count]
-        largest_first = sorted(by_machine.values(), key=len, reverse=True)
-        names = list(itertools.chain.from_iterable(largest_first))
-        return names[:count] if len(names) >= count else None
+    def _taken(self, chosen: Mapping[str, int]) -> list[str]:
+        """So many idle ranks of each machine, those with the least numbers."""
+        taken: list[str] = []
+        for machine, count in chosen.items():
+            by_number = sorted(self._idle[machine], key=lambda name: (self._ranks[name].card.index, name))
+            taken += by_number[:count]
+            self._idle[machine] -= set(by_number[:count])
+        return taken
+
+    def _is_there_room_for(self, need: Need) -> bool:
+        """Whether the run will find its ranks once others have given theirs back."""
+        return bool(placed({machine: self._held[machine] for machine in self._idle}, need))
+
+    def _waits_for_ranks_until(self) -> float:
+        return self._changed + self._limits.wait_for_ranks
+
+    def _skip(self, queued: Queued, need: Need) -> None:
+        """There are no ranks for a run any more."""
+        left = f" since {', '.join(self._left)} left" if self._left else ""
+        reason = (
+            f"{need} finds {len(self._ranks)} ranks{left}, after {self._limits.wait_for_ranks:g} s (wait_for_ranks); "
+            "the same command runs it once its machines are back."
+        )
+        verdict = {"outcome": Outcome.SKIPPED.value, "reason": reason, "traceback": ""}
+        told = {"attempts": len(queued.earlier), "earlier": queued.earlier, "results": []}
+        self._streams[queued.job.run_id].add({"kind": "done", **verdict, **told})
 
     def _lease(self, queued: Queued, names: list[str]) -> None:
         job = queued.job
         lease_id = f"{self._nonce}/{job.run_id}/{len(queued.earlier) + 1}"
         attempt = Attempt(job, lease_id, names, queued.earlier, queued.charged)
+        about = {self._ranks[name].card.machine: self._ranks[name].card.about for name in names}
+        attempt.machines = [told for told in about.values() if told]
         self._attempts[lease_id] = attempt
         self._streams[job.run_id].add({"kind": "start", "attempt": attempt.number})
-        if self._watcher is None or self._watcher.done():
-            self._watcher = asyncio.get_running_loop().create_task(self._watch())
+        self._keep_watch()
         leader = self._ranks[names[0]].card
+        machines = tuple(self._ranks[name].card.machine for name in names)
         for place, name in enumerate(names):
             rank = self._ranks[name]
             rank.attempt = attempt
             assert rank.waiting is not None
             waiting, rank.waiting = rank.waiting, None
-            waiting.set_result(
-                Lease(
-                    lease_id=lease_id,
-                    train=job.train,
-                    config=job.config,
-                    rank=place,
-                    device=rank.card.device if job.device == "cuda" else "cpu",
-                    backend=job.backend if len(names) > 1 else None,
-                    machine=rank.card.machine,
-                    store=leader.store,
-                    keep=job.keep,
-                    asks=job.asks,
-                )
+            rank.lease = Lease(
+                lease_id=lease_id,
+                train=job.train,
+                config=job.config,
+                rank=place,
+                device=rank.card.device if job.device == "cuda" else "cpu",
+                backend=job.backend if len(names) > 1 else None,
+                machine=rank.card.machine,
+                store=leader.store,
+                keep=job.keep,
+                asks=job.asks,
+                machines=machines,
             )
+            waiting.set_result(rank.lease)
+
+    def _keep_watch(self) -> None:
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
         """End what takes too long, by this clock: a rank that hangs says nothing, and Ray does not see it."""
-        while self._attempts:
+        while self._attempts or self._queue:
             for attempt in list(self._attempts.values()):
                 if reason := attempt.is_overdue(self._limits):
                     self._cut_short(attempt, reason)
+                else:
+                    self._free_those_who_wait(attempt)
+            self._dispatch()
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _free_those_who_wait(self, attempt: Attempt) -> None:
+        """End an attempt whose other ranks do not see that one was lost: nothing comes from a machine that is gone."""
+        since = time.monotonic() - attempt.lost_at
+        if since > _PEERS_HEAR_AFTER_S and not attempt.interrupted:
+            attempt.interrupted = True
+            for name in attempt.waits_for:
+                asks = self._ranks[name].interruption
+                if asks is not None and not asks.done():
+                    asks.set_result(tuple(attempt.lost_addresses))
+        elif since > _PEERS_END_AFTER_S:
+            for name in attempt.waits_for:
+                self._end_process(self._ranks[name].card)
+                self._lose(name, beside=True)
 
     def _cut_short(self, attempt: Attempt, reason: str) -> None:
         attempt.overdue = reason
@@ -436,24 +554,36 @@ class Broker:
 
     def _attempt_of(self, name: str, lease_id: str) -> Attempt | None:
         attempt = self._attempts.get(lease_id)
-        return attempt if attempt is not None and name in attempt.waits_for else None
+        return attempt if attempt is not None and attempt.is_waiting_for(name) else None
 
-    def _lose(self, name: str, *, card: RankCard | None = None) -> None:
-        """A rank does not serve any more; `card` is the one of its successor, which knows what happened since."""
+    def _lose(self, name: str, *, card: RankCard | None = None, left: str = "", beside: bool = False) -> None:
+        """A rank does not serve any more.
+
+        Args:
+            name: the rank.
+            card: that of its successor, which knows what happened since.
+            left: its machine, where that has left the cluster.
+            beside: whether it was ended because it waits for one that was lost.
+        """
         rank = self._ranks.pop(name)
+        self._there[rank.card.trainer] -= 1
+        self._held[rank.card.machine] -= 1
+        self._idle[rank.card.machine].discard(name)
         if rank.waiting is not None and not rank.waiting.done():
             rank.waiting.set_result(None)
+        if rank.interruption is not None and not rank.interruption.done():
+            rank.interruption.set_result(())
         attempt = rank.attempt
-        if attempt is None or name not in attempt.waits_for:
+        if attempt is None or not attempt.is_waiting_for(name):
             return
-        attempt.lost[name] = ""
         group = (rank.card.trainer, rank.card.group)
+        # What ended its neighbour is no evidence of this one's end.
+        replaced = card is not None and group in self._broken_groups
+        attempt.lose(name, f"{left} has left" if left else "", blameless=bool(left) or beside or replaced)
+        attempt.lost_addresses.add(rank.card.store[0])
         if card is None:
             self._broken_groups.add(group)
-        elif group in self._broken_groups:
-            # What ended its neighbour is no evidence of this one's end.
-            attempt.replaced.add(name)
-        elif card.machine == rank.card.machine:
+        elif not replaced and card.machine == rank.card.machine:
             attempt.memory = attempt.memory or out_of_memory(attempt.begun.get(name), card.oom_kills, card.machine)
         self._settle(attempt)
 
@@ -464,8 +594,13 @@ class Broker:
         del self._attempts[attempt.lease_id]
         attempt.settled.set()
         for name in attempt.ranks:
-            if name in self._ranks:
-                self._ranks[name].attempt = None
+            rank = self._ranks.get(name)
+            if rank is None:
+                continue
+            rank.attempt = None
+            if rank.waiting is not None and not rank.leaves:
+                # It has asked for work before the others of its run had ended.
+                self._idle[rank.card.machine].add(name)
         verdict = attempt.verdict()
         again = attempt.again(verdict, self._limits) if attempt.lost and not attempt.stopped else None
         if again is not None:
@@ -480,6 +615,7 @@ class Broker:
                     "attempts": attempt.number,
                     "earlier": attempt.earlier,
                     "results": sorted(attempt.results.values(), key=lambda item: int(item["rank"])),
+                    "machines": attempt.machines,
                 }
             )
         self._dispatch()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from dmls_ray.placement import Placed
 from dmls_ray.rank import Keep
@@ -19,6 +20,7 @@ class RankCard:
     index: int
     """Its number within that trainer."""
     machine: str
+    """Name of its machine, which no other of the cluster has."""
     pid: int
     device: str
     """Its accelerator, `cuda:N`; `cpu` where it has none."""
@@ -30,6 +32,10 @@ class RankCard:
     """When its process was started, in seconds since the epoch: a pid may be given anew."""
     oom_kills: int | None = None
     """How many processes the kernel has ended there for want of memory; None where it does not tell."""
+    place: int = 0
+    """Where its machine stands among those that runs may take; the first comes first."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What its machine is, as `dmls_ray.machine.describe_machine` tells it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,8 @@ class Lease:
     store: tuple[str, int]
     keep: Keep | None
     asks: bool
+    machines: tuple[str, ...] = ()
+    """The machine of each rank of the run."""
 
 
 @dataclass(frozen=True)
@@ -91,3 +99,5 @@ class Limits:
     """After so many equal failures of a trial in a row its further runs are skipped."""
     recycle_above_mib: float | None = None
     """Resident set above which a rank's process is replaced between two runs."""
+    wait_for_ranks: float = 60.0
+    """Seconds that a run waits for ranks whose machine has left."""

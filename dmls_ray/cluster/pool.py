@@ -1,4 +1,4 @@
-"""The worker group: a broker, and one TorchTrainer a machine that holds the ranks for the whole sweep."""
+"""The worker group: a broker, and one TorchTrainer a machine that holds its ranks, as long as the machine is there."""
 
 from __future__ import annotations
 
@@ -9,21 +9,29 @@ import tempfile
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.actors import BrokerLine, end_process, life_name, oom_kills_there
 from dmls_ray.cluster.broker import Broker
-from dmls_ray.cluster.connect import NAMESPACE, Machine, Resources
+from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.messages import Limits
+from dmls_ray.cluster.placing import Need
+from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
 from dmls_ray.cluster.serve import serve
+from dmls_ray.errors import ClusterError
 
 _SHORT_LIFE_S = 60.0
 _SHORT_LIVES = 3
 """How often in a row a trainer may die that soon before the sweep is ended."""
+
+_LOOK_EVERY_S = 1.0
+"""How often the machines of a cluster are looked at."""
 
 
 def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:
@@ -45,6 +53,7 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
         train_loop_config=settings,
         torch_config=NoProcessGroup(),
         broker=settings["broker"],
+        name=settings["trainer"],
         own_cluster=settings["own_cluster"],
         scaling_config=ScalingConfig(
             num_workers=ranks,
@@ -64,27 +73,32 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
-    """The ranks that one machine holds."""
+class Demand:
+    """What the runs of a sweep ask of the machines."""
+
+    needs: Sequence[Need]
+    device: str
+    """`cpu`, or `cuda` to hold a GPU a rank."""
+    oversubscribe: bool = False
+    """Whether ranks may be more than cores."""
+    data: Sequence[tuple[Any, ...]] = ()
+    """Data sets that each machine prepares before its ranks serve."""
+
+
+@dataclass
+class _Share:
+    """The ranks that one trainer holds of a machine."""
 
     machine: Machine
     ranks: int
-
-
-def shares(resources: Resources, ranks: int, device: str) -> list[Share]:
-    """So many ranks over as few machines as it takes, the largest first; more than there are cores go evenly on top."""
-    # A cluster's head may offer nothing (ray start --head --num-cpus=0).
-    offers = {machine: machine.gpus if device == "cuda" else machine.cores for machine in resources.machines}
-    sizes = {machine: size for machine, size in offers.items() if size and machine.cores}
-    largest_first = sorted(sizes, key=lambda machine: (-sizes[machine], machine.node_id))
-    taken = dict.fromkeys(largest_first, 0)
-    left = ranks
-    for machine in largest_first:
-        taken[machine] = min(left, sizes[machine])
-        left -= taken[machine]
-    for place in range(left):
-        taken[largest_first[place % len(largest_first)]] += 1
-    return [Share(machine=machine, ranks=count) for machine, count in taken.items() if count]
+    number: int
+    later: bool
+    """Whether the machine came while runs went on: none is to wait for it, or to end because of it."""
+    trainer: str = ""
+    """Name of its present trainer."""
+    thread: threading.Thread | None = None
+    left: bool = False
+    """The machine has left, or cannot be used."""
 
 
 def _own_path() -> list[str]:
@@ -97,38 +111,49 @@ def _own_path() -> list[str]:
 class WorkerGroup:
     """Ranks that serve one sweep; made once, ended once.
 
+    It holds no more of a cluster than the largest run needs. A machine that joins is taken where ranks are missing; one
+    that leaves takes its own ranks along.
+
     Args:
         resources: what the cluster has.
-        ranks: number of ranks.
-        device: `cpu`, or `cuda` to hold a GPU a rank.
+        demand: what the runs ask for.
         isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
-        own_cluster: whether the cluster ends with the sweep.
+        own_cluster: whether the cluster ends with the sweep, and has this machine alone.
         limits: how long the broker waits, and how often it tries.
         exclusive: whether runs go one at a time.
+        tell: takes a note for the user, from any thread.
+        check: looks a machine that has joined over; raises ClusterError where it cannot be used.
     """
 
     def __init__(
         self,
         resources: Resources,
+        demand: Demand,
         *,
-        ranks: int,
-        device: str,
         isolation: str,
         own_cluster: bool,
         limits: Limits,
         exclusive: bool = True,
+        tell: Callable[[str], None] = print,
+        check: Callable[[Resources], None] = lambda resources: None,
     ) -> None:
-        self._resources, self._ranks, self._device = resources, ranks, device
+        self._resources, self._demand = resources, demand
         self._isolation, self._own_cluster, self.limits = isolation, own_cluster, limits
-        self._exclusive = exclusive
+        self._exclusive, self._tell, self._check = exclusive, tell, check
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
         # sweep.
         self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
         self._threads: list[threading.Thread] = []
-        """The broker's keeper, and one a trainer."""
-        self._controllers: set[Any] = set()
-        self._trainers_made = 0
+        """The broker's keeper, and who looks after the machines."""
+        self._shares: list[_Share] = []
+        self._changing = threading.Lock()
+        """Held while shares come, change their trainer or go."""
+        self._places: dict[str, int] = {}
+        """Machines in the order in which runs take them: those of the beginning, and as they came."""
+        self._unusable: set[str] = set()
+        """Nodes that were looked over and cannot be used."""
+        self._controllers: dict[str, Any] = {}
         self._ended = False
         self.broker = BrokerLine(self.name)
         self._actor: Any = None
@@ -139,12 +164,23 @@ class WorkerGroup:
         return Path(self._storage.name)
 
     @property
-    def per_rank(self) -> dict[str, float]:
-        """Ray resources a rank holds: a core (a part of one where there are more ranks than cores), and its GPU."""
-        most = max((share.ranks / share.machine.cores for share in self._shares()), default=1.0)
+    def ranks(self) -> int:
+        """How many ranks the machines that are there hold for the sweep."""
+        return sum(self._wanted(self._resources).values())
+
+    def per_rank(self, machine: Machine | None = None) -> dict[str, float]:
+        """Ray resources a rank holds: a core (a part of one where there are more ranks than cores), and its GPU.
+
+        Args:
+            machine: the rank's; None for the fullest.
+        """
+        wanted = self._wanted(self._resources)
+        full = [wanted.get(one.name, 0) / one.cores for one in self._resources.machines
+                if one.cores and machine in (None, one)]  # fmt: skip
+        most = max(full, default=1.0)
         # Rounded down to what Ray can count, so that all ranks fit.
         cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
-        return {"CPU": cpu} | ({"GPU": 1.0} if self._device == "cuda" else {})
+        return {"CPU": cpu} | ({"GPU": 1.0} if self._demand.device == "cuda" else {})
 
     def settings(self, trainer: str, max_leases: int | None = None) -> dict[str, Any]:
         """What the ranks of a trainer are told."""
@@ -156,20 +192,29 @@ class WorkerGroup:
             "path": _own_path(),
             "max_leases": max_leases,
             "own_cluster": self._own_cluster,
+            "machines": {machine.node_id: machine.name for machine in self._resources.machines},
+            "places": dict(self._places),
+            "data": list(self._demand.data),
+            "later": False,
         }
 
     def start(self) -> None:
         """Make the broker and set off the trainers; ranks join as they come up."""
+        self._places = {machine.name: place for place, machine in enumerate(self._resources.machines)}
+        if self._isolation == "group":
+            self._add_shares(later=False)
         self._actor = self._make_broker(0)
-        keeper = threading.Thread(target=self._keep_broker, daemon=True, name="broker")
-        keeper.start()
-        self._threads.append(keeper)
-        if self._isolation == "per_run":
-            return  # each run brings its own trainer
-        for number, share in enumerate(self._shares()):
-            thread = threading.Thread(target=self._hold, args=(number, share), daemon=True, name=f"trainer-{number}")
-            thread.start()
-            self._threads.append(thread)
+        self._threads.append(_set_off(self._keep_broker, "broker"))
+        # Else each run brings its own trainer.
+        for share in self._shares:
+            self._start_share(share)
+        if self._isolation == "group" and not self._own_cluster:
+            self._threads.append(_set_off(self._look_after_machines, "machines"))
+
+    def hold_for(self, demand: Demand) -> None:
+        """From now on hold what these runs ask for."""
+        self._demand = demand
+        self._take_what_is_missing()
 
     def end(self, *, cut_short: bool) -> None:
         """End the ranks and their trainers, and wait for it; remove the folder that Ray wrote to.
@@ -187,7 +232,8 @@ class WorkerGroup:
                 until = time.monotonic() + (2.0 if cut_short else 10.0)
                 self._end_trainers(cut_short=cut_short, until=until)
                 ray.kill(self._actor)
-                self._threads[0].join(max(1.0, until - time.monotonic()))
+                for thread in self._threads:
+                    thread.join(max(1.0, until - time.monotonic()))
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {_first_line(error)}", file=sys.stderr)
         finally:
@@ -195,33 +241,38 @@ class WorkerGroup:
 
     def _end_trainers(self, *, cut_short: bool, until: float) -> None:
         self.broker.call("close")
-        aborted: set[Any] = set()
+        aborted: set[str] = set()
         while cut_short:
             # A controller that was still starting tells of itself a little later.
             self.note_controllers()
-            for controller in self._controllers - aborted:
-                controller.abort.remote()
-                aborted.add(controller)
-            if time.monotonic() > until or not any(thread.is_alive() for thread in self._threads[1:]):
+            for trainer in self._controllers.keys() - aborted:
+                self._controllers[trainer].abort.remote()
+                aborted.add(trainer)
+            if time.monotonic() > until or not any(map(_is_held, self._shares)):
                 break
             time.sleep(0.05)
-        for thread in self._threads[1:]:
-            thread.join(max(0.0, until - time.monotonic()))
-
-    def _shares(self) -> list[Share]:
-        return shares(self._resources, self._ranks, self._device)
+        for share in self._shares:
+            if share.thread is not None:
+                share.thread.join(max(0.0, until - time.monotonic()))
 
     def note_controllers(self) -> None:
         """Remember who controls the trainers: a broker that died has forgotten it."""
-        if len(self._controllers) < self._trainers_made or self._ended:
-            self._controllers |= set(self.broker.call("controllers"))
+        if self._ended or not {share.trainer for share in self._shares} <= self._controllers.keys():
+            self._controllers |= self.broker.call("controllers")
+
+    # --- the broker -----------------------------------------------------------------------------------------
 
     def _make_broker(self, life: int) -> Any:
-        expected = self._ranks if self._isolation == "group" else 0
+        with self._changing:
+            awaited = {share.trainer: share.ranks for share in self._shares if not share.left}
         name = life_name(self.name, life)
-        actor = ray.remote(Broker).options(name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000)
+        # Where this process is, so that no other machine takes it along.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        actor = ray.remote(Broker).options(
+            name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000, scheduling_strategy=here
+        )
         return actor.remote(
-            expected, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
+            awaited, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
             oom_kills_there=oom_kills_there,
         )  # fmt: skip
 
@@ -239,32 +290,136 @@ class WorkerGroup:
             except ray.exceptions.RayError:
                 return  # Ray itself is gone
 
-    def _hold(self, number: int, share: Share) -> None:
-        """Hold a machine's ranks until the sweep is over.
+    # --- machines -------------------------------------------------------------------------------------------
+
+    def _wanted(self, resources: Resources) -> dict[str, int]:
+        demand = self._demand
+        return resources.holdings(demand.needs, demand.device, oversubscribe=demand.oversubscribe)
+
+    def _add_shares(self, *, later: bool) -> list[_Share]:
+        """Shares for what is missing on the machines that are there."""
+        by_name = {machine.name: machine for machine in self._resources.machines}
+        added = []
+        for name, count in self._wanted(self._resources).items():
+            machine = by_name[name]
+            held = sum(share.ranks for share in self._shares if share.machine.node_id == machine.node_id)
+            if count > held:
+                number = len(self._shares)
+                share = _Share(machine=machine, ranks=count - held, number=number, later=later)
+                share.trainer = f"{self.name}-{number}.0"
+                self._shares.append(share)
+                added.append(share)
+        return added
+
+    def _start_share(self, share: _Share) -> None:
+        share.thread = _set_off(lambda: self._hold(share), f"trainer-{share.number}")
+
+    def _look_after_machines(self) -> None:
+        """Follow the cluster: a machine that leaves takes its ranks along, one that joins is taken where needed."""
+        while not self._ended:
+            time.sleep(_LOOK_EVERY_S)
+            try:
+                now = cluster_resources()
+                if not self._ended:
+                    self._follow(now)
+            except SystemExit:
+                return  # ray.shutdown() ends a waiting thread so
+            except (ray.exceptions.RayError, ConnectionError, RuntimeError):
+                if not ray.is_initialized():
+                    return
+                # The cluster's head does not answer now; if it does not come back, Ray ends this process's connection.
+
+    def _follow(self, now: Resources) -> None:
+        before = {machine.node_id for machine in self._resources.machines}
+        usable = replace(now, machines=tuple(one for one in now.machines if one.node_id not in self._unusable))
+        there = {machine.node_id for machine in usable.machines}
+        if there == before:
+            return
+        for machine in usable.machines:
+            if machine.node_id not in before:
+                usable = self._look_over(usable, machine)
+        # In the order of before; those that have come follow.
+        for machine in usable.machines:
+            self._places.setdefault(machine.name, len(self._places))
+        self._resources = Resources(tuple(sorted(usable.machines, key=lambda one: self._places[one.name])))
+        for share in self._shares:
+            if not share.left and share.machine.node_id not in there:
+                self._let_go(share)
+        self._take_what_is_missing()
+
+    def _look_over(self, resources: Resources, machine: Machine) -> Resources:
+        """The cluster with a machine that has joined, if its ranks can serve there."""
+        try:
+            self._check(Resources((machine,)))
+        except ClusterError as error:
+            self._unusable.add(machine.node_id)
+            self._tell(f"{machine.name} has joined and is left out: {error}")
+            return Resources(tuple(one for one in resources.machines if one != machine))
+        return resources
+
+    def _take_what_is_missing(self) -> None:
+        with self._changing:
+            added = self._add_shares(later=True)
+        for share in added:
+            self.broker.call("expect", share.trainer, share.ranks, later=True)
+            self._tell(f"{share.machine.name} is there: {share.ranks} ranks start on it.")
+            self._start_share(share)
+
+    def _let_go(self, share: _Share) -> None:
+        """A machine has left."""
+        with self._changing:
+            share.left = True
+        self._tell(f"{share.machine.name} has left, and {share.ranks} ranks with it; what they were in is run again.")
+        self.broker.call("end_trainer", share.trainer, left=share.machine.name)
+        self.note_controllers()
+        controller = self._controllers.get(share.trainer)
+        if controller is not None:
+            # Its trainer would wait for the machine for ever.
+            controller.abort.remote()
+
+    # --- trainers -------------------------------------------------------------------------------------------
+
+    def _hold(self, share: _Share) -> None:
+        """Hold ranks on a machine until the sweep is over, or the machine is gone.
 
         A trainer whose controller dies is followed by another; one that fails in another way ends the sweep, with its
         reason, and so do several that die at once.
         """
         short_lives = 0
         for life in itertools.count():
-            settings = self.settings(f"{self.name}-{number}.{life}")
+            settings = {**self.settings(share.trainer), "later": share.later}
             began = time.monotonic()
-            self._trainers_made += 1
             try:
-                make_trainer(settings, ranks=share.ranks, per_rank=self.per_rank, node_id=share.machine.node_id).fit()
+                per_rank = self.per_rank(share.machine)
+                make_trainer(settings, ranks=share.ranks, per_rank=per_rank, node_id=share.machine.node_id).fit()
+                if not self._ended and (reason := self.broker.call("refusal", share.trainer)):
+                    self._tell(f"{reason}. {share.machine.name} is left out.")
                 return
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
             except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
-                if self._ended:
+                if self._ended or share.left:
                     return
                 short_lives = short_lives + 1 if time.monotonic() - began < _SHORT_LIFE_S else 1
                 if not isinstance(error, ray.exceptions.RayActorError) or short_lives > _SHORT_LIVES:
                     self.broker.call("abort", f"Ray Train's worker group failed: {_first_line(error)}")
                     return
-                self.broker.call("end_trainer", settings["trainer"])
+                with self._changing:
+                    before, share.trainer = share.trainer, f"{self.name}-{share.number}.{life + 1}"
+                self.broker.call("expect", share.trainer, share.ranks)
+                self.broker.call("end_trainer", before)
                 if self._own_cluster:
                     _free_left_placement_groups()
+
+
+def _set_off(target: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=target, daemon=True, name=name)
+    thread.start()
+    return thread
+
+
+def _is_held(share: _Share) -> bool:
+    return share.thread is not None and share.thread.is_alive()
 
 
 def _free_left_placement_groups() -> None:

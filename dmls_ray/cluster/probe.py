@@ -11,7 +11,7 @@ import psutil
 from dmls_ray.errors import ClusterError
 
 if TYPE_CHECKING:
-    from dmls_ray.cluster.connect import Machine, Resources
+    from dmls_ray.cluster.resources import Machine, Resources
 
 _LIBRARIES = ("torch", "torchvision", "numpy", "psutil", "joblib", "sklearn")
 """What a rank imports."""

@@ -15,12 +15,12 @@ class GroupTrainer(TorchTrainer):
     That is the one for Ray Data, and, on a cluster that ends with the sweep, the one that frees placement groups.
     """
 
-    def __init__(self, *args: Any, broker: str, own_cluster: bool, **options: Any) -> None:
-        self._broker = broker
+    def __init__(self, *args: Any, broker: str, name: str, own_cluster: bool, **options: Any) -> None:
+        self._broker, self._name = broker, name
         self._unneeded = {"DatasetsCallback"} | ({"PlacementGroupCleanerCallback"} if own_cluster else set())
         super().__init__(*args, **options)
 
     def _create_default_callbacks(self) -> list[Any]:
         callbacks: list[Any] = super()._create_default_callbacks()
         needed = [callback for callback in callbacks if type(callback).__name__ not in self._unneeded]
-        return [*needed, TellController(self._broker)]
+        return [*needed, TellController(self._broker, self._name)]

@@ -32,16 +32,17 @@ class NoProcessGroup(BackendConfig):
 class TellController(ControllerCallback):
     """Tells the broker which actor the controller is: only through it can a group be ended from outside."""
 
-    def __init__(self, broker: str) -> None:
-        self._broker = broker
+    def __init__(self, broker: str, trainer: str) -> None:
+        self._broker, self._trainer = broker, trainer
 
     def after_controller_start(self, train_run_context: Any) -> None:
         """Called by Train in its controller."""
-        BrokerLine(self._broker).call("controlled_by", ray.get_runtime_context().current_actor)
+        controller = ray.get_runtime_context().current_actor
+        BrokerLine(self._broker).call("controlled_by", self._trainer, controller)
 
 
 class TellDeaths(UserCallback):
-    """Tells the broker which ranks Ray saw die, and whether for want of memory."""
+    """Tells the broker which ranks Ray saw die, and whether for want of memory or with their machine."""
 
     def __init__(self, broker: str, trainer: str) -> None:
         self._broker, self._trainer = broker, trainer
@@ -53,4 +54,5 @@ class TellDeaths(UserCallback):
             # What Ray says of other deaths lists want of memory as well, among "common causes".
             cause = str(getattr(error, "health_check_failure", error))
             memory = "Ray's memory monitor ended it" if "running low on memory" in cause else ""
-            broker.call("rank_failed", self._trainer, index, memory=memory)
+            left = "its node has died" in cause
+            broker.call("rank_failed", self._trainer, index, memory=memory, left=left)

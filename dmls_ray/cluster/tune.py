@@ -96,10 +96,10 @@ class RunTrainable(Trainable):
                 self._brokers_before += 1
                 self.end()
             self._submitted = True
+            self.begin(self._job)
             if not self._broker.call("submit", self._job, self._brokers_before, owner=self._owner):
                 # A searcher has proposed the same run twice.
                 return {"run_id": self._job.run_id, "events": [], "done": True}
-            self.begin(self._job)
             events = self._events()
         done = events[-1]["kind"] in ("done", "aborted")
         if done:
@@ -125,7 +125,7 @@ class RunTrainable(Trainable):
         return [{"kind": "unknown"}]
 
     def begin(self, job: Job) -> None:
-        """Called when the run is queued; here the group's ranks serve it."""
+        """Called before the run is queued; here the group's ranks serve it."""
 
     def end(self) -> None:
         """Called when the run is over; here the group's ranks stay."""
@@ -228,9 +228,9 @@ class IsolatedRunTrainable(RunTrainable):
 
     def begin(self, job: Job) -> None:
         ranks = job.config.world_size
-        self._broker.call("expect", ranks)
         # A name that was used before would be taken up from there by Train.
         self._trainer = f"{self._group['settings']['trainer']}-{job.run_id}-{uuid.uuid4().hex[:8]}"
+        self._broker.call("expect", self._trainer, ranks)
         settings = {**self._group["settings"], "trainer": self._trainer}
         trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
         self._thread = threading.Thread(target=self._hold, args=(trainer,), daemon=True)
@@ -339,13 +339,16 @@ def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolatio
         trainable = IsolatedRunTrainable
         parameters["group"] = {
             "settings": group.settings(group.name, max_leases=1),
-            "per_rank": group.per_rank,
+            "per_rank": group.per_rank(),
         }
     elif trials.metric:
         trainable = SearchTrainable
         parameters |= {"metric": trials.metric, "known": trials.known, "proposes": not trials.run_ids}
-    # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all.
-    here = tune.with_resources(tune.with_parameters(trainable, **parameters), {"memory": 1})
+    # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all. On this
+    # machine, so that no other takes the actor along.
+    address = ray.util.get_node_ip_address()
+    place = tune.PlacementGroupFactory([{"memory": 1, f"node:{address}": 0.001}])
+    here = tune.with_resources(tune.with_parameters(trainable, **parameters), place)
     forward = _Forward(listener, group, trials)
     while True:
         outcomes = _tuner(here, trials, forward, storage=str(group.storage)).fit()

@@ -40,7 +40,8 @@ def test_they_give_report_bs_sentence_for_each_backend() -> None:
 
 def test_they_give_report_cs_sentence_on_machines() -> None:
     told = answer(make_table(published("mnist")), "machines")
-    assert "ranks_per_machine 1, backend gloo, from machines 1 to 2 a run went from 186 to 99.0 s, 1.88 times" in told
+    assert "At ranks_per_machine 1, batch_per_rank 32, quantization off, backend gloo, from machines 1 to 2 " in told
+    assert "a run went from 186 to 99.0 s, 1.88 times as fast" in told
 
 
 def test_losses_that_were_summed_over_batches_are_means_over_samples() -> None:

@@ -77,7 +77,7 @@ async def follow(broker: Broker, run_id: str) -> list[dict[str, Any]]:
 
 @scenario
 async def test_a_run_takes_its_ranks_tells_its_events_and_gives_them_back() -> None:
-    broker, log = Broker(2), []  # type: ignore[var-annotated]
+    broker, log = Broker({"t": 2}), []  # type: ignore[var-annotated]
     names = [await broker.join(card(index)) for index in range(2)]
     ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in names]
     for number, size in enumerate((2, 1, 2)):
@@ -97,7 +97,7 @@ async def test_a_run_takes_its_ranks_tells_its_events_and_gives_them_back() -> N
 
 @scenario
 async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
-    broker = Broker(2)
+    broker = Broker({"t": 2})
     first = await soon(broker.next_lease(await broker.join(card(0))))
     await broker.submit(job("r"))
     assert not first.done()
@@ -108,7 +108,7 @@ async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
 @scenario
 async def test_bench_mode_leases_to_one_run_at_a_time_and_search_mode_fills_the_group() -> None:
     for exclusive, under_way in ((True, 1), (False, 2)):
-        broker = Broker(2, exclusive=exclusive)
+        broker = Broker({"t": 2}, exclusive=exclusive)
         waiting = [await soon(broker.next_lease(await broker.join(card(index)))) for index in range(2)]
         for number in range(2):
             await broker.submit(job(f"r{number}"))
@@ -120,7 +120,7 @@ async def test_bench_mode_leases_to_one_run_at_a_time_and_search_mode_fills_the_
 
 @scenario
 async def test_a_run_is_packed_on_one_machine_where_it_fits_and_spread_where_it_does_not() -> None:
-    broker = Broker(4)
+    broker = Broker({"a": 1, "b": 2, "c": 1})
     machines = {0: "a", 1: "b", 2: "b", 3: "c"}
     waiting = {}
     for index, machine in machines.items():
@@ -136,7 +136,7 @@ async def test_a_run_is_packed_on_one_machine_where_it_fits_and_spread_where_it_
 
 @scenario
 async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
-    broker = Broker(2)
+    broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
@@ -157,7 +157,7 @@ async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() 
 
 @scenario
 async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() -> None:
-    broker = Broker(2)
+    broker = Broker({"t": 2})
     for index in range(2):
         await soon(broker.next_lease(await broker.join(card(index))))
     # Rank 1 comes back first; rank 0 of the old group still waits for work, and is about to be ended.
@@ -171,7 +171,7 @@ async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() ->
 
 @scenario
 async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
-    broker = Broker(1, limits=Limits(max_retries=1))
+    broker = Broker({"t": 1}, limits=Limits(max_retries=1))
     await broker.submit(job("r"))
     for number in range(2):
         await taken_up(broker, await broker.join(card(0, group=number)))
@@ -184,7 +184,7 @@ async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
 
 @scenario
 async def test_the_first_failure_of_its_own_is_the_cause_and_not_that_a_peer_is_gone() -> None:
-    broker = Broker(2)
+    broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
@@ -201,7 +201,7 @@ async def test_the_first_failure_of_its_own_is_the_cause_and_not_that_a_peer_is_
 
 @scenario
 async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_run_again() -> None:
-    broker = Broker(2)
+    broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
@@ -216,7 +216,7 @@ async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_ru
 
 @scenario
 async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
-    broker = Broker(1)
+    broker = Broker({"t": 1})
     name = await broker.join(card(0))
     waiting = await soon(broker.next_lease(name))
     await broker.submit(job("r"))
@@ -230,7 +230,7 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
 
 @scenario
 async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> None:
-    broker = Broker(2)
+    broker = Broker({"t": 2})
     mine = await soon(broker.next_lease(await broker.join(card(0, "a", trainer="one"))))
     other = await broker.join(card(0, "b", trainer="two"))
     await broker.end_trainer("one")
@@ -242,7 +242,7 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
 
 @scenario
 async def test_a_group_that_breaks_tells_every_run_that_waits_and_those_to_come() -> None:
-    broker = Broker(1)
+    broker = Broker({"t": 1})
     await broker.submit(job("before"))
     await broker.abort("no more ranks")
     await broker.submit(job("after"))
@@ -252,7 +252,7 @@ async def test_a_group_that_breaks_tells_every_run_that_waits_and_those_to_come(
 
 @scenario
 async def test_a_cancelled_run_is_not_leased() -> None:
-    broker = Broker(1)
+    broker = Broker({"t": 1})
     await broker.submit(job("r0"))
     await broker.submit(job("r1"))
     await broker.cancel("r0")
@@ -262,7 +262,7 @@ async def test_a_cancelled_run_is_not_leased() -> None:
 
 @scenario
 async def test_nothing_is_kept_of_a_run_that_was_told() -> None:
-    broker, log = Broker(1), []  # type: ignore[var-annotated]
+    broker, log = Broker({"t": 1}), []  # type: ignore[var-annotated]
     rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
     for number in range(200):
         await broker.submit(job(f"r{number}"))
@@ -275,16 +275,16 @@ async def test_nothing_is_kept_of_a_run_that_was_told() -> None:
 
 @scenario
 async def test_a_rank_that_was_given_up_is_to_end_and_one_of_another_broker_to_join_again() -> None:
-    broker = Broker(1)
+    broker = Broker({"t": 1})
     old = await broker.join(card(0))
     await broker.join(card(0, group=1))
     assert await broker.next_lease(old) == Leave()
-    assert await Broker(1).next_lease(old) == Leave(join_again=True)
+    assert await Broker({"t": 1}).next_lease(old) == Leave(join_again=True)
 
 
 @scenario
 async def test_a_run_that_is_run_again_comes_before_those_that_wait() -> None:
-    broker = Broker(1)
+    broker = Broker({"t": 1})
     name, log = await broker.join(card(0)), list[Lease]()
     waiting = await soon(broker.next_lease(name))
     for run_id in ("first", "second"):
@@ -303,16 +303,16 @@ async def test_a_run_that_is_run_again_comes_before_those_that_wait() -> None:
 
 @scenario
 async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None:
-    broker = Broker(1)
-    assert await broker.controllers() == []
-    await broker.controlled_by("one")
-    assert await broker.controllers() == ["one"]
+    broker = Broker({"t": 1})
+    assert await broker.controllers() == {}
+    await broker.controlled_by("t", "one")
+    assert await broker.controllers() == {"t": "one"}
 
 
 @scenario
 async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() -> None:
     ended: list[int] = []
-    broker = Broker(2, limits=Limits(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
+    broker = Broker({"t": 2}, limits=Limits(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     for name in names:
@@ -333,7 +333,7 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
 
 @scenario
 async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_its_own() -> None:
-    broker = Broker(1, limits=Limits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
+    broker = Broker({"t": 1}, limits=Limits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
@@ -351,7 +351,7 @@ async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_
 
 @scenario
 async def test_an_answer_and_an_error_are_never_tried_again() -> None:
-    broker = Broker(1, limits=Limits(max_retries=5))
+    broker = Broker({"t": 1}, limits=Limits(max_retries=5))
     name = await broker.join(card(0))
     for outcome in ("oom", "diverged", "error", "skipped"):
         await broker.submit(job(outcome))
@@ -363,7 +363,7 @@ async def test_an_answer_and_an_error_are_never_tried_again() -> None:
 
 @scenario
 async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_retry() -> None:
-    broker = Broker(1, limits=Limits(max_retries=0))
+    broker = Broker({"t": 1}, limits=Limits(max_retries=0))
     await broker.submit(job("r"))
     await broker.next_lease(await broker.join(card(0)))
     name = await broker.join(card(0, group=1))
@@ -375,7 +375,7 @@ async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_ret
 
 @scenario
 async def test_a_rank_that_always_dies_before_it_begins_is_not_waited_for_for_ever() -> None:
-    broker = Broker(1, limits=Limits(max_retries=1))
+    broker = Broker({"t": 1}, limits=Limits(max_retries=1))
     await broker.submit(job("r"))
     for group in range(20):
         waiting = await soon(broker.next_lease(await broker.join(card(0, group=group))))
@@ -387,7 +387,7 @@ async def test_a_rank_that_always_dies_before_it_begins_is_not_waited_for_for_ev
 
 @scenario
 async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -> None:
-    broker = Broker(1)
+    broker = Broker({"t": 1})
     await broker.submit(job("r"))
     await taken_up(broker, await broker.join(card(0, oom_kills=3)), oom_kills=3)
     await broker.join(card(0, group=1, oom_kills=4))
@@ -399,7 +399,7 @@ async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -
 @scenario
 async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_just_died_is_killed() -> None:
     for memory, outcome in (("Ray's memory monitor ended it", "oom"), ("", "killed")):
-        broker = Broker(1, limits=Limits(max_retries=0))
+        broker = Broker({"t": 1}, limits=Limits(max_retries=0))
         await broker.submit(job("r"))
         await taken_up(broker, await broker.join(card(0)))
         await broker.rank_failed("t", 0, memory=memory)
@@ -408,7 +408,7 @@ async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_ju
 
 @scenario
 async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_not() -> None:
-    broker = Broker(1, limits=Limits(give_up_after=2))
+    broker = Broker({"t": 1}, limits=Limits(give_up_after=2))
     name = await broker.join(card(0))
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
@@ -430,7 +430,7 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
 @scenario
 async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
-    broker = Broker(2, limits=Limits(recycle_above_mib=100.0))
+    broker = Broker({"t": 2}, limits=Limits(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
@@ -452,7 +452,7 @@ async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_it
 
 @scenario
 async def test_a_run_that_is_submitted_again_is_told_from_its_start_and_not_run_twice() -> None:
-    broker, log = Broker(1), list[Lease]()
+    broker, log = Broker({"t": 1}), list[Lease]()
     rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
     await broker.submit(job("r"))
     first = await follow(broker, "r")
@@ -465,12 +465,12 @@ async def test_a_run_that_is_submitted_again_is_told_from_its_start_and_not_run_
 
 @scenario
 async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run() -> None:
-    assert await Broker(1).events("r") == [{"kind": "unknown"}]
+    assert await Broker({"t": 1}).events("r") == [{"kind": "unknown"}]
 
 
 @scenario
 async def test_a_run_whose_rank_was_only_replaced_beside_one_that_died_is_not_charged_for_it() -> None:
-    broker = Broker(2, exclusive=False, limits=Limits(max_retries=0))
+    broker = Broker({"t": 2}, exclusive=False, limits=Limits(max_retries=0))
     names = [await broker.join(card(index)) for index in range(2)]
     for run_id in ("dies", "beside"):
         await broker.submit(job(run_id))
@@ -496,7 +496,9 @@ async def train(broker: Broker, name: str, epochs: int) -> int:
     done = 0
     for number in range(1, epochs + 1):
         done = number
-        if not await broker.epoch(name, lease.lease_id, {"kind": "epoch", "epoch": number}, tells=lease.rank == 0):
+        if not await broker.epoch(
+            name, lease.lease_id, {"kind": "epoch", "epoch": number}, number=number, tells=lease.rank == 0
+        ):
             break
     await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
     return done
@@ -504,7 +506,7 @@ async def train(broker: Broker, name: str, epochs: int) -> int:
 
 @scenario
 async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_after_the_same_epoch() -> None:
-    broker = Broker(2, exclusive=False)
+    broker = Broker({"t": 2}, exclusive=False)
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(asking("r", 2))
     ranks = [await soon(train(broker, name, 5)) for name in names]
@@ -524,7 +526,7 @@ async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_afte
 
 @scenario
 async def test_a_rank_that_dies_while_it_waits_for_a_decision_begins_anew() -> None:
-    broker = Broker(1, exclusive=False)
+    broker = Broker({"t": 1}, exclusive=False)
     name = await broker.join(card(0))
     await broker.submit(asking("r"))
     waits = await soon(train(broker, name, 2))
@@ -543,7 +545,7 @@ async def test_a_rank_that_dies_while_it_waits_for_a_decision_begins_anew() -> N
 @scenario
 async def test_a_run_that_is_stopped_is_not_begun_anew_whenever_its_rank_dies() -> None:
     for when in ("before", "after", "queued"):
-        broker = Broker(1, exclusive=False)
+        broker = Broker({"t": 1}, exclusive=False)
         name = await broker.join(card(0))
         await broker.submit(asking("r"))
         waits = await soon(train(broker, name, 5))
@@ -567,7 +569,7 @@ async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end()
     async def count(card: RankCard) -> int:
         return 1
 
-    broker = Broker(2, exclusive=False, oom_kills_there=count)
+    broker = Broker({"t": 2}, exclusive=False, oom_kills_there=count)
     names = [await broker.join(card(index)) for index in range(2)]
     for run_id in ("large", "beside"):
         await broker.submit(job(run_id))
@@ -591,7 +593,7 @@ async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_
         await answer.wait()
         return 0
 
-    broker = Broker(1, oom_kills_there=count)
+    broker = Broker({"t": 1}, oom_kills_there=count)
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
@@ -606,7 +608,7 @@ async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_
 
 @scenario
 async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> None:
-    broker = Broker(1)
+    broker = Broker({"t": 1})
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     dead = await soon(broker.events("r"))
@@ -622,7 +624,7 @@ async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> 
 
 @scenario
 async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
-    broker = Broker(1, exclusive=False, limits=Limits(stall_timeout=0.2, max_retries=0))
+    broker = Broker({"t": 1}, exclusive=False, limits=Limits(stall_timeout=0.2, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(asking("r"))
     waits = await soon(train(broker, name, 1))
@@ -634,7 +636,7 @@ async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
 
 @scenario
 async def test_a_run_that_is_proposed_twice_is_run_for_the_first_that_asked() -> None:
-    broker = Broker(1, exclusive=False)
+    broker = Broker({"t": 1}, exclusive=False)
     assert await broker.submit(job("r"), owner="one")
     assert not await broker.submit(job("r"), owner="two")
     assert await broker.submit(job("r"), owner="one")

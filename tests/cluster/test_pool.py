@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.cluster.connect import Machine, Resources
 from dmls_ray.cluster.pool import shares
+from dmls_ray.cluster.resources import Machine, Resources
 
 SMALL, LARGE = Machine("small", "1", 2, 1), Machine("large", "2", 4, 4)
 BOTH = Resources((SMALL, LARGE))

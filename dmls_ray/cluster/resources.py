@@ -1,0 +1,169 @@
+"""What the machines of a cluster have for ranks, and whether a trial fits on them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import joblib
+
+from dmls_ray.cluster.placing import Need, holdings, placed, rooms_of
+from dmls_ray.machine import describe_machine
+from dmls_ray.placement import Placed
+from dmls_ray.plan import Plan
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one machine offers to ranks."""
+
+    name: str
+    """No other machine of the cluster has it."""
+    node_id: str
+    """Ray's name of the node; empty for this machine before Ray has started."""
+    cores: int
+    gpus: int
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What all machines offer together."""
+
+    machines: tuple[Machine, ...]
+    """That which ranks are put on first comes first."""
+
+    @property
+    def cores(self) -> int:
+        return sum(machine.cores for machine in self.machines)
+
+    @property
+    def gpus(self) -> int:
+        return sum(machine.gpus for machine in self.machines)
+
+    def device_of(self, config: Placed) -> str:
+        """`cpu` or `cuda`: what device=auto is here."""
+        return config.device_for(self.gpus)
+
+    def backend_of(self, config: Placed) -> str:
+        """`nccl` or `gloo`: what backend=auto is here."""
+        return config.backend_for(self.gpus)
+
+    def offers(self, device: str) -> dict[str, int]:
+        """By machine: its CPU cores, or its GPUs. A head may offer nothing (ray start --head --num-cpus=0)."""
+        return {
+            machine.name: machine.gpus if device == "cuda" else machine.cores
+            for machine in self.machines
+            if machine.cores
+        }
+
+    def oversubscribes(self, config: Placed) -> bool:
+        """Whether the trial's ranks have fewer cores than threads."""
+        return not _fits(self.offers("cpu"), Need.of(config))
+
+    def objection(self, config: Placed, *, oversubscribe: bool) -> str:
+        """Why the trial is not feasible here, and the way out; empty where it is."""
+        device, need = self.device_of(config), Need.of(config)
+        if device == "cuda" and not _fits(self.offers("cuda"), replace(need, threads=1)):
+            return self._too_few(need, "GPU", self.gpus, need.world_size, "or pass --device cpu")
+        if reason := config.objection_on(device):
+            return reason
+        if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
+            return self._too_few(need, "core", self.cores, need.world_size * need.threads, "or pass --oversubscribe")
+        if device == "cpu" and not _fits(self.offers("cpu"), need, oversubscribe=oversubscribe):
+            # Ranks may be more than cores, machines not more than there are.
+            return self._too_few(need, "core", self.cores, need.world_size * need.threads, "or lower --machines")
+        return ""
+
+    def _too_few(self, need: Need, thing: str, there: int, wanted: int, way_out: str) -> str:
+        place = "this machine" if len(self.machines) == 1 else "this cluster"
+        more = f"Lower it, add machines (ray start --address=...), {way_out}."
+        threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
+        if need.machines is not None:
+            each = need.each * (need.threads if thing == "core" else 1)
+            able = sum(count >= each for count in self.offers("cuda" if thing == "GPU" else "cpu").values())
+            return (
+                f"{need}{threads} needs {need.machines} machines of {each} {thing}s or more; {place} has {able}. {more}"
+            )
+        if there >= wanted:
+            return (
+                f"{need}{threads} needs {need.threads} {thing}s a rank, each rank's on one machine, and the "
+                f"{len(self.machines)} machines of this cluster do not divide so. {more}"
+            )
+        return f"{need}{threads} needs {wanted} {thing}s; {place} has {there}. {more}"
+
+    def holdings(self, needs: Iterable[Need], device: str, *, oversubscribe: bool) -> dict[str, int]:
+        """By machine: how many ranks to hold there, for these runs."""
+        if device == "cuda":
+            needs = [replace(need, threads=1) for need in needs]
+        return holdings(self.offers(device), needs, oversubscribe=oversubscribe and device == "cpu")
+
+    def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[Placed], str]:
+        """`objection` for the trials of one plan, which are served by one worker group.
+
+        A group that serves GPU runs holds a GPU a rank, so a CPU run in it can have no more ranks than there are GPUs.
+        """
+        configs = [run.config for run in plan.runs if run.config is not None]
+        holds_gpus = self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
+
+        def reason(config: Placed) -> str:
+            objection = self.objection(config, oversubscribe=oversubscribe)
+            if not objection and holds_gpus and not _fits(self.offers("cuda"), replace(Need.of(config), threads=1)):
+                return (
+                    f"{Need.of(config)} on the CPU does not fit beside runs on {self.gpus} GPUs; run it with --device "
+                    "cpu alone."
+                )
+            return objection
+
+        return reason
+
+
+def _fits(offers: dict[str, int], need: Need, *, oversubscribe: bool = False) -> bool:
+    return bool(placed(rooms_of(offers, need, oversubscribe=oversubscribe), need))
+
+
+def local_resources() -> Resources:
+    """What this machine offers, to this process (affinity and container limits count); starts nothing."""
+    return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), _local_gpus()),))
+
+
+def cluster_resources() -> Resources:
+    """What the connected cluster offers: the largest machine first, and of equal ones this.
+
+    So ranks that go on one machine go on the same one, whatever their number.
+    """
+    import ray
+
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    same = Counter(node["NodeManagerHostname"] for node in alive)
+    machines = []
+    for node in alive:
+        has, name, address = node["Resources"], node["NodeManagerHostname"], node["NodeManagerAddress"]
+        name = name if same[name] == 1 else f"{name} ({address})"
+        machines.append(Machine(name, node["NodeID"], int(has.get("CPU", 0)), int(has.get("GPU", 0)), address))
+    here = ray.get_runtime_context().get_node_id()
+
+    def place(machine: Machine) -> tuple[int, int, bool, list[tuple[int, str]]]:
+        # host-2 comes before host-10.
+        parts = [(len(part), part) for part in machine.name.split("-")]
+        return -machine.gpus, -machine.cores, machine.node_id != here, parts
+
+    return Resources(tuple(sorted(machines, key=place)))
+
+
+def free_resources() -> dict[str, float]:
+    """What of the connected cluster nobody holds now, by Ray's names: CPU, GPU."""
+    import ray
+
+    free: dict[str, float] = ray.available_resources()
+    return free
+
+
+def _local_gpus() -> int:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([item for item in visible.split(",") if item.strip() not in ("", "-1")])
+    return len(describe_machine()["gpus"])
