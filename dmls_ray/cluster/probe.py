@@ -42,7 +42,7 @@ def check_machines(resources: Resources) -> None:
     ]
     if not asked:
         return
-    look = ray.remote(_looker()).options(num_cpus=0, max_retries=0)
+    look = ray.remote(num_cpus=0, max_retries=0)(_looker())
     answers = {
         look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(machine.node_id, soft=False)).remote(): machine
         for machine in asked
