@@ -84,9 +84,7 @@ def main(
     except InputError as error:
         parser.error(str(error))
     except HeadLostError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr, flush=True)
-        sys.stdout.flush()
-        os._exit(EXIT_FAILED)  # what Ray does at the end of a process would wait for the head
+        _leave(error)
     except WorkerGroupError as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
@@ -121,8 +119,15 @@ def _run(
     from dmls_ray.live import make_view
 
     with make_view(console) as view:
-        results = run_plan(plan, options, view, space=space)
+        results = run_plan(plan, options, view, space=space, at_worst=_leave)
     return _show_results(results, plan, options, console)
+
+
+def _leave(error: HeadLostError) -> NoReturn:
+    """End this process as it is: what Ray does at its end would wait for the head."""
+    print(error, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(EXIT_FAILED)
 
 
 def _own_function(parser: Parser, words: list[str]) -> argparse.Namespace:

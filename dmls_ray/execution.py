@@ -26,6 +26,12 @@ from dmls_ray.searching import Searching
 from dmls_ray.space import Space
 from dmls_ray.store import Store
 
+_HEAD_LOST = (
+    "The head of the Ray cluster does not answer any more. The runs that had ended are kept; once it is back, the same "
+    "command runs the others."
+)
+_UNWINDS_WITHIN_S = 5.0
+
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -54,7 +60,12 @@ class Execution:
     search: Searching | None = None
     """In search mode."""
     last_end: float | None = None
+    at_worst: Callable[[HeadLostError], None] = lambda error: None
+    """Called from another thread where this one waits for a head that is gone, and cannot be woken up. Ray ends the
+    process minutes later."""
     head_lost: threading.Event = field(default_factory=threading.Event)
+    unwound: threading.Event = field(default_factory=threading.Event)
+    """This thread does not wait for Ray any more."""
     in_main_thread: bool = field(default_factory=lambda: threading.current_thread() is threading.main_thread())
     broken: str = ""
     oversubscribes: Callable[[Any], bool] = lambda config: False
@@ -70,6 +81,7 @@ class Execution:
             self.search = Searching(self.plan, self.options, self.space, self.store.records)
         self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
         from dmls_ray.cluster.connect import cluster_at
+        from dmls_ray.cluster.probe import check_machines
         from dmls_ray.cluster.resources import local_resources
 
         joined = cluster_at(self.options.address)
@@ -81,6 +93,7 @@ class Execution:
             self._begin(feasible)
         with _ray(joined, self.options) as resources:
             if joined is not None:
+                check_machines(resources)
                 feasible = self._set_aside(pending, resources)
                 if not feasible:
                     return
@@ -132,6 +145,7 @@ class Execution:
         from dmls_ray.cluster.messages import Limits
         from dmls_ray.cluster.placing import Need
         from dmls_ray.cluster.pool import Demand, WorkerGroup
+        from dmls_ray.cluster.probe import check_machines
         from dmls_ray.cluster.tune import listed, run_jobs
         from dmls_ray.launch.command import run_command
 
@@ -150,6 +164,7 @@ class Execution:
         group = WorkerGroup(
             resources, demand, isolation=self.options.isolation, own_cluster=ours, limits=limits,
             exclusive=self.search is None, tell=self.view.note, head_is_lost=self._head_is_lost,
+            check=check_machines,
         )  # fmt: skip
         trials = self.search.trials(make, jobs, group.ranks) if self.search else listed(jobs)
         cut_short = True
@@ -165,15 +180,13 @@ class Execution:
             if not self.head_lost.is_set():
                 raise
         finally:
+            self.unwound.set()
             if self.head_lost.is_set():
                 group.give_up()
             else:
                 group.end(cut_short=cut_short)
         if self.head_lost.is_set():
-            raise HeadLostError(
-                "The head of the Ray cluster does not answer any more. The runs that had ended are kept; once it is "
-                "back, the same command runs the others."
-            )
+            raise HeadLostError(_HEAD_LOST)
         if self.broken:
             raise WorkerGroupError(
                 f"{self.broken}. The runs that had ended are kept; the same command runs the others."
@@ -184,8 +197,10 @@ class Execution:
         self.head_lost.set()
         self.view.note("The head of the Ray cluster does not answer any more: the sweep ends here.")
         if self.in_main_thread:
-            # A real signal, which wakes the main thread up wherever it waits.
+            # A real signal, which wakes the main thread up wherever it waits, but in a call of Ray's to its head.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            if not self.unwound.wait(_UNWINDS_WITHIN_S):
+                self.at_worst(HeadLostError(_HEAD_LOST))
 
     def _feasible_by_now(self, make: Jobs) -> list[Any]:
         """Jobs of the runs that were skipped for want of machines, and fit on those that have come since."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 from dmls_ray.analysis.files import DERIVED, are_written, write_files
@@ -12,7 +14,7 @@ from dmls_ray.analysis.frames import OWN, Results
 from dmls_ray.analysis.tensorboard import FOLDER
 from dmls_ray.board import LiveBoard
 from dmls_ray.config import TrialConfig, trial_schema
-from dmls_ray.errors import ConfigError, StoreError
+from dmls_ray.errors import ConfigError, HeadLostError, StoreError
 from dmls_ray.execution import Execution
 from dmls_ray.importing import is_importing
 from dmls_ray.live import PlainView, View
@@ -100,8 +102,23 @@ def plan_of(
     return dataclasses.replace(plan, changed=()), space if options.proposes else None
 
 
-def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = None) -> Results:
+def run_plan(
+    plan: Plan,
+    options: Options,
+    view: View,
+    *,
+    space: Space | None = None,
+    at_worst: Callable[[HeadLostError], None] = lambda error: None,
+) -> Results:
     """Run what is missing of a plan, or of a space; returns the results of its runs.
+
+    Args:
+        plan: the runs.
+        options: how they are run.
+        view: is told what happens.
+        space: what a searcher proposes from.
+        at_worst: called from another thread, once the results are written, where this one waits for a cluster's head
+            that is gone, and nothing can wake it up.
 
     Raises:
         InputError: as `sweep`.
@@ -110,6 +127,7 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
     folder = options.folder
     if not is_uri(folder):
         # Before there is a folder; at a URI nothing is made by opening it.
+        _refuse_package_of_job(Path(folder))
         check_names(plan.pending(done(read_records(folder), options)))
     with open_store(folder, view.note, (*DERIVED, FOLDER)) as store:
         _refuse_another_function(plan, store)
@@ -129,7 +147,13 @@ def run_plan(plan: Plan, options: Options, view: View, *, space: Space | None = 
         try:
             if pending:
                 _warn_of_other_machine(store.records, view)
-                Execution(plan, options, store, view, board, space=space).run(pending)
+
+                def leave(error: HeadLostError) -> None:
+                    _write_derived(store, view, anew=len(store.records) > count)
+                    store.close()
+                    at_worst(error)
+
+                Execution(plan, options, store, view, board, space=space, at_worst=leave).run(pending)
         finally:
             _write_derived(store, view, anew=len(store.records) > count)
             board.end(store.records)
@@ -165,6 +189,20 @@ def done(records: Iterable[RunRecord], options: Options) -> set[str]:
         return options.scheduler != "none" or record.stopped_epoch is None
 
     return {record.run_id for record in records if record.outcome.is_final() and counts(record)}
+
+
+def _refuse_package_of_job(folder: Path) -> None:
+    """Ray unpacks a job's working directory on the head, and deletes it some time after the job.
+
+    Raises:
+        StoreError: the results would go with it.
+    """
+    parts = folder.resolve().parts
+    if ("runtime_resources", "working_dir_files") in itertools.pairwise(parts):
+        raise StoreError(
+            f"--out {folder} is in the job's own copy of its files, which Ray deletes after the job; give --out an "
+            "absolute path that outlives it."
+        )
 
 
 def _refuse_another_function(plan: Plan, store: Store) -> None:

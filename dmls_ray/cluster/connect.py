@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
 
+from dmls_ray.cluster.reach import check_address, no_answer
+from dmls_ray.cluster.token import keep_token_private
 from dmls_ray.errors import ClusterError
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
+
+_LOOPBACK = "127.0.0.1"
 
 # Ray reads these when it is imported or when its processes start; what the user has set stays.
 _QUIET = {
@@ -37,28 +42,36 @@ _QUIET = {
 }
 
 
-_PROBE_S = 5.0
-"""How long a cluster may take to answer."""
-
-
 def cluster_at(address: str | None) -> str | None:
     """The running cluster to join; None where one of our own must be started.
 
     It is that which this process is connected to (a notebook, say), else the address given, else RAY_ADDRESS, else
-    that of a cluster that `ray start` runs on this machine.
+    that of a cluster that `ray start` runs on this machine. `auto` is one of these last two, and `local` none.
+
+    Raises:
+        ClusterError: `auto` was given, and there is none.
     """
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         return "this process's own connection"
-    given = address or os.environ.get("RAY_ADDRESS")
-    if given:
-        return given
-    # `ray start --head` leaves its address here, and `ray stop` takes it away; a machine that went down does not.
-    started = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
-    if not started.exists():
+    asked = [given for given in (address, os.environ.get("RAY_ADDRESS")) if given]
+    named = next((given for given in asked if given != "auto"), None)
+    if named is not None:
+        return None if named == "local" else named
+    started = _started_here()
+    if asked and started is None:
+        raise ClusterError("--address auto finds no cluster on this machine; start one with ray start --head.")
+    return started
+
+
+def _started_here() -> str | None:
+    """The address of the cluster that `ray start` runs on this machine."""
+    # `ray start` leaves its address here, and `ray stop` takes it away; a machine that went down does not.
+    mark = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    if not mark.exists():
         return None
-    left = started.read_text().strip()
-    return left if _unreachable(left) is None else None
+    address = mark.read_text().strip()
+    return address if no_answer(address) is None else None
 
 
 def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
@@ -70,7 +83,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         verbose: show what Ray and the ranks print.
 
     Raises:
-        ClusterError: the address cannot be reached.
+        ClusterError: the cluster cannot be reached or joined, or a token is not kept private.
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -87,37 +100,53 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         "logging_level": logging.INFO if verbose else logging.ERROR,
         "configure_logging": verbose,
     }
+    keep_token_private(make=address is None)
     if address is None:
-        ray.init(
-            address="local",
-            num_cpus=joblib.cpu_count(),
-            include_dashboard=dashboard,
-            dashboard_host="127.0.0.1",
-            **common,
-        )
-        _make_token_private()
+        with _on_loopback():
+            ray.init(
+                address="local",
+                num_cpus=joblib.cpu_count(),
+                include_dashboard=dashboard,
+                dashboard_host=_LOOPBACK,
+                _node_ip_address=_LOOPBACK,
+                **common,
+            )
         return
-    # Ray itself would try for minutes.
-    reason = _unreachable(address)
+    check_address(address, started_here=address == _started_here())
     try:
-        if reason is None:
-            ray.init(address=address, **common)
-            # What the cluster says of its nodes it says in colours, to every driver; we say it ourselves.
-            ray._private.worker._worker_logs_enabled = verbose
-            return
-    except (ConnectionError, ValueError, RuntimeError) as error:
+        ray.init(address=address, **common)
+        # What the cluster says of its nodes it says in colours, to every driver; we say it ourselves.
+        ray._private.worker._worker_logs_enabled = verbose
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    raise ClusterError(
-        f"--address {address} cannot be reached ({reason}); start a cluster with ray start --head, "
-        "or leave --address and RAY_ADDRESS out to use this machine alone."
-    )
+        raise ClusterError(
+            f"--address {address} cannot be joined ({reason}); ray status --address {address} says how the cluster "
+            "is. Leave --address and RAY_ADDRESS out to use this machine alone."
+        ) from error
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """A cluster that starts meanwhile is one that only this machine can reach.
+
+    Ray takes a loopback address for a mistake, and listens on all interfaces, unless it is told, when it is imported,
+    that it shall make no cluster of several machines.
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def head_answers() -> bool:
     """Whether the connected cluster's head can be reached; waits for it no longer than it takes to know."""
     import ray
 
-    return _unreachable(ray.get_runtime_context().gcs_address) is None
+    return no_answer(ray.get_runtime_context().gcs_address) is None
 
 
 def give_a_head_start() -> None:
@@ -132,22 +161,3 @@ def give_a_head_start() -> None:
     except ImportError:
         return  # another version of Ray keeps it elsewhere; Train itself starts it then, a second later
     get_or_create_autoscaling_coordinator()
-
-
-def _make_token_private() -> None:
-    """Ray writes its token readable by all; whoever has it runs code here."""
-    token = Path.home() / ".ray" / "auth_token"
-    if token.exists() and token.stat().st_mode & 0o077:
-        token.chmod(0o600)
-
-
-def _unreachable(address: str) -> str | None:
-    """Why nothing answers at HOST:PORT; None where something does, or where the address is of another form."""
-    host, colon, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
-    if not colon or not port.isdecimal():
-        return None
-    try:
-        socket.create_connection((host, int(port)), timeout=_PROBE_S).close()
-    except OSError as error:
-        return str(error)
-    return None

@@ -150,9 +150,8 @@ class _Member:
 def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
     """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
     _load_all()
-    import torch.distributed as dist
-
     from dmls_ray.training.data.cache import decoded
+    from dmls_ray.training.process import store_at
 
     context = ray.train.get_context()
     if context.get_world_rank() == 0:
@@ -162,7 +161,7 @@ def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
     host = ray.util.get_node_ip_address()
     _use_interface_of(host)
     # One store for all runs that this rank will lead: no port to be found and lost again for each run.
-    store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    store = store_at(host)
     card = RankCard(
         trainer=settings["trainer"],
         # Also waits for all ranks of the group, which are then all there.

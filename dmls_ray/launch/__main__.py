@@ -60,7 +60,7 @@ def _be_a_rank(folder: Path, config: Any, train: Any, keep: Any, began: float) -
     from dmls_ray.launch.place import rank_info
     from dmls_ray.rank import RankInfo
     from dmls_ray.training.guard import failure, run_guarded
-    from dmls_ray.training.process import process_group
+    from dmls_ray.training.process import process_group, store_at
 
     number, store = 0, None
     try:
@@ -80,7 +80,7 @@ def _be_a_rank(folder: Path, config: Any, train: Any, keep: Any, began: float) -
                     "MPI than mpi4py. Use the mpiexec of pip install 'dmls_ray[mpi]', or an mpi4py built for yours."
                 )
             if number == 0:
-                store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+                store = store_at("127.0.0.1")
             port = comm.bcast(store.port if store else None)
             store = store or dist.TCPStore("127.0.0.1", port, is_master=False)
         rank = dataclasses.replace(rank_info(config, number, keep), assigned_at=began)

@@ -100,7 +100,15 @@ def _mpiexec() -> str | None:
 def _environment() -> Mapping[str, str]:
     package = str(Path(__file__).parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, PARENT: str(os.getpid()), "PYTHONPATH": os.pathsep.join(paths)}
+    # Ranks on one machine need no other to hear them; by itself gloo takes the interface of the host's name.
+    return {**_on_loopback(), **os.environ, PARENT: str(os.getpid()), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _on_loopback() -> Mapping[str, str]:
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(at.address == "127.0.0.1" for at in addresses):
+            return {"GLOO_SOCKET_IFNAME": interface}
+    return {}
 
 
 def _pass_on(events: _Lines, emit: Emit) -> None:

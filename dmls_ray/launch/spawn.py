@@ -19,7 +19,7 @@ from dmls_ray.rank import Emit, Keep, RankInfo, TrainFunction
 from dmls_ray.record import Outcome
 from dmls_ray.training.guard import failure, run_guarded
 from dmls_ray.training.loop import run_trial
-from dmls_ray.training.process import process_group
+from dmls_ray.training.process import process_group, store_at
 
 _HOST = "127.0.0.1"
 
@@ -40,7 +40,7 @@ def run_spawned(
         emit: takes rank 0's events as they come.
     """
     context = multiprocessing.get_context("spawn")
-    store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
+    store = store_at(_HOST)
     ranks = [rank_info(config, number, keep) for number in range(config.world_size)]
     started = []
     try:

@@ -7,6 +7,7 @@ equals the same run in a fresh process.
 from __future__ import annotations
 
 import gc
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from dmls_ray.placement import Placed
 from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.seeding import mixed_seed, seed_process
 from dmls_ray.training.precision import allow_tf32
+
+_MAY_WAIT = 2048
+"""Ranks that may wait to be let into a store at once, as PyTorch has it."""
 
 
 def prepare_process(config: Placed, rank: RankInfo, *, tf32: bool = False) -> None:
@@ -85,6 +89,18 @@ def process_group(
         yield
     finally:
         dist.destroy_process_group()
+
+
+def store_at(host: str) -> dist.TCPStore:
+    """A key-value store of this process that listens at this address, on a free port.
+
+    Left to itself PyTorch's listens on all interfaces, and whoever reaches it can write to it.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, 0), family=family, backlog=_MAY_WAIT)
+    port = listening.getsockname()[1]
+    # From here on the socket is the store's.
+    return dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
 class Collective:

@@ -1,0 +1,56 @@
+"""The files in sweeps/cluster: what Slurm and Ray's cluster launcher are given."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PROJECT
+
+FOLDER = PROJECT / "sweeps" / "cluster"
+
+# In a process of its own: Ray's modules warn when they are loaded.
+VALIDATE = """
+import sys, yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+validate_config(prepare_config(yaml.safe_load(open(sys.argv[1]))))
+"""
+
+
+def validated(file: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", VALIDATE, str(file)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["on_premise.yaml", "aws.yaml"])
+def test_rays_cluster_launcher_takes_the_file(name: str) -> None:
+    done = validated(FOLDER / name)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_check_finds_a_field_that_the_launcher_does_not_know(tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text((FOLDER / "aws.yaml").read_text() + "\nworkers_at_least: 1\n")
+    done = validated(tmp_path / "wrong.yaml")
+    assert done.returncode != 0
+    assert "workers_at_least" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["on_premise.yaml", "aws.yaml", "slurm.sbatch"])
+def test_every_ray_that_is_started_asks_for_a_token_and_shows_nothing_to_others(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    starts = [line for line in text.splitlines() if "ray start -" in line and not line.lstrip().startswith("#")]
+    assert starts
+    assert "export RAY_AUTH_MODE=token" in text or all("RAY_AUTH_MODE=token" in line for line in starts)
+    assert "0.0.0.0" not in text
+
+
+def test_shellcheck_has_nothing_against_the_slurm_script() -> None:
+    beside = Path(sys.executable).with_name("shellcheck")
+    shellcheck = str(beside) if beside.exists() else shutil.which("shellcheck")
+    if shellcheck is None:
+        pytest.skip("shellcheck is not installed; it comes with pip install -e '.[dev]'")
+    done = subprocess.run([shellcheck, str(FOLDER / "slurm.sbatch")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

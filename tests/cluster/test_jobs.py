@@ -1,0 +1,180 @@
+"""A cluster that asks for a token: who is let in, and sweeps as jobs of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PROJECT, SMALL, command_line
+
+BIN = Path(sys.executable).parent
+TINY = ("--dataset", SMALL, "--batch-per-rank", "16", "--world-size", "1", "--repeats", "1", "--epochs", "1")
+MARKER = "what-stands-in-the-environment"
+
+
+@dataclass
+class Cluster:
+    """A head on this machine, with a dashboard, that asks for a token."""
+
+    address: str
+    jobs: str
+    token: str
+    home: Path
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        return kept | {"HOME": str(self.home), "MARKER": MARKER} | changes
+
+    def allowed(self) -> dict[str, str]:
+        return self.environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=self.token)
+
+    def job(self, command: str, *words: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+        line = [str(BIN / "ray"), "job", command, "--address", self.jobs, *words]
+        return subprocess.run(
+            line, env=self.allowed(), cwd=PROJECT, capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def submit(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Submit a sweep, and do not wait for it."""
+        environment = json.dumps({"env_vars": {"RAY_JOB_STOP_SIGNAL": "SIGINT"}})
+        options = ["--no-wait", "--working-dir", ".", "--submission-id", name, "--runtime-env-json", environment]
+        return self.job("submit", *options, "--", sys.executable, "sweeps/batch_size.py", *words)
+
+    def ended(self, name: str, within_s: float = 150) -> str:
+        """How a job ended."""
+        until = time.monotonic() + within_s
+        while time.monotonic() < until:
+            told = self.job("status", name)
+            state = re.search(r"succeeded|failed|stopped", (told.stdout + told.stderr).lower())
+            if state:
+                return state.group()
+            time.sleep(1)
+        raise AssertionError(self.job("logs", name).stdout)
+
+    def log(self, name: str) -> str:
+        """What the sweep has printed, without the words of the command that fetches it."""
+        return self.job("logs", name).stdout.partition("Running entrypoint for job")[2].partition("\n")[2]
+
+
+def free_ports(count: int) -> list[int]:
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    # A short path: Ray's sockets are below it.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        head, dashboard, client, agent = free_ports(4)
+        # Ray takes a loopback address for the machine's own.
+        made = Cluster(f"127.0.0.1:{head}", f"http://127.0.0.1:{dashboard}", secrets.token_hex(32), Path(folder))
+        flags = {
+            "port": head, "num-cpus": 2, "temp-dir": folder, "include-dashboard": "true",
+            "dashboard-host": "127.0.0.1", "dashboard-port": dashboard, "ray-client-server-port": client,
+            "dashboard-agent-listen-port": agent,
+        }  # fmt: skip
+        words = [
+            str(BIN / "ray"),
+            "start",
+            "--head",
+            "--block",
+            *(f"--{name}={value}" for name, value in flags.items()),
+        ]
+        with open(Path(folder) / "said", "w") as said:
+            started = subprocess.Popen(words, env=made.allowed(), stdout=said, stderr=said, start_new_session=True)
+        try:
+            until = time.monotonic() + 90
+            while made.job("list").returncode != 0:
+                assert started.poll() is None and time.monotonic() < until, (Path(folder) / "said").read_text()  # noqa: PT018
+                time.sleep(1)
+            yield made
+        finally:
+            started.send_signal(signal.SIGTERM)
+            started.wait(60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "asks for a token, and none is sent; export RAY_AUTH_MODE=token, and put its token into"),
+        ({"RAY_AUTH_TOKEN": "x"}, "asks for a token, and none is sent; export RAY_AUTH_MODE=token."),
+        ({"RAY_AUTH_MODE": "token"}, "RAY_AUTH_MODE=token, and there is no token in"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}, "does not take the token in RAY_AUTH_TOKEN"),
+    ],
+)
+def test_without_the_right_token_nobody_is_let_in_and_one_line_says_why(
+    cluster: Cluster, variables: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    line = command_line("batch_size", *TINY, "--address", cluster.address)
+    done = subprocess.run(
+        line,
+        env=cluster.environment(**variables),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (said,) = done.stderr.splitlines()
+    assert told in said
+    assert cluster.token not in said
+
+
+@pytest.mark.slow
+def test_a_job_leaves_plain_lines_its_rows_and_no_word_of_the_token_or_the_environment(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert cluster.submit("plain", *TINY, "--out", str(out)).returncode == 0
+    assert cluster.ended("plain") == "succeeded", cluster.log("plain")
+    log = cluster.log("plain")
+    assert "[1/1] repeat=0: ok, " in log
+    assert not {"\x1b", "\r"} & set(log)
+    (row,) = (json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines())
+    assert row["outcome"] == "ok"
+    written = b"".join(file.read_bytes() for file in out.rglob("*") if file.is_file()) + log.encode()
+    assert cluster.token.encode() not in written
+    assert MARKER.encode() not in written
+
+
+@pytest.mark.slow
+def test_results_that_ray_would_delete_with_the_job_are_refused(cluster: Cluster) -> None:
+    assert cluster.submit("lost", *TINY).returncode == 0
+    assert cluster.ended("lost") == "failed"
+    assert "is in the job's own copy of its files, which Ray deletes after the job; give --out" in cluster.log("lost")
+
+
+@pytest.mark.slow
+def test_a_job_that_is_stopped_keeps_what_has_ended(cluster: Cluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep = ("--dataset", SMALL, "--batch-per-rank", "16", "--world-size", "1", "--repeats", "400", "--epochs", "1")
+    assert cluster.submit("stopped", *sweep, "--out", str(out)).returncode == 0
+    until = time.monotonic() + 120
+    while not (out / "runs.jsonl").exists() or (out / "runs.jsonl").read_bytes().count(b"\n") < 2:
+        assert time.monotonic() < until, cluster.log("stopped")
+        time.sleep(0.5)
+    assert cluster.job("stop", "stopped").returncode == 0
+    assert cluster.ended("stopped") == "stopped"
+    rows = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
+    assert 2 <= len(rows) < 400
+    assert {row["outcome"] for row in rows} == {"ok"}
+    assert "Stopped. The runs that had ended are kept" in cluster.log("stopped")
+    assert (out / "report.html").exists()

@@ -1,0 +1,99 @@
+"""The Slurm script, on hosts of our own: what Slurm does for it is done by small scripts of the same names."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PROJECT, SMALL
+from tests.multihost.hosts import Network
+
+SCRIPT = PROJECT / "sweeps" / "cluster" / "slurm.sbatch"
+SMALL_SWEEP = (
+    "--ranks-per-machine", "1", "--batch-per-rank", "8", "--dataset", SMALL, "--epochs", "1", "--repeats", "1",
+)  # fmt: skip
+
+SCONTROL = """#!/bin/sh
+[ "$1 $2" = "show hostnames" ] && echo "$3" | tr , '\\n'
+"""
+
+# Like Slurm's, it gives a signal on to what it runs.
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do
+    [[ $1 == --nodelist=* ]] && node=${1#*=}
+    shift
+done
+case $node in
+%s
+esac
+trap 'pkill -TERM -P $child' TERM
+"${enter[@]}" env --chdir="$PWD" HOME=/tmp/home "$@" &
+child=$!
+wait $child; code=$?
+while kill -0 $child 2>/dev/null; do wait $child; code=$?; done
+exit $code
+"""
+
+
+def slurm(network: Network, folder: Path, *, broken: str = "") -> dict[str, str]:
+    """The environment of a job on all hosts of the network; `ray` cannot be run on a broken one."""
+    (folder / "bin").mkdir()
+    cases = []
+    for host in network.hosts:
+        enter = shlex.join(host.init.entered("--all", []))
+        refuse = '[ "$1" = ray ] && { echo "no such ray"; exit 127; }; ' if host.name == broken else ""
+        cases.append(f"{host.name}) {refuse}enter=({enter}) ;;")
+    for name, text in {"scontrol": SCONTROL, "srun": SRUN % "\n".join(cases)}.items():
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    kept = network.hosts[0].environment()
+    return kept | {
+        "PATH": f"{folder / 'bin'}:{kept['PATH']}",
+        "SLURM_JOB_ID": "4242",
+        "SLURM_JOB_NODELIST": ",".join(host.name for host in network.hosts),
+        "SLURM_CPUS_PER_TASK": "1",
+        "MARKER": "what-stands-in-the-environment",
+        "PYTHONPATH": str(PROJECT),
+    }
+
+
+def submitted(folder: Path, env: dict[str, str], *words: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", str(SCRIPT), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+@pytest.mark.multihost
+def test_a_slurm_job_runs_a_sweep_on_all_of_its_nodes_and_leaves_nothing_of_ray(
+    network: Network, tmp_path: Path
+) -> None:
+    network.add(2)
+    env = slurm(network, tmp_path)
+    words = ["python", str(PROJECT / "sweeps" / "machines.py"), "--machines", "1", "2", *SMALL_SWEEP, "--out", "out"]
+    done = submitted(tmp_path, env, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
+    assert {(row["config"]["machines"], row["outcome"]) for row in rows} == {(1, "ok"), (2, "ok")}
+    left = [one.name() for host in network.hosts for one in host.processes() if "ray" in " ".join(one.cmdline())]
+    assert left == []
+    assert not list(tmp_path.glob(".ray-*")), "the token and Ray's words went with the job"
+    written = b"".join(file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file())
+    assert env["MARKER"].encode() not in written
+    assert not {"\x1b", "\r"} & set(done.stdout)
+
+
+@pytest.mark.multihost
+def test_a_slurm_job_ends_at_once_and_names_the_node_on_which_ray_did_not_start(
+    network: Network, tmp_path: Path
+) -> None:
+    network.add(2)
+    done = submitted(tmp_path, slurm(network, tmp_path, broken="host-2"), "python", "-c", "print('ran')")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Ray has not started on host-2" in done.stderr
+    assert "no such ray" in done.stderr
+    assert [one.name() for host in network.hosts for one in host.processes() if "raylet" in one.name()] == []
+    assert not list(tmp_path.glob(".ray-*"))
