@@ -17,7 +17,7 @@ from dmls_ray.board import LiveBoard
 from dmls_ray.errors import HeadLostError, WorkerGroupError
 from dmls_ray.jobs import Jobs
 from dmls_ray.live import View
-from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average
+from dmls_ray.machine import describe_git, describe_machine, describe_versions, load_average, machine_words
 from dmls_ray.options import Options
 from dmls_ray.plan import Plan, Run
 from dmls_ray.preparation import prepare, wanted_data
@@ -285,7 +285,7 @@ class Execution:
         record.take_results(event["results"])
         if event.get("machines"):
             first, *others = event["machines"]
-            record.machine = {**first, "beside": others} if others else first
+            record.machine = {**first, "beside": [machine_words(other) for other in others]} if others else first
         epochs = self.epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
             # The run was cut short; the epochs it had told are what there is.

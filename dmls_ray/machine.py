@@ -9,6 +9,8 @@ import platform
 import socket
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,13 @@ def describe_machine() -> dict[str, Any]:
         "memory_mib": round(psutil.virtual_memory().total / 2**20),
     }
     return described | _gpus()
+
+
+def machine_words(described: Mapping[str, Any]) -> str:
+    """`host-2: AMD EPYC, 8 cores, 2 x NVIDIA H200`."""
+    gpus = [f"{count} x {name}" for name, count in Counter(described["gpus"]).items()]
+    parts = [described["cpu"], f"{described['cores']} cores", *gpus]
+    return f"{described['host']}: {', '.join(parts)}"
 
 
 @functools.cache

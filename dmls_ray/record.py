@@ -303,7 +303,7 @@ class RunRecord(_ReadLater):
     """What a training function of the user's own returned, or told of its last epoch, besides."""
 
     machine: dict[str, Any] = field(default_factory=dict)
-    """That of the first rank; `beside` has the others, where there are several."""
+    """That of the first rank; `beside` tells of the others, a line each, where there are several."""
     versions: dict[str, Any] = field(default_factory=dict)
     git: dict[str, Any] = field(default_factory=dict)
     epochs: list[EpochRecord] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.formats import bare, number, shown, signed
-from dmls_ray.analysis.groups import alike_but_for, count_values, in_blocks, where
+from dmls_ray.analysis.groups import compared_along, count_values, in_blocks, where
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import difference, level_of_each
 from dmls_ray.analysis.words import configuration
@@ -46,7 +46,7 @@ def answer_own(table: Table, axis: str) -> str:
         return f"No run ended ok, so nothing can be said of {axis}."
     if count_values(rows, axis) < 2:
         axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
-    groups = [group for group in alike_but_for(rows, {axis}) if len(group) > 1]
+    groups = compared_along(rows, axis, table.held)
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
     vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]

@@ -48,7 +48,10 @@ class Sweep:
         return self.wait_for(lambda: list(self.folder.glob(mark)))
 
     def ends(self, within_s: float = 120) -> int:
-        self.process.wait(within_s)
+        until = time.monotonic() + within_s
+        while self.process.poll() is None:
+            assert time.monotonic() < until, self.process.printed()
+            time.sleep(0.05)
         return self.process.returncode
 
 
