@@ -398,7 +398,11 @@ class Broker:
                 one.decide(epochs=None)
             elif one.job.run_id == run_id and one.number == attempt:
                 one.decide(epochs=epochs)
-        for queued in [item for item in self._queue if item.job.run_id == run_id and epochs is None and item.earlier]:
+        if epochs is not None:
+            return
+        # What is to be run again stands before all that has not been begun, which may be thousands.
+        again = itertools.takewhile(lambda item: item.earlier, self._queue)
+        for queued in [item for item in again if item.job.run_id == run_id]:
             # Its attempt died, and there is to be no other.
             self._queue.remove(queued)
             *earlier, last = queued.earlier
