@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 from dmls_ray import load
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.static import save
-from dmls_ray.analysis.formats import number, ratio, seconds, shown
+from dmls_ray.analysis.formats import bare, ratio, seconds, shown
 from dmls_ray.analysis.stats import Estimate, Interval, estimate
 from dmls_ray.config import DDP_ONLY
 from dmls_ray.errors import DmlsRayError
@@ -449,7 +449,7 @@ def extrapolated_table(lines: Sequence[Line], errors: Sequence[float]) -> pd.Dat
         for each in _sizes_on_one(line):
             given = Inputs(**{name: told.median for name, told in line.inputs(line.cells[1, each]).items()})
             for count, (step, efficiency) in extrapolate(line, each, errors).items():
-                ends = (float(step_ms(line.sizes, count, given, rule)) for rule in ("all hidden", "nothing hidden"))
+                ends = [float(step_ms(line.sizes, count, given, rule)) for rule in ("all hidden", "nothing hidden")]
                 rows.append(
                     {
                         "link": line.link,
@@ -458,7 +458,9 @@ def extrapolated_table(lines: Sequence[Line], errors: Sequence[float]) -> pd.Dat
                         "ranks": f"{count:,}",
                         "machines": f"{count // each:,}",
                         "step ms [95%]": shown(step, seconds),
-                        "all hidden to nothing hidden": " to ".join(seconds(value) for value in ends),
+                        "all hidden to nothing hidden": " to ".join(
+                            bare(Interval(end, step.low, step.high), seconds) for end in ends
+                        ),
                         "efficiency [95%]": shown(efficiency, ratio),
                     }
                 )
@@ -563,7 +565,7 @@ def _sizes_on_one(line: Line) -> list[int]:
 
 
 def _three(value: float) -> str:
-    return number(float(f"{value:.3g}"))
+    return f"{float(f'{value:.3g}'):,g}"
 
 
 def main() -> None:
