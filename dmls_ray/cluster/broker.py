@@ -593,7 +593,7 @@ class Broker:
 
     def _settle(self, attempt: Attempt) -> None:
         """End an attempt of which every rank has returned or is lost."""
-        if attempt.waits_for or attempt.lease_id not in self._attempts:
+        if not attempt.is_over or attempt.lease_id not in self._attempts:
             return
         del self._attempts[attempt.lease_id]
         attempt.settled.set()
