@@ -99,6 +99,11 @@ class Attempt:
         """Ranks that are to return yet."""
         return [name for name in self.ranks if self.is_waiting_for(name)]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether every rank has returned or is lost; by counting, since it is asked each time that one returns."""
+        return len(self.results) + len(self.lost) == len(self._members)
+
     def is_waiting_for(self, name: str) -> bool:
         """Whether the rank takes part, and is to return yet."""
         return name in self._members and name not in self.results and name not in self.lost

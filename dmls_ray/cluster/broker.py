@@ -398,7 +398,11 @@ class Broker:
                 one.decide(epochs=None)
             elif one.job.run_id == run_id and one.number == attempt:
                 one.decide(epochs=epochs)
-        for queued in [item for item in self._queue if item.job.run_id == run_id and epochs is None and item.earlier]:
+        if epochs is not None:
+            return
+        # What is to be run again stands before all that has not been begun, which may be thousands.
+        again = itertools.takewhile(lambda item: item.earlier, self._queue)
+        for queued in [item for item in again if item.job.run_id == run_id]:
             # Its attempt died, and there is to be no other.
             self._queue.remove(queued)
             *earlier, last = queued.earlier
@@ -589,7 +593,7 @@ class Broker:
 
     def _settle(self, attempt: Attempt) -> None:
         """End an attempt of which every rank has returned or is lost."""
-        if attempt.waits_for or attempt.lease_id not in self._attempts:
+        if not attempt.is_over or attempt.lease_id not in self._attempts:
             return
         del self._attempts[attempt.lease_id]
         attempt.settled.set()

@@ -221,8 +221,13 @@ def _scale(axes: Axes, panel: Panel) -> None:
     if values and all(value.is_integer() for value in values):
         if not panel.x.log:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        elif len(values) <= _TICKS:
+        elif len(values) <= _TICKS and _last(panel) <= values[-1]:
             axes.xaxis.set_major_locator(FixedLocator(values))
+
+
+def _last(panel: Panel) -> float:
+    """How far an axis of numbers goes: a curve may go beyond what was measured."""
+    return max(float(value) for series in panel.series for value in series.x)
 
 
 def _name_ticks(axes: Axes, names: Sequence[str]) -> None:

@@ -91,6 +91,14 @@ def test_measured_values_are_the_ticks_of_a_logarithmic_axis() -> None:
     assert ticks(a_chart(points, x=Axis("batch (samples)", log=True))) == ["16", "48", "1,024"]
 
 
+def test_a_curve_that_goes_beyond_what_was_measured_has_ticks_there_too() -> None:
+    points = Series(name="a", x=[1, 2, 4], y=[1.0, 2.0, 3.0])
+    curve = Series(name="model", kind="line", x=[1, 1024], y=[1.0, 9.0])
+    panel = Panel(x=Axis("ranks", log=True), y=Axis("step (ms)"), series=[points, curve])
+    found = ticks(Chart(name="a", title="A", panels=[panel]))
+    assert {"1", "100", "1,000"} <= set(found)
+
+
 def test_names_are_the_ticks_in_their_order_and_are_not_joined() -> None:
     points = Series(name="a", x=["mpi", "gloo"], y=[1.0, 2.0])
     chart = a_chart(points, x=Axis("backend", categories=["gloo", "mpi"]))
