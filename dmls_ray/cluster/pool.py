@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,8 @@ class WorkerGroup:
         self._shares: list[_Share] = []
         self._changing = threading.Lock()
         """Held while shares come, change their trainer or go."""
+        self._following = threading.Lock()
+        """Held while they are made to fit the machines that are there."""
         self._places: dict[str, int] = {}
         """Machines in the order in which runs take them: those of the beginning, and as they came."""
         self._unusable: set[str] = set()
@@ -222,9 +224,10 @@ class WorkerGroup:
             self._threads.append(_set_off(self._look_after_head, "head"))
 
     def hold_for(self, demand: Demand) -> None:
-        """From now on hold what these runs ask for."""
-        self._demand = demand
-        self._take_what_is_missing()
+        """From now on hold what these runs ask for, on the machines that are there now."""
+        with self._following:
+            self._demand = demand
+        self._follow(cluster_resources())
 
     def give_up(self) -> None:
         """Leave all as it is: the cluster's head is gone, and no call to Ray would return."""
@@ -361,32 +364,32 @@ class WorkerGroup:
                 return
 
     def _follow(self, now: Resources) -> None:
-        before = {machine.node_id for machine in self._resources.machines}
-        usable = replace(now, machines=tuple(one for one in now.machines if one.node_id not in self._unusable))
-        there = {machine.node_id for machine in usable.machines}
-        if there == before:
-            return
-        for machine in usable.machines:
-            if machine.node_id not in before:
-                usable = self._look_over(usable, machine)
-        # In the order of before; those that have come follow.
-        for machine in usable.machines:
-            self._places.setdefault(machine.name, len(self._places))
-        self._resources = Resources(tuple(sorted(usable.machines, key=lambda one: self._places[one.name])))
-        for share in self._shares:
-            if not share.left and share.machine.node_id not in there:
-                self._let_go(share)
-        self._take_what_is_missing()
+        """Make the shares fit the machines that are there; what fails is done at the next look."""
+        with self._following:
+            there = {machine.node_id for machine in now.machines}
+            for share in self._shares:
+                if not share.left and share.machine.node_id not in there:
+                    self._let_go(share)
+            before = {machine.node_id for machine in self._resources.machines}
+            usable = [one for one in now.machines if one.node_id in before or self._is_usable(one)]
+            # In the order of before; those that have come follow.
+            for machine in usable:
+                self._places.setdefault(machine.name, len(self._places))
+            self._resources = Resources(tuple(sorted(usable, key=lambda one: self._places[one.name])))
+            if not self._ended.is_set():
+                self._take_what_is_missing()
 
-    def _look_over(self, resources: Resources, machine: Machine) -> Resources:
-        """The cluster with a machine that has joined, if its ranks can serve there."""
+    def _is_usable(self, machine: Machine) -> bool:
+        """Whether ranks can serve on a machine that has joined."""
+        if machine.node_id in self._unusable:
+            return False
         try:
             self._check(Resources((machine,)))
         except ClusterError as error:
             self._unusable.add(machine.node_id)
             self._tell(f"{machine.name} has joined and is left out: {error}")
-            return Resources(tuple(one for one in resources.machines if one != machine))
-        return resources
+            return False
+        return True
 
     def _take_what_is_missing(self) -> None:
         with self._changing:
@@ -398,10 +401,10 @@ class WorkerGroup:
 
     def _let_go(self, share: _Share) -> None:
         """A machine has left."""
+        self.broker.call("end_trainer", share.trainer, left=share.machine.name)
         with self._changing:
             share.left = True
         self._tell(f"{share.machine.name} has left, and {share.ranks} ranks with it; what they were in is run again.")
-        self.broker.call("end_trainer", share.trainer, left=share.machine.name)
         self._kill_trainer(share)
 
     def _kill_trainer(self, share: _Share) -> None:
