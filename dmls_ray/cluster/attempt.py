@@ -48,6 +48,8 @@ class Attempt:
     """Ranks that will not return, and what is known of it."""
     lost_at: float = math.inf
     """When the first of them was lost, by time.monotonic."""
+    missed_at: float = math.inf
+    """When the first of its ranks said that another is gone."""
     blameless: set[str] = field(default_factory=set)
     """Those of them whose end is not the run's doing: replaced with another rank of their trainer that died, gone with
     their machine, or ended because they waited for such a one."""
@@ -112,12 +114,30 @@ class Attempt:
     def _members(self) -> frozenset[str]:
         return frozenset(self.ranks)
 
+    @property
+    def missed(self) -> str:
+        """What the ranks that are back say of others that are gone, where none is known to be."""
+        said = [str(item.get("reason", "")) for item in self.results.values() if item.get("symptom")]
+        return f"it waited for one that had ended with {said[0]}" if said and not self.lost else ""
+
+    def take(self, name: str, result: dict[str, Any]) -> None:
+        """A rank has returned; of its results the first counts."""
+        self.results.setdefault(name, result)
+        if result.get("symptom"):
+            self.missed_at = min(self.missed_at, time.monotonic())
+
     def lose(self, name: str, reason: str = "", *, blameless: bool = False) -> None:
         """A rank will not return."""
         self.lost[name] = reason
         self.lost_at = min(self.lost_at, time.monotonic())
         if blameless:
             self.blameless.add(name)
+
+    @property
+    def is_disconnected(self) -> bool:
+        """Whether its ranks lost each other and nothing else is known to have happened: the network failed."""
+        failed = [item for item in self.results.values() if item["outcome"] != Outcome.OK]
+        return self.cause is None and not self.overdue and any(item.get("disconnected") for item in failed)
 
     @property
     def cause(self) -> dict[str, Any] | None:
@@ -151,6 +171,9 @@ class Attempt:
             # Only symptoms: every rank says that another is gone.
             failed = (item for item in self.results.values() if item["outcome"] != Outcome.OK)
             cause = next(failed, {"outcome": Outcome.OK.value})
+            if self.is_disconnected:
+                cause = {**cause, "outcome": Outcome.KILLED.value,
+                         "reason": f"the ranks lost each other: {cause['reason']}"}  # fmt: skip
         return {
             "outcome": cause["outcome"],
             "reason": cause.get("reason", ""),
@@ -162,7 +185,7 @@ class Attempt:
         if verdict["outcome"] not in RETRIED:
             return None
         # A rank that died while it was idle was leased to before anybody knew, and some ends are not the run's doing.
-        innocent = not self.begun or self.blameless >= self.lost.keys()
+        innocent = bool(self.lost) and (not self.begun or self.blameless >= self.lost.keys())
         innocent = innocent and len(self.earlier) - self.charged < _UNCHARGED
         charged = self.charged if innocent else self.charged + 1
         if charged > limits.max_retries:

@@ -42,6 +42,9 @@ nothing."""
 _PEERS_END_AFTER_S = 8.0
 """After how long their processes are ended, where that did not help."""
 
+_DEATHS_ARE_TOLD_WITHIN_S = 20.0
+"""How long the death of a process may take to be told, on a busy machine too."""
+
 _BROKERS_MAY_DIE = 3
 """How many may die during one run before it is held for the cause."""
 
@@ -248,7 +251,9 @@ class Broker:
         if attempt is None:
             # The run was settled without it, or leased by a broker before this one.
             return True
-        attempt.results.setdefault(name, result)
+        attempt.take(name, result)
+        if result.get("symptom"):
+            attempt.lost_addresses.add(self._ranks[name].card.store[0])
         if self._limits.recycle_above_mib is not None and result.get("rss_mib", 0) > self._limits.recycle_above_mib:
             for other, rank in self._of(self._ranks[name].card.trainer).items():
                 rank.leaves = True
@@ -525,8 +530,13 @@ class Broker:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def _free_those_who_wait(self, attempt: Attempt) -> None:
-        """End an attempt whose other ranks do not see that one was lost: nothing comes from a machine that is gone."""
-        since = time.monotonic() - attempt.lost_at
+        """End an attempt whose other ranks do not see that one was lost: nothing comes from a machine that is gone.
+
+        Where a rank says that another is gone, and none is known to be, the network failed between them: for one side
+        alone, it may be.
+        """
+        lost_at = min(attempt.lost_at, attempt.missed_at + _DEATHS_ARE_TOLD_WITHIN_S)
+        since = time.monotonic() - lost_at
         if since > _PEERS_HEAR_AFTER_S and not attempt.interrupted:
             attempt.interrupted = True
             for name in attempt.waits_for:
@@ -536,7 +546,7 @@ class Broker:
         elif since > _PEERS_END_AFTER_S:
             for name in attempt.waits_for:
                 self._end_process(self._ranks[name].card)
-                self._lose(name, beside=True)
+                self._lose(name, beside=bool(attempt.lost), why=attempt.missed)
 
     def _cut_short(self, attempt: Attempt, reason: str) -> None:
         attempt.overdue = reason
@@ -560,7 +570,9 @@ class Broker:
         attempt = self._attempts.get(lease_id)
         return attempt if attempt is not None and attempt.is_waiting_for(name) else None
 
-    def _lose(self, name: str, *, card: RankCard | None = None, left: str = "", beside: bool = False) -> None:
+    def _lose(
+        self, name: str, *, card: RankCard | None = None, left: str = "", beside: bool = False, why: str = ""
+    ) -> None:
         """A rank does not serve any more.
 
         Args:
@@ -568,6 +580,7 @@ class Broker:
             card: that of its successor, which knows what happened since.
             left: its machine, where that has left the cluster.
             beside: whether it was ended because it waits for one that was lost.
+            why: what is known of its end besides.
         """
         rank = self._ranks.pop(name)
         self._there[rank.card.trainer] -= 1
@@ -583,7 +596,7 @@ class Broker:
         group = (rank.card.trainer, rank.card.group)
         # What ended its neighbour is no evidence of this one's end.
         replaced = card is not None and group in self._broken_groups
-        attempt.lose(name, f"{left} has left" if left else "", blameless=bool(left) or beside or replaced)
+        attempt.lose(name, f"{left} has left" if left else why, blameless=bool(left) or beside or replaced)
         attempt.lost_addresses.add(rank.card.store[0])
         if card is None:
             self._broken_groups.add(group)
@@ -606,7 +619,8 @@ class Broker:
                 # It has asked for work before the others of its run had ended.
                 self._idle[rank.card.machine].add(name)
         verdict = attempt.verdict()
-        again = attempt.again(verdict, self._limits) if attempt.lost and not attempt.stopped else None
+        may_try = (attempt.lost or attempt.is_disconnected) and not attempt.stopped
+        again = attempt.again(verdict, self._limits) if may_try else None
         if again is not None:
             # In front: its block is under way.
             self._queue.appendleft(again)

@@ -24,14 +24,18 @@ def run_guarded(train: TrainFunction, config: Placed, rank: RankInfo, emit: Emit
 
 # What PyTorch says with a plain RuntimeError: its CPU allocator, cuBLAS and cuDNN; and gloo.
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
-_PEER_IS_GONE = ("gloo", "Connection closed by peer", "Connection reset by peer")
+_DISCONNECTED = (
+    "Connection closed by peer", "Connection reset by peer", "Connection timed out", "Connection refused",
+    "Broken pipe", "No route to host", "connectFullMesh failed",
+)  # fmt: skip
+_PEER_IS_GONE = ("gloo", *_DISCONNECTED)
 
 
 def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
     """The result of a rank that raised: `outcome`, `reason` in one line, and `traceback`.
 
-    `symptom` tells whether it only reports that another rank is gone, `device_lost` whether the process can use its GPU
-    no more.
+    `symptom` tells whether it only reports that another rank is gone, `disconnected` whether that is because what
+    connects them is, `device_lost` whether the process can use its GPU no more.
     """
     outcome = Outcome.ERROR
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _says(error, _OUT_OF_MEMORY):
@@ -48,6 +52,7 @@ def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
         # After an assertion on the device, say, every further call in this process fails.
         "device_lost": outcome is Outcome.ERROR and _says(error, ("CUDA error",)),
         "symptom": isinstance(error, dist.DistError) or _says(error, _PEER_IS_GONE),
+        "disconnected": isinstance(error, dist.DistNetworkError) or _says(error, _DISCONNECTED),
         "rank": rank.rank,
         "machine": rank.machine,
         "device": rank.device,

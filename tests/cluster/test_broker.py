@@ -807,3 +807,41 @@ async def test_a_trainer_that_refuses_says_why_to_who_made_it() -> None:
     await broker.end_trainer("u", refused="no PyTorch there")
     assert await broker.refusal("u") == "no PyTorch there"
     assert await broker.refusal("t") == ""
+
+
+@scenario
+async def test_ranks_that_lost_each_other_are_tried_again_and_then_killed_and_no_error_of_the_code() -> None:
+    broker = Broker({"t": 2}, limits=Limits(max_retries=1))
+    names = [await broker.join(card(index)) for index in range(2)]
+    await broker.submit(job("r", 2))
+    for _ in range(2):
+        tasks = [await soon(broker.next_lease(name)) for name in names]
+        for name, task in zip(names, tasks, strict=True):
+            lease = await task
+            await broker.begun(name, lease.lease_id, 0)
+            told = {"outcome": "error", "reason": "Connection timed out", "symptom": True, "disconnected": True}
+            await broker.finish(name, lease.lease_id, {"rank": lease.rank, **told})
+    done = (await follow(broker, "r"))[-1]
+    assert (done["outcome"], done["attempts"]) == ("killed", 2)
+    assert done["reason"] == "the ranks lost each other: Connection timed out"
+
+
+@patch("dmls_ray.cluster.broker._DEATHS_ARE_TOLD_WITHIN_S", 0.1)
+@patch("dmls_ray.cluster.broker._PEERS_HEAR_AFTER_S", 0.1)
+@patch("dmls_ray.cluster.broker._PEERS_END_AFTER_S", 0.3)
+@scenario
+async def test_a_rank_that_waits_for_one_that_gave_up_is_not_waited_for_for_ever() -> None:
+    ended: list[int] = []
+    broker = Broker({"t": 2}, limits=Limits(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
+    first, second = [await broker.join(card(index)) for index in range(2)]
+    tasks = [await soon(broker.next_lease(name)) for name in (first, second)]
+    await broker.submit(job("r", 2))
+    lease = await tasks[1]
+    for name in (first, second):
+        await broker.begun(name, lease.lease_id, 0)
+    told = {"outcome": "error", "reason": "Connection refused", "symptom": True, "disconnected": True}
+    assert await broker.finish(second, lease.lease_id, {"rank": 1, **told}), "it may stay"
+    done = (await follow(broker, "r"))[-1]
+    assert ended == [0]
+    assert done["outcome"] == "killed"
+    assert done["reason"] == "1 of 2 ranks died: it waited for one that had ended with Connection refused"
