@@ -155,7 +155,8 @@ class Broker:
         leave the others waiting for it.
         """
         for name, rank in self._of(card.trainer).items():
-            if rank.card.group != card.group:
+            # Of one that joins twice, since the network failed over the answer, the first is nobody's.
+            if rank.card.group != card.group or rank.card.index == card.index:
                 self._lose(name, card=card)
         name = f"{card.trainer}/{card.index}#{self._nonce}-{next(self._numbers)}"
         if card.trainer not in self._ended:
@@ -248,6 +249,9 @@ class Broker:
         if attempt is None:
             # The run was settled without it, or leased by a broker before this one.
             return True
+        if attempt.interrupted and result["outcome"] != Outcome.OK:
+            # What it was waiting for was broken off, and of that it may tell in any words.
+            result["symptom"] = True
         attempt.results.setdefault(name, result)
         if self._limits.recycle_above_mib is not None and result.get("rss_mib", 0) > self._limits.recycle_above_mib:
             for other, rank in self._of(self._ranks[name].card.trainer).items():
@@ -325,7 +329,12 @@ class Broker:
     # --- runs -----------------------------------------------------------------------------------------------
 
     async def expect(self, trainer: str, ranks: int, *, later: bool = False) -> None:
-        """A trainer is to come with so many ranks; while it is `later`, runs that find others do not wait for it."""
+        """A trainer is to come with so many ranks; while it is `later`, runs that find others do not wait for it.
+
+        One whose machine has left meanwhile does not come: another thread may have said so before.
+        """
+        if trainer in self._ended:
+            return
         self._sizes[trainer] = ranks
         self._changed = time.monotonic()
         if later:
@@ -480,7 +489,9 @@ class Broker:
 
     def _lease(self, queued: Queued, names: list[str]) -> None:
         job = queued.job
-        lease_id = f"{self._nonce}/{job.run_id}/{len(queued.earlier) + 1}"
+        # No two are alike, though a run that was skipped is submitted again, and counts from 1: ranks meet under this
+        # name in a store that still has what was told under the earlier one.
+        lease_id = f"{self._nonce}-{next(self._numbers)}/{job.run_id}/{len(queued.earlier) + 1}"
         attempt = Attempt(job, lease_id, names, queued.earlier, queued.charged)
         about = {self._ranks[name].card.machine: self._ranks[name].card.about for name in names}
         attempt.machines = [told for told in about.values() if told]
