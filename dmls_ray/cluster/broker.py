@@ -23,7 +23,7 @@ import itertools
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,10 @@ _PEERS_END_AFTER_S = 8.0
 
 _BROKERS_MAY_DIE = 3
 """How many may die during one run before it is held for the cause."""
+
+_COMES_WITHIN_S = 600.0
+"""How long runs that find no ranks wait for a trainer that was announced: its machine may prepare data first, and may
+never have room for it."""
 
 _LOOK_EVERY_S = 0.5
 """How often the clocks of the runs under way are read."""
@@ -94,6 +98,7 @@ class Broker:
     Args:
         awaited: trainer -> how many ranks of it must be there before a run is leased any, so that no run is timed while
             another rank of its machines still starts.
+        later: those of them that runs need not wait for.
         exclusive: lease to one run at a time (bench mode), rather than to as many as there are ranks for.
         limits: how long it waits, and how often it tries.
         end_process: ends a rank's process whatever it does; returns at once.
@@ -104,6 +109,7 @@ class Broker:
         self,
         awaited: Mapping[str, int],
         *,
+        later: Collection[str] = (),
         exclusive: bool = True,
         limits: Limits | None = None,
         end_process: Callable[[RankCard], None] = lambda card: None,
@@ -111,8 +117,9 @@ class Broker:
     ) -> None:
         self._sizes = dict(awaited)
         """Of each trainer that is there or is to come, how many ranks it has."""
-        self._coming: set[str] = set()
-        """Trainers that runs need not wait for, until all of their ranks have joined for the first time."""
+        self._coming = dict.fromkeys(later, time.monotonic())
+        """Trainers that runs need not wait for, until all of their ranks have joined for the first time, and since when
+        they are to come."""
         self._there: Counter[str] = Counter()
         """By trainer, how many ranks are."""
         self._held: Counter[str] = Counter()
@@ -165,7 +172,7 @@ class Broker:
             self._held[card.machine] += 1
             self._left.pop(card.machine, None)
             if self._there[card.trainer] >= self._sizes.get(card.trainer, 0):
-                self._coming.discard(card.trainer)
+                self._coming.pop(card.trainer, None)
             if self._places.get(card.machine) != card.place:
                 self._places[card.machine] = card.place
                 in_order = sorted(self._places, key=self._places.__getitem__)
@@ -280,7 +287,7 @@ class Broker:
             self._refusals[trainer] = refused
         self._ended.add(trainer)
         self._sizes.pop(trainer, None)
-        self._coming.discard(trainer)
+        self._coming.pop(trainer, None)
         self._changed = time.monotonic()
         if left:
             self._left[left] = None
@@ -338,7 +345,7 @@ class Broker:
         self._sizes[trainer] = ranks
         self._changed = time.monotonic()
         if later:
-            self._coming.add(trainer)
+            self._coming[trainer] = time.monotonic()
         self._dispatch()
 
     async def lives(self) -> None:
@@ -454,7 +461,7 @@ class Broker:
             chosen = placed({machine: len(names) for machine, names in self._idle.items()}, need)
             if chosen:
                 self._lease(self._queue.popleft(), self._taken(chosen))
-            elif self._is_there_room_for(need) or self._coming or self._waits_for_ranks_until() > time.monotonic():
+            elif self._is_there_room_for(need) or self._waits_for_ranks_until() > time.monotonic():
                 self._keep_watch()
                 return
             else:
@@ -474,7 +481,8 @@ class Broker:
         return bool(placed({machine: self._held[machine] for machine in self._idle}, need))
 
     def _waits_for_ranks_until(self) -> float:
-        return self._changed + self._limits.wait_for_ranks
+        come = [since + _COMES_WITHIN_S for since in self._coming.values()]
+        return max([self._changed + self._limits.wait_for_ranks, *come])
 
     def _skip(self, queued: Queued, need: Need) -> None:
         """There are no ranks for a run any more."""

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,13 @@ class _Share:
     """Whether the machine came while runs went on: none is to wait for it, or to end because of it."""
     trainer: str = ""
     """Name of its present trainer."""
+    per_rank: dict[str, float] = field(default_factory=dict)
+    """Ray resources that each of them holds."""
     thread: threading.Thread | None = None
     left: bool = False
     """The machine has left, or cannot be used."""
+    told: bool = False
+    """The broker knows that it has."""
 
 
 def _own_path() -> list[str]:
@@ -158,6 +162,9 @@ class WorkerGroup:
         self._shares: list[_Share] = []
         self._changing = threading.Lock()
         """Held while shares come, change their trainer or go."""
+        self._taking = threading.Lock()
+        """Held until the broker knows of the shares that have come: who submits a run then is not told that there is
+        nobody for it."""
         self._places: dict[str, int] = {}
         """Machines in the order in which runs take them: those of the beginning, and as they came."""
         self._unusable: set[str] = set()
@@ -171,6 +178,11 @@ class WorkerGroup:
     def storage(self) -> Path:
         """Folder for what Ray writes; removed by `end`."""
         return Path(self._storage.name)
+
+    @property
+    def resources(self) -> Resources:
+        """What the machines that are there offer, without those that were looked over and cannot be used."""
+        return self._resources
 
     @property
     def ranks(self) -> int:
@@ -222,9 +234,10 @@ class WorkerGroup:
             self._threads.append(_set_off(self._look_after_head, "head"))
 
     def hold_for(self, demand: Demand) -> None:
-        """From now on hold what these runs ask for."""
+        """From now on hold what these runs ask for; where each brings its own trainer, nothing is held."""
         self._demand = demand
-        self._take_what_is_missing()
+        if self._isolation == "group":
+            self._take_what_is_missing()
 
     def give_up(self) -> None:
         """Leave all as it is: the cluster's head is gone, and no call to Ray would return."""
@@ -286,7 +299,9 @@ class WorkerGroup:
 
     def _make_broker(self, life: int) -> Any:
         with self._changing:
-            awaited = {share.trainer: share.ranks for share in self._shares if not share.left}
+            there = [share for share in self._shares if not share.left]
+            awaited = {share.trainer: share.ranks for share in there}
+            later = [share.trainer for share in there if share.later]
         name = life_name(self.name, life)
         # Where this process is, so that no other machine takes it along.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -294,7 +309,7 @@ class WorkerGroup:
             name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000, scheduling_strategy=here
         )
         return actor.remote(
-            awaited, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
+            awaited, later=later, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
             oom_kills_there=oom_kills_there,
         )  # fmt: skip
 
@@ -324,10 +339,14 @@ class WorkerGroup:
         added = []
         for name, count in self._wanted(self._resources).items():
             machine = by_name[name]
-            held = sum(one.ranks for one in self._shares if one.machine.node_id == machine.node_id and not one.left)
-            if count > held:
+            held = [one for one in self._shares if one.machine.node_id == machine.node_id and not one.left]
+            missing = count - sum(one.ranks for one in held)
+            per_rank = self.per_rank(machine)
+            cores = missing * per_rank["CPU"] + sum(one.ranks * one.per_rank["CPU"] for one in held)
+            # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for room.
+            if missing > 0 and (not held or cores <= machine.cores):
                 number = len(self._shares)
-                share = _Share(machine=machine, ranks=count - held, number=number, later=later)
+                share = _Share(machine=machine, ranks=missing, number=number, later=later, per_rank=per_rank)
                 share.trainer = f"{self.name}-{number}.0"
                 self._shares.append(share)
                 added.append(share)
@@ -341,6 +360,7 @@ class WorkerGroup:
         while not self._ended.wait(_LOOK_EVERY_S):
             try:
                 self._follow(cluster_resources())
+                self._end_what_has_left()
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
             except (ray.exceptions.RayError, ConnectionError, RuntimeError):
@@ -364,6 +384,9 @@ class WorkerGroup:
         before = {machine.node_id for machine in self._resources.machines}
         usable = replace(now, machines=tuple(one for one in now.machines if one.node_id not in self._unusable))
         there = {machine.node_id for machine in usable.machines}
+        for share in self._shares:
+            if not share.left and share.machine.node_id not in there:
+                self._let_go(share)
         if there == before:
             return
         for machine in usable.machines:
@@ -373,9 +396,6 @@ class WorkerGroup:
         for machine in usable.machines:
             self._places.setdefault(machine.name, len(self._places))
         self._resources = Resources(tuple(sorted(usable.machines, key=lambda one: self._places[one.name])))
-        for share in self._shares:
-            if not share.left and share.machine.node_id not in there:
-                self._let_go(share)
         self._take_what_is_missing()
 
     def _look_over(self, resources: Resources, machine: Machine) -> Resources:
@@ -389,20 +409,29 @@ class WorkerGroup:
         return resources
 
     def _take_what_is_missing(self) -> None:
-        with self._changing:
-            added = self._add_shares(later=True)
-        for share in added:
-            self.broker.call("expect", share.trainer, share.ranks, later=True)
-            self._tell(f"{share.machine.name} is there: {share.ranks} ranks start on it.")
-            self._start_share(share)
+        with self._taking:
+            with self._changing:
+                added = self._add_shares(later=True)
+            for share in added:
+                self.broker.call("expect", share.trainer, share.ranks, later=True)
+                self._tell(f"{share.machine.name} is there: {share.ranks} ranks start on it.")
+                self._start_share(share)
 
     def _let_go(self, share: _Share) -> None:
         """A machine has left."""
         with self._changing:
             share.left = True
         self._tell(f"{share.machine.name} has left, and {share.ranks} ranks with it; what they were in is run again.")
-        self.broker.call("end_trainer", share.trainer, left=share.machine.name)
-        self._kill_trainer(share)
+        self._end_what_has_left()
+
+    def _end_what_has_left(self) -> None:
+        """Tell the broker, and end the trainers: of one that was still starting, the controller is known only later."""
+        for share in self._shares:
+            if share.left and not share.told:
+                self.broker.call("end_trainer", share.trainer, left=share.machine.name)
+                share.told = True
+            if share.left and _is_held(share):
+                self._kill_trainer(share)
 
     def _kill_trainer(self, share: _Share) -> None:
         """End a trainer that waits for a machine which is not there: it would for ever, and hears nothing else."""
@@ -421,13 +450,15 @@ class WorkerGroup:
         """
         short_lives = 0
         for life in itertools.count():
+            if share.left:
+                return
             settings = {**self.settings(share.trainer), "later": share.later}
             began = time.monotonic()
             try:
-                per_rank = self.per_rank(share.machine)
-                make_trainer(settings, ranks=share.ranks, per_rank=per_rank, node_id=share.machine.node_id).fit()
+                node_id = share.machine.node_id
+                make_trainer(settings, ranks=share.ranks, per_rank=share.per_rank, node_id=node_id).fit()
                 if not self._ended.is_set() and (reason := self.broker.call("refusal", share.trainer)):
-                    self._tell(f"{reason}. {share.machine.name} is left out.")
+                    self._leave_out(share, reason)
                 return
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
@@ -436,14 +467,30 @@ class WorkerGroup:
                     return
                 short_lives = short_lives + 1 if time.monotonic() - began < _SHORT_LIFE_S else 1
                 if not isinstance(error, ray.exceptions.RayActorError) or short_lives > _SHORT_LIVES:
-                    self.broker.call("abort", f"Ray Train's worker group failed: {_first_line(error)}")
+                    reason = f"Ray Train's worker group failed: {_first_line(error)}"
+                    if share.later:
+                        self.broker.call("end_trainer", share.trainer, refused=reason)
+                        self._leave_out(share, reason)
+                    else:
+                        self.broker.call("abort", reason)
                     return
                 with self._changing:
+                    if share.left:
+                        return
                     before, share.trainer = share.trainer, f"{self.name}-{share.number}.{life + 1}"
-                self.broker.call("expect", share.trainer, share.ranks)
+                self.broker.call("expect", share.trainer, share.ranks, later=share.later)
                 self.broker.call("end_trainer", before)
                 if self._own_cluster:
                     _free_left_placement_groups()
+
+    def _leave_out(self, share: _Share, reason: str) -> None:
+        """A machine cannot be used, which the broker knows: one that follows it is not to wait for it either."""
+        with self._changing:
+            share.left = share.told = True
+            serves = any(one.machine.node_id == share.machine.node_id and not one.left for one in self._shares)
+        if not serves:
+            self._unusable.add(share.machine.node_id)
+        self._tell(f"{reason}. {share.machine.name} is left out.")
 
 
 def _set_off(target: Callable[[], None], name: str) -> threading.Thread:

@@ -878,3 +878,25 @@ async def test_what_a_rank_says_after_it_was_told_of_a_lost_one_is_no_cause() ->
     await broker.expect("back", 1, later=True)
     waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
     assert [attempt_of(await task) for task in waiting] == ["r/2", "r/2"]
+
+
+@scenario
+async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
+    with patch("dmls_ray.cluster.broker._COMES_WITHIN_S", 0.2):
+        broker = Broker({"here": 1}, limits=Limits(wait_for_ranks=0))
+        here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+        await broker.expect("never", 1, later=True)
+        began = time.monotonic()
+        await broker.submit(job("pair", 2))
+        assert (await follow(broker, "pair"))[-1]["outcome"] == "skipped"
+        assert time.monotonic() - began > 0.2
+        await broker.submit(job("alone"))
+        assert (await here).rank == 0
+
+
+@scenario
+async def test_a_broker_that_follows_another_waits_for_no_trainer_that_came_later() -> None:
+    broker = Broker({"here": 1, "slow": 1}, later=["slow"])
+    here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+    await broker.submit(job("alone"))
+    assert (await here).rank == 0
