@@ -268,7 +268,7 @@ def _export(given: argparse.Namespace, console: Console) -> int:
 
 def _copy(given: argparse.Namespace, console: Console) -> int:
     """Add the runs of a sweep to another folder or URI; what is there stays, and no run comes twice."""
-    from dmls_ray.remote import open_store
+    from dmls_ray.remote import mirror_of, open_store
     from dmls_ray.store import read_sweep
 
     results = _load(given.a)
@@ -283,7 +283,8 @@ def _copy(given: argparse.Namespace, console: Console) -> int:
         missing = [record for record in results.records if _adds(record, known.get(record.run_id))]
         for record in missing:
             store.append(record)
-    if store.mirror is not None and store.mirror.is_kept:
+    mirror = mirror_of(store)
+    if mirror is not None and mirror.is_kept:
         return EXIT_FAILED
     say(
         console, f"{len(missing)} of {len(results)} runs added to {store.where}; dmls-ray report makes the other files."

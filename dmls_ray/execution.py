@@ -172,7 +172,7 @@ class Execution:
         try:
             group.start()
             run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
-            while not ours and not self.broken and (again := self._feasible_by_now(make, group)):
+            while not ours and not self.broken and (again := self._feasible_by_now(make)):
                 wanted = needs | {Need.of(job.config): None for job in again}
                 data = wanted_data([*runs, *(self.by_id[job.run_id] for job in again)])
                 group.hold_for(replace(demand, needs=tuple(wanted), data=data))
@@ -204,14 +204,13 @@ class Execution:
             if not self.unwound.wait(_UNWINDS_WITHIN_S):
                 self.at_worst(HeadLostError(_HEAD_LOST))
 
-    def _feasible_by_now(self, make: Jobs, group: Any) -> list[Any]:
+    def _feasible_by_now(self, make: Jobs) -> list[Any]:
         """Jobs of the runs that were skipped for want of machines, and fit on those that have come since."""
         if self.search is not None:
             return []
         from dmls_ray.cluster.resources import cluster_resources
 
-        # What the group has looked over; a machine that has only just joined is none that ranks are put on yet.
-        now = group.resources if self.options.isolation == "group" else cluster_resources()
+        now = cluster_resources()
         if not make.resources.gpus:
             # Its ranks hold no GPUs, also where machines with some have joined.
             now = replace(now, machines=tuple(replace(machine, gpus=0) for machine in now.machines))

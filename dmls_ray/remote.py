@@ -49,6 +49,11 @@ _RETRY_SHARE = 10
 Note = Callable[[str], object]
 
 
+def mirror_of(store: Store) -> Mirror | None:
+    """What stands for the URI that a store is at; None of one that is a folder itself."""
+    return store.mirror if isinstance(store, RemoteStore) else None
+
+
 def open_store(place: str | os.PathLike[str], note: Note, files: Collection[str] = ()) -> Store:
     """The store at a local path or a URI.
 

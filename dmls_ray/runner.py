@@ -25,7 +25,7 @@ from dmls_ray.own import folder_name, own_schema
 from dmls_ray.plan import Plan, Run, Variant, make_plan
 from dmls_ray.preparation import check_names
 from dmls_ray.record import METRICS, Outcome, RunRecord
-from dmls_ray.remote import open_store
+from dmls_ray.remote import mirror_of, open_store
 from dmls_ray.schema import Schema
 from dmls_ray.space import Range, Space, make_space, proposed_before
 from dmls_ray.store import RUNS, Store, read_records
@@ -157,7 +157,7 @@ def run_plan(
         finally:
             _write_derived(store, view, anew=len(store.records) > count)
             board.end(store.records)
-        results = Results(store.folder, _of_this_call(plan, space, store.records), mirror=store.mirror)
+        results = Results(store.folder, _of_this_call(plan, space, store.records), mirror=mirror_of(store))
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
@@ -168,7 +168,7 @@ def _write_derived(store: Store, view: View, *, anew: bool) -> None:
     """Write what is made of the runs, where it is missing or old, or `anew`; where it cannot be, a note says why."""
     try:
         if anew or not are_written(store.folder):
-            write_files(Results(store.folder, store.records, mirror=store.mirror))
+            write_files(Results(store.folder, store.records, mirror=mirror_of(store)))
     except Exception as error:  # noqa: BLE001 - neither the answer nor the sweep's own error is lost for want of a file
         told = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
         again = f"dmls-ray report {shlex.quote(store.where)}"

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from filelock import FileLock, Timeout
@@ -30,9 +30,6 @@ from dmls_ray.errors import NewerSchemaError, StoreError, StoreInUseError
 from dmls_ray.objects import below
 from dmls_ray.record import SCHEMA, RunRecord, dump_small
 from dmls_ray.shape import check_described
-
-if TYPE_CHECKING:
-    from dmls_ray.mirror import Mirror
 
 _SHARED = {"config", "machine", "versions", "git"}
 """What many records have alike; they share one object of it, which nobody changes."""
@@ -66,9 +63,6 @@ class Store:
         NewerSchemaError: the folder was written by a newer version.
         StoreError: the folder or a line in it cannot be read.
     """
-
-    mirror: Mirror | None = None
-    """Where the folder is, when it stands for one at a URI."""
 
     def __init__(self, folder: str | os.PathLike[str], *, where: str | None = None) -> None:
         self.folder = Path(folder)

@@ -11,7 +11,7 @@ from dmls_ray.analysis.reading import read
 from dmls_ray.commands import main
 from tests.conftest import PROJECT
 
-FOLDERS = sorted(path.parent for path in (PROJECT / "results" / "reference").glob("*/runs.jsonl"))
+FOLDERS = sorted(path.parent for path in (PROJECT / "results" / "reference").glob("**/runs.jsonl"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -215,8 +215,9 @@ def _placed(record: RunRecord) -> RunRecord:
     if not told.get("machines"):
         told["machines"] = len({rank.machine for rank in record.ranks}) or 1
         told["ranks_per_machine"] = told["world_size"] // told["machines"]
-    if record.isolation != PUBLISHED and record.outcome is Outcome.OK:
-        told["backend"] = record.backend or None
+    if told.get("backend") == "auto" and record.outcome is Outcome.OK:
+        # One rank has none, and an older record does not tell.
+        told["backend"] = record.backend or (None if told["world_size"] == 1 else "auto")
     return replace(record, config=told)
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +162,14 @@ class WorkerGroup:
         self._shares: list[_Share] = []
         self._changing = threading.Lock()
         """Held while shares come, change their trainer or go."""
-        self._taking = threading.Lock()
-        """Held until the broker knows of the shares that have come: who submits a run then is not told that there is
-        nobody for it."""
+        self._following = threading.Lock()
+        """Held while they are made to fit the machines that are there."""
         self._places: dict[str, int] = {}
         """Machines in the order in which runs take them: those of the beginning, and as they came."""
         self._unusable: set[str] = set()
         """Nodes that were looked over and cannot be used."""
+        self._full: set[str] = set()
+        """Nodes on which no more ranks are started than are there: some could not."""
         self._controllers: dict[str, Any] = {}
         self._ended = threading.Event()
         self.broker = BrokerLine(self.name)
@@ -178,11 +179,6 @@ class WorkerGroup:
     def storage(self) -> Path:
         """Folder for what Ray writes; removed by `end`."""
         return Path(self._storage.name)
-
-    @property
-    def resources(self) -> Resources:
-        """What the machines that are there offer, without those that were looked over and cannot be used."""
-        return self._resources
 
     @property
     def ranks(self) -> int:
@@ -234,10 +230,14 @@ class WorkerGroup:
             self._threads.append(_set_off(self._look_after_head, "head"))
 
     def hold_for(self, demand: Demand) -> None:
-        """From now on hold what these runs ask for; where each brings its own trainer, nothing is held."""
-        self._demand = demand
+        """From now on hold what these runs ask for, on the machines that are there now.
+
+        Where each run brings its own trainer, nothing is held.
+        """
+        with self._following:
+            self._demand = demand
         if self._isolation == "group":
-            self._take_what_is_missing()
+            self._follow(cluster_resources())
 
     def give_up(self) -> None:
         """Leave all as it is: the cluster's head is gone, and no call to Ray would return."""
@@ -344,7 +344,8 @@ class WorkerGroup:
             per_rank = self.per_rank(machine)
             cores = missing * per_rank["CPU"] + sum(one.ranks * one.per_rank["CPU"] for one in held)
             # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for room.
-            if missing > 0 and (not held or cores <= machine.cores):
+            room = not held or (cores <= machine.cores and machine.node_id not in self._full)
+            if missing > 0 and room:
                 number = len(self._shares)
                 share = _Share(machine=machine, ranks=missing, number=number, later=later, per_rank=per_rank)
                 share.trainer = f"{self.name}-{number}.0"
@@ -360,7 +361,6 @@ class WorkerGroup:
         while not self._ended.wait(_LOOK_EVERY_S):
             try:
                 self._follow(cluster_resources())
-                self._end_what_has_left()
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
             except (ray.exceptions.RayError, ConnectionError, RuntimeError):
@@ -381,48 +381,46 @@ class WorkerGroup:
                 return
 
     def _follow(self, now: Resources) -> None:
-        before = {machine.node_id for machine in self._resources.machines}
-        usable = replace(now, machines=tuple(one for one in now.machines if one.node_id not in self._unusable))
-        there = {machine.node_id for machine in usable.machines}
-        for share in self._shares:
-            if not share.left and share.machine.node_id not in there:
-                self._let_go(share)
-        if there == before:
-            return
-        for machine in usable.machines:
-            if machine.node_id not in before:
-                usable = self._look_over(usable, machine)
-        # In the order of before; those that have come follow.
-        for machine in usable.machines:
-            self._places.setdefault(machine.name, len(self._places))
-        self._resources = Resources(tuple(sorted(usable.machines, key=lambda one: self._places[one.name])))
-        self._take_what_is_missing()
+        """Make the shares fit the machines that are there; what fails is done at the next look."""
+        with self._following:
+            there = {machine.node_id for machine in now.machines}
+            for share in self._shares:
+                if not share.left and share.machine.node_id not in there:
+                    self._let_go(share)
+            self._end_what_has_left()
+            before = {machine.node_id for machine in self._resources.machines}
+            usable = [one for one in now.machines if one.node_id not in self._unusable]
+            usable = [one for one in usable if one.node_id in before or self._is_usable(one)]
+            # In the order of before; those that have come follow.
+            for machine in usable:
+                self._places.setdefault(machine.name, len(self._places))
+            self._resources = Resources(tuple(sorted(usable, key=lambda one: self._places[one.name])))
+            if not self._ended.is_set():
+                self._take_what_is_missing()
 
-    def _look_over(self, resources: Resources, machine: Machine) -> Resources:
-        """The cluster with a machine that has joined, if its ranks can serve there."""
+    def _is_usable(self, machine: Machine) -> bool:
+        """Whether ranks can serve on a machine that has joined."""
         try:
             self._check(Resources((machine,)))
         except ClusterError as error:
             self._unusable.add(machine.node_id)
             self._tell(f"{machine.name} has joined and is left out: {error}")
-            return Resources(tuple(one for one in resources.machines if one != machine))
-        return resources
+            return False
+        return True
 
     def _take_what_is_missing(self) -> None:
-        with self._taking:
-            with self._changing:
-                added = self._add_shares(later=True)
-            for share in added:
-                self.broker.call("expect", share.trainer, share.ranks, later=True)
-                self._tell(f"{share.machine.name} is there: {share.ranks} ranks start on it.")
-                self._start_share(share)
+        with self._changing:
+            added = self._add_shares(later=True)
+        for share in added:
+            self.broker.call("expect", share.trainer, share.ranks, later=True)
+            self._tell(f"{share.machine.name} is there: {share.ranks} ranks start on it.")
+            self._start_share(share)
 
     def _let_go(self, share: _Share) -> None:
-        """A machine has left."""
+        """A machine has left; from here on neither another broker nor another trainer counts on it."""
         with self._changing:
             share.left = True
         self._tell(f"{share.machine.name} has left, and {share.ranks} ranks with it; what they were in is run again.")
-        self._end_what_has_left()
 
     def _end_what_has_left(self) -> None:
         """Tell the broker, and end the trainers: of one that was still starting, the controller is known only later."""
@@ -488,8 +486,7 @@ class WorkerGroup:
         with self._changing:
             share.left = share.told = True
             serves = any(one.machine.node_id == share.machine.node_id and not one.left for one in self._shares)
-        if not serves:
-            self._unusable.add(share.machine.node_id)
+        (self._full if serves else self._unusable).add(share.machine.node_id)
         self._tell(f"{reason}. {share.machine.name} is left out.")
 
 

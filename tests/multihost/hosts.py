@@ -80,7 +80,7 @@ class OnHost(subprocess.Popen[str]):
 
     def __init__(self, words: Sequence[str], **options: Any) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process, by `close`
-        streams = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": subprocess.STDOUT}
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": subprocess.STDOUT}
         super().__init__(words, text=True, start_new_session=True, **(streams | options))
 
     def printed(self) -> str:
