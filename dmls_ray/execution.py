@@ -173,7 +173,9 @@ class Execution:
             group.start()
             run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
             while not ours and not self.broken and (again := self._feasible_by_now(make)):
-                group.hold_for(replace(demand, needs=tuple(needs | {Need.of(job.config): None for job in again})))
+                wanted = needs | {Need.of(job.config): None for job in again}
+                data = wanted_data([*runs, *(self.by_id[job.run_id] for job in again)])
+                group.hold_for(replace(demand, needs=tuple(wanted), data=data))
                 run_jobs(group, listed(again), self._listen, isolation=self.options.isolation, launch=run_command)
             cut_short = bool(self.broken)
         except KeyboardInterrupt:
@@ -209,12 +211,16 @@ class Execution:
         from dmls_ray.cluster.resources import cluster_resources
 
         now = cluster_resources()
+        if not make.resources.gpus:
+            # Its ranks hold no GPUs, also where machines with some have joined.
+            now = replace(now, machines=tuple(replace(machine, gpus=0) for machine in now.machines))
         machines = frozenset(machine.node_id for machine in now.machines)
         known = {record.run_id: record for record in self.store.records}
         lacked = [run for run in self.plan.runs if self._lacked_machines(run, known.get(run.run_id), make)]
         judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacked)).skip_infeasible(
             now.judge(self.plan, oversubscribe=self.options.oversubscribe)
         )
+        judged = judged.skip_infeasible(replace(make, resources=now).unavailable)
         # Once for the same machines: what they cannot do they will not do the next time.
         again = [run for run in judged.runs if not run.skip and self.tried.get(run.run_id) != machines]
         if not again:

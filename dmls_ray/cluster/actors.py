@@ -85,14 +85,15 @@ class BrokerLine:
 
     def _look_for_the_next(self) -> None:
         """Take the newest broker that there is; several may have died since this line last heard of one."""
-        ahead = 1
-        while ahead <= _LIVES_AHEAD:
+        # Several threads may look at once, so none counts on from where another is.
+        known = self._life
+        life = known + 1
+        while life <= known + _LIVES_AHEAD:
             # Ray tells nothing of the name of a dead one, which is no reason to stop looking.
             with contextlib.suppress(ValueError):
-                self._handle = ray.get_actor(life_name(self.name, self._life + ahead), namespace=NAMESPACE)
-                self._life += ahead
-                ahead = 0
-            ahead += 1
+                self._handle = ray.get_actor(life_name(self.name, life), namespace=NAMESPACE)
+                self._life = known = life
+            life += 1
 
 
 def end_process(card: RankCard) -> None:

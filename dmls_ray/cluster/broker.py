@@ -23,7 +23,7 @@ import itertools
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,10 @@ _DEATHS_ARE_TOLD_WITHIN_S = 20.0
 
 _BROKERS_MAY_DIE = 3
 """How many may die during one run before it is held for the cause."""
+
+_COMES_WITHIN_S = 600.0
+"""How long runs that find no ranks wait for a trainer that was announced: its machine may prepare data first, and may
+never have room for it."""
 
 _LOOK_EVERY_S = 0.5
 """How often the clocks of the runs under way are read."""
@@ -97,6 +101,7 @@ class Broker:
     Args:
         awaited: trainer -> how many ranks of it must be there before a run is leased any, so that no run is timed while
             another rank of its machines still starts.
+        later: those of them that runs need not wait for.
         exclusive: lease to one run at a time (bench mode), rather than to as many as there are ranks for.
         limits: how long it waits, and how often it tries.
         end_process: ends a rank's process whatever it does; returns at once.
@@ -107,6 +112,7 @@ class Broker:
         self,
         awaited: Mapping[str, int],
         *,
+        later: Collection[str] = (),
         exclusive: bool = True,
         limits: Limits | None = None,
         end_process: Callable[[RankCard], None] = lambda card: None,
@@ -114,8 +120,9 @@ class Broker:
     ) -> None:
         self._sizes = dict(awaited)
         """Of each trainer that is there or is to come, how many ranks it has."""
-        self._coming: set[str] = set()
-        """Trainers that runs need not wait for, until all of their ranks have joined for the first time."""
+        self._coming = dict.fromkeys(later, time.monotonic())
+        """Trainers that runs need not wait for, until all of their ranks have joined for the first time, and since when
+        they are to come."""
         self._there: Counter[str] = Counter()
         """By trainer, how many ranks are."""
         self._held: Counter[str] = Counter()
@@ -158,7 +165,8 @@ class Broker:
         leave the others waiting for it.
         """
         for name, rank in self._of(card.trainer).items():
-            if rank.card.group != card.group:
+            # Of one that joins twice, since the network failed over the answer, the first is nobody's.
+            if rank.card.group != card.group or rank.card.index == card.index:
                 self._lose(name, card=card)
         name = f"{card.trainer}/{card.index}#{self._nonce}-{next(self._numbers)}"
         if card.trainer not in self._ended:
@@ -167,7 +175,7 @@ class Broker:
             self._held[card.machine] += 1
             self._left.pop(card.machine, None)
             if self._there[card.trainer] >= self._sizes.get(card.trainer, 0):
-                self._coming.discard(card.trainer)
+                self._coming.pop(card.trainer, None)
             if self._places.get(card.machine) != card.place:
                 self._places[card.machine] = card.place
                 in_order = sorted(self._places, key=self._places.__getitem__)
@@ -251,6 +259,9 @@ class Broker:
         if attempt is None:
             # The run was settled without it, or leased by a broker before this one.
             return True
+        if attempt.interrupted and result["outcome"] != Outcome.OK:
+            # What it was waiting for was broken off, and of that it may tell in any words.
+            result["symptom"] = True
         attempt.take(name, result)
         if result.get("symptom"):
             attempt.lost_addresses.add(self._ranks[name].card.store[0])
@@ -281,7 +292,7 @@ class Broker:
             self._refusals[trainer] = refused
         self._ended.add(trainer)
         self._sizes.pop(trainer, None)
-        self._coming.discard(trainer)
+        self._coming.pop(trainer, None)
         self._changed = time.monotonic()
         if left:
             self._left[left] = None
@@ -330,11 +341,16 @@ class Broker:
     # --- runs -----------------------------------------------------------------------------------------------
 
     async def expect(self, trainer: str, ranks: int, *, later: bool = False) -> None:
-        """A trainer is to come with so many ranks; while it is `later`, runs that find others do not wait for it."""
+        """A trainer is to come with so many ranks; while it is `later`, runs that find others do not wait for it.
+
+        One whose machine has left meanwhile does not come: another thread may have said so before.
+        """
+        if trainer in self._ended:
+            return
         self._sizes[trainer] = ranks
         self._changed = time.monotonic()
         if later:
-            self._coming.add(trainer)
+            self._coming[trainer] = time.monotonic()
         self._dispatch()
 
     async def lives(self) -> None:
@@ -450,7 +466,7 @@ class Broker:
             chosen = placed({machine: len(names) for machine, names in self._idle.items()}, need)
             if chosen:
                 self._lease(self._queue.popleft(), self._taken(chosen))
-            elif self._is_there_room_for(need) or self._coming or self._waits_for_ranks_until() > time.monotonic():
+            elif self._is_there_room_for(need) or self._waits_for_ranks_until() > time.monotonic():
                 self._keep_watch()
                 return
             else:
@@ -470,7 +486,8 @@ class Broker:
         return bool(placed({machine: self._held[machine] for machine in self._idle}, need))
 
     def _waits_for_ranks_until(self) -> float:
-        return self._changed + self._limits.wait_for_ranks
+        come = [since + _COMES_WITHIN_S for since in self._coming.values()]
+        return max([self._changed + self._limits.wait_for_ranks, *come])
 
     def _skip(self, queued: Queued, need: Need) -> None:
         """There are no ranks for a run any more."""
@@ -485,7 +502,9 @@ class Broker:
 
     def _lease(self, queued: Queued, names: list[str]) -> None:
         job = queued.job
-        lease_id = f"{self._nonce}/{job.run_id}/{len(queued.earlier) + 1}"
+        # No two are alike, though a run that was skipped is submitted again, and counts from 1: ranks meet under this
+        # name in a store that still has what was told under the earlier one.
+        lease_id = f"{self._nonce}-{next(self._numbers)}/{job.run_id}/{len(queued.earlier) + 1}"
         attempt = Attempt(job, lease_id, names, queued.earlier, queued.charged)
         about = {self._ranks[name].card.machine: self._ranks[name].card.about for name in names}
         attempt.machines = [told for told in about.values() if told]

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,13 @@ class _Share:
     """Whether the machine came while runs went on: none is to wait for it, or to end because of it."""
     trainer: str = ""
     """Name of its present trainer."""
+    per_rank: dict[str, float] = field(default_factory=dict)
+    """Ray resources that each of them holds."""
     thread: threading.Thread | None = None
     left: bool = False
     """The machine has left, or cannot be used."""
+    told: bool = False
+    """The broker knows that it has."""
 
 
 def _own_path() -> list[str]:
@@ -164,6 +168,8 @@ class WorkerGroup:
         """Machines in the order in which runs take them: those of the beginning, and as they came."""
         self._unusable: set[str] = set()
         """Nodes that were looked over and cannot be used."""
+        self._full: set[str] = set()
+        """Nodes on which no more ranks are started than are there: some could not."""
         self._controllers: dict[str, Any] = {}
         self._ended = threading.Event()
         self.broker = BrokerLine(self.name)
@@ -224,10 +230,14 @@ class WorkerGroup:
             self._threads.append(_set_off(self._look_after_head, "head"))
 
     def hold_for(self, demand: Demand) -> None:
-        """From now on hold what these runs ask for, on the machines that are there now."""
+        """From now on hold what these runs ask for, on the machines that are there now.
+
+        Where each run brings its own trainer, nothing is held.
+        """
         with self._following:
             self._demand = demand
-        self._follow(cluster_resources())
+        if self._isolation == "group":
+            self._follow(cluster_resources())
 
     def give_up(self) -> None:
         """Leave all as it is: the cluster's head is gone, and no call to Ray would return."""
@@ -289,7 +299,9 @@ class WorkerGroup:
 
     def _make_broker(self, life: int) -> Any:
         with self._changing:
-            awaited = {share.trainer: share.ranks for share in self._shares if not share.left}
+            there = [share for share in self._shares if not share.left]
+            awaited = {share.trainer: share.ranks for share in there}
+            later = [share.trainer for share in there if share.later]
         name = life_name(self.name, life)
         # Where this process is, so that no other machine takes it along.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -297,7 +309,7 @@ class WorkerGroup:
             name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000, scheduling_strategy=here
         )
         return actor.remote(
-            awaited, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
+            awaited, later=later, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
             oom_kills_there=oom_kills_there,
         )  # fmt: skip
 
@@ -327,10 +339,15 @@ class WorkerGroup:
         added = []
         for name, count in self._wanted(self._resources).items():
             machine = by_name[name]
-            held = sum(one.ranks for one in self._shares if one.machine.node_id == machine.node_id and not one.left)
-            if count > held:
+            held = [one for one in self._shares if one.machine.node_id == machine.node_id and not one.left]
+            missing = count - sum(one.ranks for one in held)
+            per_rank = self.per_rank(machine)
+            cores = missing * per_rank["CPU"] + sum(one.ranks * one.per_rank["CPU"] for one in held)
+            # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for room.
+            room = not held or (cores <= machine.cores and machine.node_id not in self._full)
+            if missing > 0 and room:
                 number = len(self._shares)
-                share = _Share(machine=machine, ranks=count - held, number=number, later=later)
+                share = _Share(machine=machine, ranks=missing, number=number, later=later, per_rank=per_rank)
                 share.trainer = f"{self.name}-{number}.0"
                 self._shares.append(share)
                 added.append(share)
@@ -370,8 +387,10 @@ class WorkerGroup:
             for share in self._shares:
                 if not share.left and share.machine.node_id not in there:
                     self._let_go(share)
+            self._end_what_has_left()
             before = {machine.node_id for machine in self._resources.machines}
-            usable = [one for one in now.machines if one.node_id in before or self._is_usable(one)]
+            usable = [one for one in now.machines if one.node_id not in self._unusable]
+            usable = [one for one in usable if one.node_id in before or self._is_usable(one)]
             # In the order of before; those that have come follow.
             for machine in usable:
                 self._places.setdefault(machine.name, len(self._places))
@@ -381,8 +400,6 @@ class WorkerGroup:
 
     def _is_usable(self, machine: Machine) -> bool:
         """Whether ranks can serve on a machine that has joined."""
-        if machine.node_id in self._unusable:
-            return False
         try:
             self._check(Resources((machine,)))
         except ClusterError as error:
@@ -400,12 +417,19 @@ class WorkerGroup:
             self._start_share(share)
 
     def _let_go(self, share: _Share) -> None:
-        """A machine has left."""
-        self.broker.call("end_trainer", share.trainer, left=share.machine.name)
+        """A machine has left; from here on neither another broker nor another trainer counts on it."""
         with self._changing:
             share.left = True
         self._tell(f"{share.machine.name} has left, and {share.ranks} ranks with it; what they were in is run again.")
-        self._kill_trainer(share)
+
+    def _end_what_has_left(self) -> None:
+        """Tell the broker, and end the trainers: of one that was still starting, the controller is known only later."""
+        for share in self._shares:
+            if share.left and not share.told:
+                self.broker.call("end_trainer", share.trainer, left=share.machine.name)
+                share.told = True
+            if share.left and _is_held(share):
+                self._kill_trainer(share)
 
     def _kill_trainer(self, share: _Share) -> None:
         """End a trainer that waits for a machine which is not there: it would for ever, and hears nothing else."""
@@ -424,13 +448,15 @@ class WorkerGroup:
         """
         short_lives = 0
         for life in itertools.count():
+            if share.left:
+                return
             settings = {**self.settings(share.trainer), "later": share.later}
             began = time.monotonic()
             try:
-                per_rank = self.per_rank(share.machine)
-                make_trainer(settings, ranks=share.ranks, per_rank=per_rank, node_id=share.machine.node_id).fit()
+                node_id = share.machine.node_id
+                make_trainer(settings, ranks=share.ranks, per_rank=share.per_rank, node_id=node_id).fit()
                 if not self._ended.is_set() and (reason := self.broker.call("refusal", share.trainer)):
-                    self._tell(f"{reason}. {share.machine.name} is left out.")
+                    self._leave_out(share, reason)
                 return
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
@@ -439,14 +465,29 @@ class WorkerGroup:
                     return
                 short_lives = short_lives + 1 if time.monotonic() - began < _SHORT_LIFE_S else 1
                 if not isinstance(error, ray.exceptions.RayActorError) or short_lives > _SHORT_LIVES:
-                    self.broker.call("abort", f"Ray Train's worker group failed: {_first_line(error)}")
+                    reason = f"Ray Train's worker group failed: {_first_line(error)}"
+                    if share.later:
+                        self.broker.call("end_trainer", share.trainer, refused=reason)
+                        self._leave_out(share, reason)
+                    else:
+                        self.broker.call("abort", reason)
                     return
                 with self._changing:
+                    if share.left:
+                        return
                     before, share.trainer = share.trainer, f"{self.name}-{share.number}.{life + 1}"
-                self.broker.call("expect", share.trainer, share.ranks)
+                self.broker.call("expect", share.trainer, share.ranks, later=share.later)
                 self.broker.call("end_trainer", before)
                 if self._own_cluster:
                     _free_left_placement_groups()
+
+    def _leave_out(self, share: _Share, reason: str) -> None:
+        """A machine cannot be used, which the broker knows: one that follows it is not to wait for it either."""
+        with self._changing:
+            share.left = share.told = True
+            serves = any(one.machine.node_id == share.machine.node_id and not one.left for one in self._shares)
+        (self._full if serves else self._unusable).add(share.machine.node_id)
+        self._tell(f"{reason}. {share.machine.name} is left out.")
 
 
 def _set_off(target: Callable[[], None], name: str) -> threading.Thread:

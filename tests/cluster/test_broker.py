@@ -845,3 +845,96 @@ async def test_a_rank_that_waits_for_one_that_gave_up_is_not_waited_for_for_ever
     assert ended == [0]
     assert done["outcome"] == "killed"
     assert done["reason"] == "1 of 2 ranks died: it waited for one that had ended with Connection refused"
+
+
+@scenario
+async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another_name() -> None:
+    # Its ranks would find the addresses of ranks that are gone in the leader's store, and wait for them.
+    broker = Broker({"here": 1, "there": 1}, limits=Limits(max_retries=0, wait_for_ranks=0))
+    here = await broker.join(card(0, "a", trainer="here"))
+    gone = await broker.join(card(0, "b", trainer="there"))
+    first, second = [await soon(broker.next_lease(name)) for name in (here, gone)]
+    await broker.submit(job("r", 2, machines=2))
+    before = await first
+    await second
+    await broker.end_trainer("there", left="b")
+    await broker.finish(here, before.lease_id, {"rank": 0, "outcome": "error", "reason": "gloo", "symptom": True})
+    assert (await follow(broker, "r"))[-1]["outcome"] == "skipped"
+    await broker.forget("r")
+    await broker.expect("back", 1, later=True)
+    waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
+    await broker.submit(job("r", 2, machines=2))
+    again = [await task for task in waiting]
+    assert again[0].lease_id == again[1].lease_id != before.lease_id
+
+
+@scenario
+async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_waited_for() -> None:
+    for later in (False, True):
+        broker = Broker({"here": 1}, limits=Limits(wait_for_ranks=0))
+        here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+        await broker.end_trainer("there", left="b")
+        await broker.expect("there", 1, later=later)
+        await broker.submit(job("pair", 2))
+        assert (await follow(broker, "pair"))[-1]["outcome"] == "skipped"
+        await broker.submit(job("alone"))
+        assert (await here).rank == 0
+
+
+@scenario
+async def test_a_rank_that_joins_twice_counts_once() -> None:
+    broker = Broker({"t": 2}, limits=Limits(recycle_above_mib=100))
+    await broker.join(card(0))  # the network fails over the answer
+    names = [await broker.join(card(index)) for index in range(2)]
+    assert (broker._there["t"], broker._held["a"]) == (2, 2)
+    leases = [await soon(broker.next_lease(name)) for name in names]
+    await broker.submit(job("r", 2))
+    for number, name in enumerate(names):
+        lease = await leases[number]
+        await broker.finish(name, lease.lease_id, {"rank": number, "outcome": "ok", "rss_mib": 200})
+    # Ranks that have grown are replaced once all of them are idle; of a rank that nobody is, that would be never.
+    answers = [await soon(broker.next_lease(name)) for name in names]
+    assert [await answer for answer in answers] == [Leave(), Leave()]
+
+
+@scenario
+async def test_what_a_rank_says_after_it_was_told_of_a_lost_one_is_no_cause() -> None:
+    broker = Broker({"here": 1, "there": 1}, limits=Limits(max_retries=0))
+    here = await broker.join(card(0, "a", trainer="here"))
+    gone = await broker.join(card(0, "b", trainer="there"))
+    hears = await soon(broker.interruption(here))
+    leases = [await soon(broker.next_lease(name)) for name in (here, gone)]
+    await broker.submit(job("r", 2))
+    lease = await leases[0]
+    await broker.begun(here, lease.lease_id, 0)
+    await broker.end_trainer("there", left="b")
+    with patch("dmls_ray.cluster.broker._PEERS_HEAR_AFTER_S", 0.0):
+        assert await hears == ("b",)
+    # After NCCL's groups were aborted, say: "Default process group has not been initialized".
+    told = {"rank": 0, "outcome": "error", "reason": "ValueError: whatever", "symptom": False}
+    assert await broker.finish(here, lease.lease_id, told), "nobody waits for it"
+    await broker.expect("back", 1, later=True)
+    waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
+    assert [attempt_of(await task) for task in waiting] == ["r/2", "r/2"]
+
+
+@scenario
+async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
+    with patch("dmls_ray.cluster.broker._COMES_WITHIN_S", 0.2):
+        broker = Broker({"here": 1}, limits=Limits(wait_for_ranks=0))
+        here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+        await broker.expect("never", 1, later=True)
+        began = time.monotonic()
+        await broker.submit(job("pair", 2))
+        assert (await follow(broker, "pair"))[-1]["outcome"] == "skipped"
+        assert time.monotonic() - began > 0.2
+        await broker.submit(job("alone"))
+        assert (await here).rank == 0
+
+
+@scenario
+async def test_a_broker_that_follows_another_waits_for_no_trainer_that_came_later() -> None:
+    broker = Broker({"here": 1, "slow": 1}, later=["slow"])
+    here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+    await broker.submit(job("alone"))
+    assert (await here).rank == 0
