@@ -259,6 +259,7 @@ def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     assert (folder / "runs.csv").exists()
 
 
+@pytest.mark.slow
 def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
     main_job: Path, sweep_command: Command, tmp_path: Path
 ) -> None:
