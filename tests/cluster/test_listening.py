@@ -27,7 +27,8 @@ def listening(sweep: psutil.Process) -> set[tuple[str, str]]:
     for one in [sweep, *sweep.children(recursive=True)]:
         try:
             opened = [link.laddr.ip for link in one.net_connections("inet") if link.status == psutil.CONN_LISTEN]
-            found |= {(" ".join(one.cmdline()).strip(), address) for address in opened}
+            # One that is about to end has its name for a while when its words are gone.
+            found |= {(" ".join([one.name(), *one.cmdline()]), address) for address in opened}
         except psutil.Error:
             continue  # it has ended meanwhile
     return found
