@@ -235,7 +235,8 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
         return EXIT_OK
     records = records_at(folder)
     here = local_resources()
-    if cluster_at(options.address) is None:
+    joined = cluster_at(options.address)
+    if joined is None:
         plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
     plan = plan.skip_infeasible(Jobs(here, options, Path()).unavailable)
     ended = done(records, options)
@@ -246,6 +247,8 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
         state = "done" if run.run_id in ended else f"skipped: {run.skip}" if run.skip else "to run"
         say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
     say(console, describe_estimate(plan, pending, records))
+    if joined is not None:
+        say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
     return EXIT_OK
 
 

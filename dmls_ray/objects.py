@@ -43,14 +43,12 @@ def check_place(place: str | os.PathLike[str], flag: str = "") -> None:
     """A place is a local path, or a URI that can be written down: into a log, a report, a record.
 
     Raises:
-        ConfigError: it is a URI with a key, a secret or the like in it, or one that a Path has taken for a local path.
+        ConfigError: it is a URI with a key, a secret or the like in it, or one that lacks a slash, as a Path leaves it.
     """
     named = f"{flag} " if flag else ""
-    if isinstance(place, os.PathLike):
+    if not isinstance(place, str) or not is_uri(place):
         if _FLATTENED.match(text := os.fspath(place)):
-            raise ConfigError(f"{named}{text} is a URI that was made a path; give it as a text, with //.")
-        return
-    if not is_uri(place):
+            raise ConfigError(f"{named}{text} is a URI that lacks a slash, as a path does; give it as a text, with //.")
         return
     parts = urlsplit(place)
     options = parse_qsl(parts.query, keep_blank_values=True)

@@ -106,6 +106,8 @@ class Options:
             if value < least:
                 raise ConfigError(f"{name}={value} is out of range; give a whole number of {least} or more.")
         self._check_search()
+        if self.address is not None and not self.address.strip():
+            raise ConfigError("--address is empty; give HOST:PORT of a cluster, auto or local, or leave it out.")
         if self.wait_for_ranks < 0:
             raise ConfigError(f"wait_for_ranks={self.wait_for_ranks} is out of range; give 0 or more.")
         for name in ("checkpoints", "save_weights"):

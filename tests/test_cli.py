@@ -160,6 +160,20 @@ def test_a_folder_in_use_is_one_line(capsys: pytest.CaptureFixture[str], empty_f
     assert "in use by another process" in done.stderr
 
 
+def test_a_dry_run_says_that_it_did_not_ask_the_cluster(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
+    assert run("--dry-run", "--address", "192.0.2.1:6379", "--world-size", "99", "--device", "cpu") == 0
+    assert "The cluster (192.0.2.1:6379) was not asked" in " ".join(capsys.readouterr().out.split())
+    assert run("--dry-run", "--address", "local") == 0
+    assert "was not asked" not in capsys.readouterr().out
+
+
+def test_an_address_that_a_shell_left_empty_starts_nothing(
+    capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run("--dry-run", "--address", "") == 2
+    assert "--address is empty" in capsys.readouterr().err
+
+
 def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
     capsys: pytest.CaptureFixture[str], empty_folder: Path
 ) -> None:

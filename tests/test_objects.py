@@ -50,9 +50,10 @@ def test_a_place_that_names_no_secret_is_taken(place: str | Path) -> None:
     check_place(place)
 
 
-def test_a_uri_that_was_made_a_path_is_told() -> None:
-    with pytest.raises(ConfigError, match="s3:/b/x is a URI that was made a path; give it as a text"):
-        check_place(Path("s3://b/x"))
+@pytest.mark.parametrize("place", [Path("s3://b/x"), "s3:/b/x", "gs:/b"])
+def test_a_uri_that_lacks_a_slash_is_told_and_is_no_folder(place: str | Path) -> None:
+    with pytest.raises(ConfigError, match="is a URI that lacks a slash, as a path does; give it as a text"):
+        check_place(place)
 
 
 def test_what_lies_below_a_uri_keeps_its_options() -> None:

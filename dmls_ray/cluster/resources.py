@@ -90,9 +90,9 @@ class Resources:
         if need.machines is not None:
             each = need.each * (need.threads if thing == "core" else 1)
             able = sum(count >= each for count in self.offers("cuda" if thing == "GPU" else "cpu").values())
-            return (
-                f"{need}{threads} needs {need.machines} machines of {each} {thing}s or more; {place} has {able}. {more}"
-            )
+            machines = "1 machine" if need.machines == 1 else f"{need.machines} machines"
+            things = f"1 {thing}" if each == 1 else f"{each} {thing}s"
+            return f"{need}{threads} needs {machines} of {things} or more; {place} has {able}. {more}"
         if there >= wanted:
             return (
                 f"{need}{threads} needs {need.threads} {thing}s a rank, each rank's on one machine, and the "

@@ -48,7 +48,7 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         (
             SERVER,
             {"machines": 3, "ranks_per_machine": 1, "device": "cpu"},
-            "machines=3 ranks_per_machine=1 needs 3 machines of 1 cores or more; this cluster has 2.*add machines",
+            "machines=3 ranks_per_machine=1 needs 3 machines of 1 core or more; this cluster has 2.*add machines",
         ),
         (
             SERVER,
