@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -54,3 +55,16 @@ def test_shellcheck_has_nothing_against_the_slurm_script() -> None:
         pytest.skip("shellcheck is not installed; it comes with pip install -e '.[dev]'")
     done = subprocess.run([shellcheck, str(FOLDER / "slurm.sbatch")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_a_head_that_the_other_nodes_do_not_find_is_told_in_a_line(tmp_path: Path) -> None:
+    for name, text in {"scontrol": "echo n1; echo n2", "srun": "exit 2"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    job = {"PATH": path, "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]"}
+    words = ["bash", str(FOLDER / "slurm.sbatch")]
+    done = subprocess.run(words, env=job, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "slurm.sbatch: n2 finds no IPv4 address of n1; give it as RAY_HEAD_IP.\n"
+    assert not list(tmp_path.glob(".ray-*"))
