@@ -236,9 +236,9 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     records = records_at(folder)
     here = local_resources()
     joined = cluster_at(options.address)
+    plan = plan.skip_infeasible(Jobs(here, options, Path()).unavailable)
     if joined is None:
         plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
-    plan = plan.skip_infeasible(Jobs(here, options, Path()).unavailable)
     ended = done(records, options)
     pending = plan.pending(ended)
     check_names(pending)

@@ -126,8 +126,9 @@ class Execution:
 
     def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
-        judged = self.plan.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
-        judged = judged.skip_infeasible(Jobs(resources, self.options, self.store.folder).unavailable)
+        # First what no cluster can mend.
+        judged = self.plan.skip_infeasible(Jobs(resources, self.options, self.store.folder).unavailable)
+        judged = judged.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
         by_id = {run.run_id: run for run in judged.runs}
         self.by_id = by_id
         self.oversubscribes = lambda config: resources.oversubscribes(config)

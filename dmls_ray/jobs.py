@@ -54,7 +54,8 @@ class Jobs:
 
     def objection(self, config: Any) -> str:
         """Why a configuration is not feasible here; empty where it is."""
-        return self.resources.objection(config, oversubscribe=self.options.oversubscribe) or self.unavailable(config)
+        # First what no cluster can mend.
+        return self.unavailable(config) or self.resources.objection(config, oversubscribe=self.options.oversubscribe)
 
     def unavailable(self, config: Any) -> str:
         """Why its launcher or its placement cannot be had; empty where it can."""

@@ -112,7 +112,13 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
                 **common,
             )
         return
-    check_address(address, started_here=address == _started_here())
+    try:
+        check_address(address, started_here=address == _started_here())
+    except ClusterError as error:
+        if os.environ.get("RAY_ADDRESS") != address:
+            raise
+        # Nobody typed a flag.
+        raise ClusterError(str(error).replace(f"--address {address}", f"RAY_ADDRESS={address}", 1)) from error
     try:
         ray.init(address=address, **common)
         # What the cluster says of its nodes it says in colours, to every driver; we say it ourselves.

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.cluster.connect import cluster_at
+from dmls_ray.cluster.connect import cluster_at, connect
+from dmls_ray.errors import ClusterError
 
 
 def test_a_running_cluster_is_found_by_flag_variable_or_its_own_mark(
@@ -23,3 +24,10 @@ def test_a_running_cluster_is_found_by_flag_variable_or_its_own_mark(
     monkeypatch.setenv("RAY_ADDRESS", "ray-head:6379")
     assert cluster_at(None) == "ray-head:6379"
     assert cluster_at("10.0.0.1:6379") == "10.0.0.1:6379"
+
+
+def test_an_address_of_the_environment_is_not_blamed_on_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "nonsense")
+    address = cluster_at(None)
+    with pytest.raises(ClusterError, match="^RAY_ADDRESS=nonsense is no address"):
+        connect(address, dashboard=False, verbose=False)
