@@ -26,6 +26,9 @@ from dmls_ray.rank import Emit, RankInfo
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
+_HEARD_WITHIN_S = 5.0
+"""How long what a run has told may take to be heard."""
+
 _ASK_AGAIN_S = 2.0
 """How soon to ask a broker again that has no word for this rank."""
 
@@ -72,6 +75,8 @@ class _Member:
         self.folder = os.getcwd()
         self._last: tuple[str, dict[str, Any]] | None = None
         """Lease and result that were told last."""
+        self._emitted: list[Any] = []
+        """What was told of the run under way, each with its answer to come."""
         # A call of its own each time, which only ends with bad news or with the sweep.
         threading.Thread(target=self._hear_of_the_lost, daemon=True, name="lost-ranks").start()
 
@@ -118,7 +123,7 @@ class _Member:
                 tells = lease.rank == 0
                 goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, tells=tells)
             elif event["kind"] != "progress":
-                self.broker.tell("emit", self.name, lease.lease_id, event)
+                self._emitted.append(self.broker.tell("emit", self.name, lease.lease_id, event))
             elif time.monotonic() - told < _TELL_EVERY_S:
                 return None
             else:
@@ -132,6 +137,10 @@ class _Member:
         """Tell how the run ended; this may end the process."""
         result["rss_mib"] = psutil.Process().memory_info().rss / 2**20
         self._last = (lease.lease_id, result)
+        # The broker may take calls in another order than they were made, and hears no more of a run that has ended.
+        if self._emitted:
+            ray.wait(self._emitted, num_returns=len(self._emitted), timeout=_HEARD_WITHIN_S)
+            self._emitted.clear()
         may_stay = None
         while may_stay is None:
             try:
