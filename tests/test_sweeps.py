@@ -132,6 +132,7 @@ def test_runs_of_a_used_worker_equal_runs_of_fresh_processes_bit_for_bit(main_jo
         assert metrics(last) == told
 
 
+@pytest.mark.slow
 def test_the_same_command_again_runs_nothing_and_a_changed_flag_adds_to_the_folder(main_job: Path) -> None:
     folder = main_job / "results" / "batch_size"
     before = (folder / "runs.jsonl").read_bytes()

@@ -63,6 +63,7 @@ def test_ranks_and_accumulation_reach_the_parameters_of_one_rank_with_the_whole_
         torch.testing.assert_close(weights(ranks), alone, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_ranks_and_accumulation_reach_the_same_parameters_under_every_optimizer_and_schedule() -> None:
     base = watched_config(global_batch=32)
     changed = [

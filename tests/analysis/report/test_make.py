@@ -135,6 +135,7 @@ def test_more_runs_than_a_page_holds_are_said_to_be_elsewhere(monkeypatch: pytes
     assert len(data_of(page)["runs"]["run_id"]) == 3
 
 
+@pytest.mark.slow
 def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
     # Numbers and texts without any order are the worst that there is to pack.
     draw = random.Random(1)
