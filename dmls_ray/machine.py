@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import os
 import platform
+import shutil
 import socket
 import subprocess
 import sys
@@ -72,6 +73,19 @@ def describe_git() -> dict[str, Any]:
 def load_average() -> float | None:
     """The machine's load average over one minute, where the system has one."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def has_cpp_compiler() -> bool:
+    """Whether there is one where PyTorch looks for it."""
+    return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
+
+
+def last_level_cache_mib() -> float | None:
+    """The processor's largest cache; None where the system does not tell it as Linux does."""
+    sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    units = {"K": 2**-10, "M": 1.0, "G": 2**10}
+    known = [float(size[:-1]) * units[size[-1]] for size in sizes if size[-1:] in units and size[:-1].isdigit()]
+    return max(known, default=None)
 
 
 def same_machine(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import UnavailableError
+from dmls_ray.machine import has_cpp_compiler
 from dmls_ray.training.data.loaders import Loader, laid_out
 from dmls_ray.training.data.sharding import passes_of, test_shards
 from dmls_ray.training.ddp import Replica
@@ -30,7 +30,7 @@ def warm_up(replica: Replica, loader: Loader, config: TrialConfig, rank: int, de
     """
     if config.compile == "off":
         return {}
-    if device.type == "cpu" and not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+    if device.type == "cpu" and not has_cpp_compiler():
         raise UnavailableError(f"compile={config.compile} needs a C++ compiler, and none is on this machine's path.")
     from torch._dynamo.utils import counters
 

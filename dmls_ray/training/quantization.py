@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import io
-import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import UnavailableError
+from dmls_ray.machine import has_cpp_compiler
 from dmls_ray.training.data.cache import decoded
 from dmls_ray.training.data.loaders import normalized
 from dmls_ray.training.data.sharding import hold_out
@@ -48,7 +48,7 @@ def check_available(config: TrialConfig) -> None:
         return
     if config.quantization != "off" and importlib.util.find_spec("torchao") is None:
         raise UnavailableError(f"quantization={config.quantization} needs torchao: pip install torchao.")
-    if not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+    if not has_cpp_compiler():
         name = "inference_batch" if config.quantization == "off" else "quantization"
         raise UnavailableError(
             f"{name}={getattr(config, name)} compiles for this processor, and no C++ compiler is on the path; install "

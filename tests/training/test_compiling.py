@@ -8,7 +8,6 @@ import torch
 from dmls_ray.config import TrialConfig
 from dmls_ray.launch.inline import run_inline
 from dmls_ray.launch.spawn import run_spawned
-from dmls_ray.training import compiling
 from tests.training.test_loop import UNEVEN
 
 
@@ -72,7 +71,7 @@ def test_a_compiled_model_trains_under_ddp() -> None:
 
 
 def test_without_a_compiler_a_run_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     result = run_inline(config())
     assert result["outcome"] == "skipped"
     assert "compile=default needs a C++ compiler" in result["reason"]

@@ -157,7 +157,7 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
     if missing == "torchao":
         monkeypatch.setattr(quantization.importlib.util, "find_spec", lambda name: None)
     else:
-        monkeypatch.setattr(quantization.shutil, "which", lambda name: None)
+        monkeypatch.setattr("shutil.which", lambda name: None)
     result = run_inline(config(quantization="static"))
     assert result["outcome"] == "skipped"
     assert told in result["reason"]
