@@ -40,6 +40,7 @@ def main(
     defaults: Mapping[str, Any],
     variants: Sequence[Variant] = ({},),
     how: Mapping[str, Any] | None = None,
+    train: str | None = None,
     layout: str | None = None,
     arguments: Sequence[str] | None = None,
 ) -> NoReturn:
@@ -54,6 +55,7 @@ def main(
         axis: the field the sweep asks about; None for the first that varies.
         defaults: values of fields where no flag is given.
         how: values of options where no flag is given.
+        train: the function that is swept where no flag names another, `module:function`; None for the built-in trial.
         layout: the reports' table that is shown in place of the sweep's, by its name in `analysis.layouts`.
         variants: what is changed one thing at a time; a flag for any of these fields asks for a grid in their place.
         arguments: the command line, without the program; sys.argv's by default.
@@ -68,9 +70,9 @@ def main(
         allow_abbrev=False,
     )
     try:
-        own = _own_function(parser, words)
+        own = _own_function(parser, words, train)
         schema = own_schema(own.train, [name for name, *_ in own.set]) if own.train else trial_schema()
-        if own.train:
+        if own.train != train:
             name, variants, layout = folder_name(own.train), ({},), None
             defaults = _known_defaults(schema, defaults, axis)
         _add_flags(parser, schema, defaults, how or {})
@@ -104,6 +106,7 @@ def _run(
 ) -> int:
     dry_run = given.pop("dry_run")
     del given["train"]
+    given |= {spec.name: [True] for spec in schema.specs.values() if given.get(spec.name) == []}
     for own, *texts in given.pop("set"):
         given[own] = [schema.check_name(own).parse(text) for text in texts]
     ranges = {field: _range(field, low, high) for field, low, high in given.pop("range")}
@@ -130,9 +133,9 @@ def _leave(error: HeadLostError) -> NoReturn:
     os._exit(EXIT_FAILED)
 
 
-def _own_function(parser: Parser, words: list[str]) -> argparse.Namespace:
+def _own_function(parser: Parser, words: list[str], train: str | None) -> argparse.Namespace:
     """The flags that say which function is swept, and so which others there are."""
-    parser.add_argument("--train", metavar="MODULE:FUNCTION", help="A training function of your own")
+    parser.add_argument("--train", metavar="MODULE:FUNCTION", default=train, help="A training function of your own")
     parser.add_argument(
         "--set", action="append", nargs="+", default=[], metavar=("NAME", "VALUE"),
         help="With --train, where its configuration is a dict: values of one of its fields",
@@ -283,7 +286,8 @@ def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None
     metavar = "{" + ",".join(map(str, choices)) + "}" if choices else spec.type.upper()
     group.add_argument(
         f"--{spec.name.replace('_', '-')}",
-        nargs="+",
+        # A switch that stands alone is on.
+        nargs="*" if spec.type == "bool" else "+",
         type=_argument(spec),
         metavar=metavar,
         help=(spec.help.rstrip(".") + told).replace("%", "%%"),

@@ -67,8 +67,9 @@ class OwnConfig(Placed):
         self.check_place()
 
     def canonical(self) -> dict[str, Any]:
-        place = {name: getattr(self, name) for name in PLACE}
-        return {"train": self.train, **place, **self.values}
+        first, *others = PLACE
+        told = {"train": self.train, first: getattr(self, first), **self.values}
+        return told | {name: getattr(self, name) for name in others}
 
     def replace(self, **changes: Any) -> OwnConfig:
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
@@ -191,11 +192,13 @@ def own_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Sc
         place = {key: values.pop(key) for key in PLACE}
         config = OwnConfig(train=name, values=values, code=code, **place)
         try:
-            config.for_function(config_class)
+            own = config.for_function(config_class)
         except Exception as error:
             told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise ConflictError(f"{name} refuses its configuration: {told}") from error
-        return config
+        # Where its dataclass knows which device its values need, the run goes there.
+        needed = getattr(own, "device", "auto")
+        return config.replace(device=needed) if config.device == "auto" and needed in ("cpu", "cuda") else config
 
     return Schema(
         title=f"the configuration of {name}", specs=specs, make=make,

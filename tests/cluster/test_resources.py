@@ -31,7 +31,7 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         (LAPTOP, {"world_size": 2}, ""),
         (LAPTOP, {"world_size": 3}, "world_size=3 needs 3 cores; this machine has 2. Lower it, .*pass --oversubscribe"),
         (LAPTOP, {"world_size": 2, "threads_per_rank": 2}, "world_size=2 x threads_per_rank=2 needs 4 cores"),
-        (LAPTOP, {"device": "cuda"}, "world_size=1 needs 1 GPUs; this machine has 0.*pass --device cpu"),
+        (LAPTOP, {"device": "cuda"}, "device=cuda needs a GPU and this machine has none. .*pass --device cpu"),
         (LAPTOP, {"backend": "nccl"}, "backend=nccl needs GPUs, and this would train on CPUs. Use backend gloo"),
         (SERVER, {"quantization": "qat"}, "quantization=qat is for CPUs, and this would train on GPUs"),
         (SERVER, {"world_size": 4}, ""),
