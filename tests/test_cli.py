@@ -16,6 +16,7 @@ SWEEPS = (
     "accumulation",
     "backend",
     "batch_size",
+    "grayscale",
     "grid",
     "launcher",
     "machines",
@@ -229,13 +230,36 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_command: Comman
     assert done.returncode == 0, done.stderr
     assert f"into results/{script}" in done.stdout
     skipped = [line for line in done.stdout.splitlines() if "skipped" in line]
-    known = ("needs GPUs", "launcher=inline is one process", "needs 2 machines of")
+    known = ("needs GPUs", "launcher=inline is one process", "needs 2 machines of", "runs on cuda, and device=cpu")
     assert all(any(reason in line for reason in known) for line in skipped)
     assert "to run" in done.stdout
 
 
 def test_no_sweep_script_is_left_untested() -> None:
     assert sorted(path.stem for path in (PROJECT / "sweeps").glob("*.py")) == list(SWEEPS)
+
+
+def test_a_script_may_sweep_a_function_of_its_own_and_a_flag_another(capsys: pytest.CaptureFixture[str]) -> None:
+    grayscale = {
+        "train": "dmls_ray.grayscale.trial:turn_grey", "axis": "implementation",
+        "defaults": {"implementation": ["numpy", "torch"], "images": [8]},
+    }  # fmt: skip
+    assert run("--dry-run", "--repeats", "1", **grayscale) == 0
+    assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/test:")
+    another = ("--train", "tests.test_own:train", "--depth", "1", "2")
+    assert run("--dry-run", "--repeats", "1", *another, **{**grayscale, "axis": None}) == 0
+    assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/tests-test_own-train:")
+    assert run("--dry-run", *another, **grayscale) == 2
+    assert "implementation, which this script asks about, is no field" in capsys.readouterr().err
+
+
+def test_a_switch_that_stands_alone_is_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--dry-run", "--repeats", "1", "--zero-redundancy", "--world-size", "2", "--oversubscribe") == 0
+    alone = capsys.readouterr().out
+    assert run("--dry-run", "--repeats", "1", "--zero-redundancy", "true", "--world-size", "2", "--oversubscribe") == 0
+    assert capsys.readouterr().out == alone
+    assert run("--dry-run", "--repeats", "1", "--zero-redundancy", "maybe") == 2
+    assert "zero_redundancy=maybe is unknown" in capsys.readouterr().err
 
 
 def test_a_flag_for_what_variants_change_asks_for_a_grid_in_their_place(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,20 @@ def loaded_by(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["", ".config", ".fields", ".record", ".errors", ".rank", ".plan", ".store", ".remote", ".importing"]
+    "module",
+    [
+        "",
+        ".grayscale.config",
+        ".config",
+        ".fields",
+        ".record",
+        ".errors",
+        ".rank",
+        ".plan",
+        ".store",
+        ".remote",
+        ".importing",
+    ],
 )
 def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
     assert loaded_by(f"dmls_ray{module}") == set()
@@ -43,7 +56,15 @@ def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw(module
 
 def test_training_and_launchers_never_load_ray() -> None:
     # All in one process: loading PyTorch is most of it.
-    modules = ("training.loop", "training.own", "launch.spawn", "launch.inline", "launch.__main__")
+    modules = (
+        "training.loop",
+        "training.own",
+        "grayscale.trial",
+        "grayscale.implementations",
+        "launch.spawn",
+        "launch.inline",
+        "launch.__main__",
+    )
     assert "ray" not in loaded_by(", ".join(f"dmls_ray.{module}" for module in modules))
 
 
@@ -71,7 +92,7 @@ LEVELS = {
         0,
     ),
     **dict.fromkeys(("objects", "plan", "space", "store", "mirror", "remote"), 1),
-    **dict.fromkeys(("training", "analysis"), 2),
+    **dict.fromkeys(("training", "grayscale", "analysis"), 2),
     **dict.fromkeys(("launch", "cluster", "estimate"), 3),
     **dict.fromkeys(
         (
@@ -95,7 +116,7 @@ LEVELS = {
 }
 """Every module or package of dmls_ray, and the floor it stands on."""
 
-APART = ({"training", "analysis"}, {"launch", "cluster"})
+APART = ({"training", "analysis"}, {"grayscale", "analysis"}, {"launch", "cluster"})
 """Neighbours on one floor that do not know each other."""
 
 

@@ -26,6 +26,8 @@ RESERVED = (*KEYS, "outcome", "reason", "run_seed")
 """Columns that say which run a row is of, and how it ended: no field of the user's own takes their place."""
 OWN = "train"
 """The entry of a configuration that names a training function of the user's own."""
+GRAYSCALE = "dmls_ray.grayscale.trial:turn_grey"
+"""What it names where implementations that turn images grey are compared."""
 
 
 class Results:
@@ -142,6 +144,17 @@ def load(folder: str | os.PathLike[str]) -> Results:
         mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
         return Results(mirror.folder, mirror.records(), mirror=mirror)
     return Results(folder, latest_records(folder))
+
+
+def turns_grey(record: RunRecord) -> bool:
+    """Whether it is a run of `GRAYSCALE`, with a configuration as that has it: the folder may come from anybody."""
+    config = record.config
+    return (
+        config.get(OWN) == GRAYSCALE
+        and isinstance(config.get("implementation"), str)
+        and config.get("device") in ("cpu", "cuda")
+        and all(type(config.get(name)) is int and config[name] > 0 for name in ("images", "image_size"))
+    )
 
 
 def factors_of(record: RunRecord) -> dict[str, Any]:

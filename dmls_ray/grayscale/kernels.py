@@ -1,0 +1,90 @@
+"""Our own kernels, built by PyTorch's extension loader when they are first asked for: once a machine, then kept."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+
+from dmls_ray.errors import UnavailableError
+from dmls_ray.machine import has_cpp_compiler
+from dmls_ray.training.data.sources import cache_root
+
+Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
+"""Takes pixels, room for their grey levels, and whether pixels are planar; see `Images`."""
+
+_SOURCES = Path(__file__).parent / "csrc"
+
+
+@functools.cache
+def cpu_kernel() -> Kernel:
+    """The processor's.
+
+    Raises:
+        UnavailableError: there is no C++ compiler here, or no ninja.
+    """
+    _build("dmls_ray_grey_cpu", ("cpu.cpp",), with_cuda=False)
+    kernel: Kernel = torch.ops.dmls_ray_grey_cpu.grey
+    return kernel
+
+
+@functools.cache
+def cuda_kernel() -> Kernel:
+    """The GPU's: a thread a pixel.
+
+    Raises:
+        UnavailableError: there is no nvcc here, no C++ compiler or no ninja.
+    """
+    _build("dmls_ray_grey_cuda", ("cuda.cpp", "kernel.cu"), with_cuda=True)
+    kernel: Kernel = torch.ops.dmls_ray_grey_cuda.grey
+    return kernel
+
+
+def cuda_home() -> Path | None:
+    """Where the CUDA toolkit is that has an nvcc; None where there is none."""
+    on_path = shutil.which("nvcc")
+    # nvcc may be a link from a folder that has no toolkit around it.
+    places = [os.environ.get("CUDA_HOME"), on_path and Path(on_path).resolve().parents[1], "/usr/local/cuda"]
+    return next((Path(place) for place in places if place and (Path(place) / "bin" / "nvcc").exists()), None)
+
+
+def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
+    """Build a library of operators where it has not been built yet, and load it."""
+    wanted = f"implementation={'cuda' if with_cuda else 'cpp'}"
+    if not has_cpp_compiler():
+        raise UnavailableError(f"{wanted} needs a C++ compiler; install one, g++ say.")
+    if with_cuda and cuda_home() is None:
+        raise UnavailableError(f"{wanted} needs nvcc; install the CUDA toolkit of this PyTorch ({torch.version.cuda}).")
+    # Looks for a toolkit when it is imported, in fewer places.
+    from torch.utils import cpp_extension
+
+    if not cpp_extension.is_ninja_available():
+        raise UnavailableError(f"{wanted} needs ninja; pip install ninja.")
+    if with_cuda:
+        cpp_extension.CUDA_HOME = str(cuda_home())
+    with _folder_of(name, with_cuda) as folder:
+        cpp_extension.load(
+            name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
+            build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
+        )  # fmt: skip
+
+
+@contextmanager
+def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
+    """A folder of the cache for what these sources become with this PyTorch, to one process at a time."""
+    text = b"".join(path.read_bytes() for path in sorted(_SOURCES.iterdir()))
+    device = str(torch.cuda.get_device_capability()) if with_cuda and torch.cuda.is_available() else ""
+    key = hashlib.sha256(text + f"{torch.__version__} {device}".encode()).hexdigest()[:16]
+    folder = cache_root() / "kernels" / f"{name}-{key}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        # The loader's own lock is a file that nobody removes where a builder was killed: the next would wait for ever.
+        (folder / "lock").unlink(missing_ok=True)
+        yield folder

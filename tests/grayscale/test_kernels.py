@@ -1,0 +1,121 @@
+"""Our own kernels: what they refuse, and how they are built."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from dmls_ray.errors import UnavailableError
+from dmls_ray.grayscale import kernels
+from dmls_ray.grayscale.kernels import cpu_kernel, cuda_home
+
+PIXELS, GREY = torch.zeros(2, 4, 6, 3, dtype=torch.uint8), torch.zeros(2, 4, 6, dtype=torch.uint8)
+
+REFUSED = [
+    (PIXELS.float(), GREY, False, "pixels are Float; give uint8"),
+    (PIXELS, GREY.int(), False, "grey is Int; give uint8"),
+    (PIXELS[0], GREY, False, "pixels have 3 dimensions; give 4"),
+    (PIXELS.transpose(1, 2), GREY, False, "pixels have the strides .*; give a contiguous tensor"),
+    (PIXELS, torch.zeros(2, 6, 4, dtype=torch.uint8).transpose(1, 2), False, "grey has the strides"),
+    (PIXELS[..., :2].contiguous(), GREY, False, "pixels have 2 channels; give 3"),
+    (PIXELS, GREY, True, "pixels have 4 channels; give 3"),
+    (PIXELS, GREY[:1].contiguous(), False, r"grey has the shape \[1, 4, 6\], and the images \[2, 4, 6\]"),
+]
+
+
+@pytest.mark.parametrize(("pixels", "grey", "planar", "reason"), REFUSED)
+def test_the_processors_kernel_refuses_what_it_cannot_take(
+    pixels: torch.Tensor, grey: torch.Tensor, planar: bool, reason: str
+) -> None:
+    with pytest.raises(RuntimeError, match=reason):
+        cpu_kernel()(pixels, grey, planar)
+
+
+def test_a_set_of_no_images_is_turned_grey_at_once() -> None:
+    cpu_kernel()(PIXELS[:0], GREY[:0], False)
+    cpu_kernel()(torch.zeros(0, 3, 4, 6, dtype=torch.uint8), GREY[:0], True)
+
+
+def test_a_toolkit_is_found_behind_a_link_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").symlink_to(nvcc)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert cuda_home() == tmp_path / "toolkit"
+
+
+def test_without_nvcc_the_cuda_kernel_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "cuda_home", lambda: None)
+    kernels.cuda_kernel.cache_clear()
+    with pytest.raises(UnavailableError, match="implementation=cuda needs nvcc; install the CUDA toolkit"):
+        kernels.cuda_kernel()
+
+
+def test_without_ninja_a_kernel_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.utils.cpp_extension.is_ninja_available", lambda: False)
+    kernels.cpu_kernel.cache_clear()
+    with pytest.raises(UnavailableError, match="implementation=cpp needs ninja; pip install ninja"):
+        kernels.cpu_kernel()
+
+
+BUILD = "from dmls_ray.grayscale.kernels import cpu_kernel; cpu_kernel(); print('built')"
+
+
+@pytest.mark.slow
+def test_a_builder_that_is_killed_leaves_nothing_that_the_next_one_waits_for(tmp_path: Path) -> None:
+    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path)}
+    first = subprocess.Popen([sys.executable, "-c", BUILD], env=environment, start_new_session=True)
+    # The loader's own lock: its work has begun.
+    while not list(tmp_path.glob("kernels/*/lock")):
+        assert first.poll() is None, "it was done before it could be killed"
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert list(tmp_path.glob("kernels/*/lock"))
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip() == "built", done.stderr
+
+
+COMPILE = """
+import torch
+from dmls_ray.grayscale.kernels import cuda_kernel
+kernel = cuda_kernel()
+pixels, grey = torch.zeros(2, 4, 6, 3, dtype=torch.uint8), torch.zeros(2, 4, 6, dtype=torch.uint8)
+for pixels in (pixels.float(), pixels[0], pixels.transpose(1, 2), pixels[..., :2].contiguous(), pixels):
+    try:
+        kernel(pixels, grey, False)
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.slow
+def test_the_cuda_kernel_compiles_where_nvcc_is_and_refuses_what_it_cannot_take(tmp_path: Path) -> None:
+    if cuda_home() is None:
+        pytest.skip("no nvcc on this machine")
+    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path)}
+    environment.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")  # it looks at no GPU then
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "pixels are Float; give uint8, levels 0 to 255",
+        "pixels have 3 dimensions; give 4, the first of them the images",
+        "pixels have the strides [72, 3, 18, 1]; give a contiguous tensor",
+        "pixels have 2 channels; give 3: red, green and blue",
+        "pixels are on cpu; give them on cuda",
+    ]
