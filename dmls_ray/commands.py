@@ -192,7 +192,7 @@ def _published(given: argparse.Namespace, console: Console) -> int:
     """Print the reports' own tables and sentences, and draw their curves, from their published figures alone."""
     from dmls_ray.analysis.answer import answer
     from dmls_ray.analysis.layouts import LAYOUTS
-    from dmls_ray.analysis.published import REPORTS, published
+    from dmls_ray.analysis.published import IMPLEMENTATION, REPORTS, published, published_images
     from dmls_ray.analysis.tables import make_table
     from dmls_ray.analysis.written import latex_comment
 
@@ -216,7 +216,7 @@ def _published(given: argparse.Namespace, console: Console) -> int:
             if given.format != "csv":
                 print()
                 say(console, told(f"Report {report}, by {by}"), style="bold")
-            layout = LAYOUTS[by](results)
+            layout = LAYOUTS[by](published_images() if by == IMPLEMENTATION else results)
             notes |= dict.fromkeys(layout.notes)
             _print(layout.frame, [], given.format, console)
         table = make_table(results)

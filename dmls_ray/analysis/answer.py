@@ -8,6 +8,7 @@ from statistics import median
 from dmls_ray.analysis.answer_own import answer_own
 from dmls_ray.analysis.formats import accuracy, bare, rate, ratio, seconds, shown, signed, whole
 from dmls_ray.analysis.groups import compared_along, count_values, in_blocks, where
+from dmls_ray.analysis.images import answer_images
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Comparison, Estimate, compare, difference, level_of_each
@@ -29,6 +30,8 @@ def answer(table: Table, axis: str) -> str:
         table: the sweep's table.
         axis: the field that the sweep asks about.
     """
+    if table.is_of_images and axis == "implementation" and count_values(table.rows, axis) > 1:
+        return answer_images(table)
     if table.is_own:
         return answer_own(table, axis)
     rows = [row for row in table.rows if row.rates()]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.formats import bare, number, ratio, shown
-from dmls_ray.analysis.measures import MEASURES
+from dmls_ray.analysis.measures import MEASURES, OF_IMAGES
 from dmls_ray.analysis.rows import Column, Row, Table
 from dmls_ray.analysis.stats import MIN_REPEATS, Estimate, Interval
 from dmls_ray.record import Outcome
@@ -16,6 +16,8 @@ _INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes
               "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
 
 _LINK = ("link_round_trip_ms", "link_mbit_per_s")
+
+_OF_IMAGES = ("gb_per_s", "copy_gb_per_s", "of_copy", "to_device_ms", "from_device_ms", "levels_apart")
 
 INTERVAL = " [95%]"
 """Ends the head of a column whose values have intervals."""
@@ -53,6 +55,11 @@ def _headed(table: Table, columns: list[Column]) -> list[Column]:
 
 def _columns(table: Table) -> list[Column]:
     columns = [_factor(name) for name in table.varied]
+    if table.is_of_images:
+        columns.append(_measure("pass_ms", interval=True, answers=True))
+        columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
+        columns += [_measure(name, interval=name == "of_copy") for name in _OF_IMAGES if name in table.own_measures]
+        return [*columns, _COUNT, _OUTCOME]
     is_timed = any(record.mode == "bench" for row in table.rows for record in row.records)
     if table.has("images_per_s"):
         columns += [_measure("images_per_s", interval=True, answers=True), _measure("epoch_s"), _measure("total_s")]
@@ -102,16 +109,14 @@ def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Col
         interval: whether its interval is shown.
         answers: whether a trial of which no run is ok has its outcome for a word here.
     """
-    measure = MEASURES[name]
+    measure = MEASURES.get(name) or OF_IMAGES[name]
     write = shown if interval else bare
 
     def text(row: Row) -> str:
-        known = row.measures.get(name)
+        known = row.estimate(name)
         return row.outcome if answers and not row.counted else f"{write(known, measure.form)}{_of_how_many(known, row)}"
 
-    return Column(
-        measure.head + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.measures.get(name))
-    )
+    return Column(measure.head + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.estimate(name)))
 
 
 def _named(name: str) -> Column:

@@ -97,7 +97,7 @@ rate = Form(lambda value: 0 if abs(value) >= 100 else 1)
 seconds = Form(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3)
 """Seconds or milliseconds, to about three digits."""
 
-ratio = Form(lambda value: 2)
+ratio = Form(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
 """How many times as much."""
 
 whole = Form(lambda value: 0)

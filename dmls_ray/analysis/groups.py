@@ -9,6 +9,8 @@ from dmls_ray.analysis.rows import Row
 from dmls_ray.config import COUNTS_WITH
 
 BATCHES = {"batch_per_rank", "global_batch"}
+IN_IMPLEMENTATION = {"implementation", "device"}
+"""What differs where one implementation that turns images grey takes another's place."""
 
 
 def along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
@@ -69,15 +71,15 @@ def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[
     return [*groups, *alike_but_for([row for row in rows if row.trial_id not in grouped], free)]
 
 
-def where(group: Sequence[Row], axis: str) -> str:
-    """The other varied factors, which are equal in the group: `at batch_per_rank 32, `."""
+def where(group: Sequence[Row], *axes: str) -> str:
+    """The varied factors but the axes, as far as they are equal in the group: `at batch_per_rank 32, `."""
     same: dict[str, Any] = {
         name: value
         for name, value in group[0].factors.items()
-        if name != axis and value is not None and all(row.factors[name] == value for row in group)
+        if name not in axes and value is not None and all(row.factors[name] == value for row in group)
     }
     backends = {row.factors["backend"] for row in group if row.factors.get("backend")}
-    if "backend" not in same and len(backends) == 1 and axis != "backend":
+    if "backend" not in same and len(backends) == 1 and "backend" not in axes:
         same["backend"] = backends.pop()  # one rank, which talks to nobody, has none
     if "batch_per_rank" in same and "global_batch" in same:
         del same["global_batch"]

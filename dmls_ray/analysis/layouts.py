@@ -4,7 +4,7 @@ and the published rows beside ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -13,7 +13,7 @@ from dmls_ray.analysis.columns import measure_columns
 from dmls_ray.analysis.formats import accuracy, bare, number, seconds
 from dmls_ray.analysis.frames import Results
 from dmls_ray.analysis.measures import MEASURES
-from dmls_ray.analysis.published import ACCURACIES, PUBLISHED, Match, match
+from dmls_ray.analysis.published import ACCURACIES, IMPLEMENTATION, PUBLISHED, Match, match
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import estimate
 from dmls_ray.analysis.tables import make_table, place_of
@@ -104,12 +104,26 @@ def by_rank(results: Results, *, beside: bool = False) -> Layout:
     return Layout(_without_empty(frame), notes)
 
 
+def by_implementation(results: Results, *, beside: bool = False) -> Layout:
+    """Time of turning images grey by implementation, as report B tells it.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    table = make_table(results)
+    if results.records and not table.is_of_images:
+        return Layout(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
+    return beside_published(table) if beside else Layout(_without_empty(table.frame()), _notes(table))
+
+
 LAYOUTS: dict[str, Callable[..., Layout]] = {
     "batch": by_batch,
     "rank": by_rank,
     "backend": by_backend,
     "machines": by_machines,
     "quantization": by_quantization,
+    IMPLEMENTATION: by_implementation,
 }
 
 
@@ -155,8 +169,12 @@ def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | N
 
 def _notes(table: Table) -> list[str]:
     """The table's, and whose accuracies those are that were published."""
-    shown = any(record.isolation == PUBLISHED for row in table.rows for record in row.records)
-    return [*table.notes, *([ACCURACIES] if shown else [])]
+    shown = [record for row in table.rows for record in row.records if record.isolation == PUBLISHED]
+    return [*table.notes, *_of_accuracies(shown)]
+
+
+def _of_accuracies(published: Iterable[RunRecord]) -> list[str]:
+    return [ACCURACIES] if any(record.test_accuracy is not None for record in published) else []
 
 
 def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:
@@ -167,7 +185,7 @@ def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:
     theirs = ", ".join(dict.fromkeys(item.hardware for item in found if item))
     return [
         *table.notes,
-        ACCURACIES,
+        *_of_accuracies(item.record for item in found if item),
         f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do not "
         "tell is compared where ours is not at its default.",
     ]
@@ -185,10 +203,15 @@ def _tested(record: RunRecord) -> str:
     return "" if record.test_accuracy is None else accuracy(record.test_accuracy)
 
 
+def _pass_ms(record: RunRecord) -> str:
+    return number(record.measures["pass_ms"]) if "pass_ms" in record.measures else ""
+
+
 _OF_A_PUBLISHED_RUN: dict[str, Callable[[RunRecord], str]] = {
     "published s/run": _seconds,
     "published peak MB": _memory,
     "published test acc.": _tested,
+    "published ms": _pass_ms,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmls_ray.analysis.formats import Form, accuracy, number, rate, seconds, whole
+from dmls_ray.analysis.formats import Form, accuracy, number, rate, ratio, seconds, whole
 from dmls_ray.analysis.stats import Quantity
 
 
@@ -45,10 +45,22 @@ MEASURES: dict[str, Measure] = {
     "gradient_noise_scale": Measure("noise scale", "amount", number),
 }
 
-TIMES = tuple(name for name, measure in MEASURES.items() if measure.is_time)
+OF_IMAGES: dict[str, Measure] = {
+    "pass_ms": Measure("ms", "amount", seconds, is_time=True),
+    "gb_per_s": Measure("GB/s", "rate", number, is_time=True),
+    "copy_gb_per_s": Measure("copy GB/s", "rate", number, is_time=True),
+    "of_copy": Measure("of a copy", "ratio", ratio, is_time=True),
+    "to_device_ms": Measure("to device ms", "amount", seconds, is_time=True),
+    "from_device_ms": Measure("from device ms", "amount", seconds, is_time=True),
+    "levels_apart": Measure("levels apart", "value", whole),
+}
+"""What turning images grey is measured by, of the measures that `dmls_ray.grayscale` returns."""
+
+TIMES = tuple(name for name, measure in (MEASURES | OF_IMAGES).items() if measure.is_time)
 """Measures that say nothing where runs went side by side."""
 
 
 def quantity_of(name: str) -> Quantity:
     """What a measure is; one of a user's own may be any number."""
-    return MEASURES[name].quantity if name in MEASURES else "value"
+    known = MEASURES.get(name) or OF_IMAGES.get(name)
+    return known.quantity if known else "value"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.frames import Results
+from dmls_ray.analysis.images import notes_of_images
 from dmls_ray.analysis.rows import Row
 from dmls_ray.record import Outcome
 
@@ -44,6 +45,7 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
         told = ", ".join(sorted(devices))
         notes.append(f"Rows come from different devices ({told}): their times are not compared.")
     notes += _of_scaling(results, rows, held)
+    notes += notes_of_images(rows)
     slow = {record.config["precision"] for record in results.records if record.fast_units is False}
     if slow:
         notes.append(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")

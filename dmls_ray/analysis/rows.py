@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.frames import OWN, field_names
+from dmls_ray.analysis.frames import OWN, field_names, turns_grey
 from dmls_ray.analysis.measures import TIMES
 from dmls_ray.analysis.stats import Comparison, Estimate, compare
 from dmls_ray.analysis.targets import Reached, time_to_target
@@ -30,7 +30,7 @@ class Row:
     own: dict[str, Estimate] = field(default_factory=dict)
     """What a training function of the user's own measured."""
     speed_up: Comparison | None = None
-    """Against world size 1 without DDP, all else equal."""
+    """Against world size 1 without DDP, all else equal; where images are turned grey, against the Python loops."""
 
     @property
     def world_size(self) -> int:
@@ -176,6 +176,11 @@ class Table:
     def is_own(self) -> bool:
         """Whether a training function of the user's own was swept."""
         return any(OWN in record.config for row in self.rows for record in row.records)
+
+    @property
+    def is_of_images(self) -> bool:
+        """Whether it compares implementations that turn images grey."""
+        return bool(self.rows) and all(turns_grey(row.records[0]) for row in self.rows)
 
     @property
     def own_measures(self) -> list[str]:

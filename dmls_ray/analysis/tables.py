@@ -8,7 +8,8 @@ from typing import Any
 
 from dmls_ray.analysis.columns import columns_of
 from dmls_ray.analysis.frames import OWN, Results, factors_of, field_names
-from dmls_ray.analysis.measures import MEASURES
+from dmls_ray.analysis.groups import IN_IMPLEMENTATION, alike_but_for
+from dmls_ray.analysis.measures import MEASURES, TIMES, quantity_of
 from dmls_ray.analysis.notes import notes_of
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import estimate
@@ -37,14 +38,22 @@ def make_table(
     factors = [factors_of(records[0]) for records in by_trial.values()]
     names = factor_names(factors, varied)
     rows = [_row(each, records, names) for each, records in zip(factors, by_trial.values(), strict=True)]
-    rows.sort(key=lambda row: tuple(place_of(name, row.factors[name]) for name in names))
+    rows.sort(key=lambda row: _places(row, names))
     if best_by is not None:
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.level(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: row.level(metric) is None)
     held = _held_batch(factors, varied or ())
-    _add_speed_up(rows, held)
-    table = Table(varied=names, rows=rows, held=held, notes=notes_of(results, rows, held))
+    table = Table(varied=names, rows=rows, held=held)
+    if not table.is_of_images:
+        _add_speed_up(rows, held)
+    else:
+        _add_speed_up_over_loops(rows)
+        if best_by is None:
+            # From the slowest to the fastest, whatever they are called.
+            rows.sort(key=lambda row: -(row.level("pass_ms") or 0.0))
+            rows.sort(key=lambda row: _places(row, [name for name in names if name not in IN_IMPLEMENTATION]))
+    table.notes = notes_of(results, rows, held)
     table.columns = columns_of(table)
     return table
 
@@ -79,9 +88,12 @@ def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[s
         if known:
             row.measures[name] = estimate(known, measure.quantity)
     for name in field_names(record.measures for record in ok):
-        numbers = [value for record in ok if isinstance(value := record.measures.get(name), int | float)]
+        told = [
+            record.measures.get(name) for record, counts in zip(ok, timed, strict=True) if counts or name not in TIMES
+        ]
+        numbers = [value for value in told if isinstance(value, int | float)]
         if numbers:
-            row.own[name] = estimate(numbers)
+            row.own[name] = estimate(numbers, quantity_of(name))
     return row
 
 
@@ -117,6 +129,19 @@ def _add_speed_up(rows: Sequence[Row], held: str) -> None:
         base = bases.get(rest(row), alone.get(rest(row, "backend"))) if row.world_size > 1 else None
         if base is not None:
             row.speed_up = row.speed_against(base)
+
+
+def _add_speed_up_over_loops(rows: Sequence[Row]) -> None:
+    """Against the Python loops over the same images."""
+    for group in alike_but_for(rows, IN_IMPLEMENTATION):
+        base = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
+        for row in group:
+            if base is not None and row is not base:
+                row.speed_up = row.speed_against(base)
+
+
+def _places(row: Row, names: Sequence[str]) -> tuple[tuple[int, Any], ...]:
+    return tuple(place_of(name, row.factors[name]) for name in names)
 
 
 def place_of(name: str, value: Any) -> tuple[int, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.frames import OWN, Results, factors_of
+from dmls_ray.analysis.frames import GRAYSCALE, OWN, Results, factors_of, turns_grey
 from dmls_ray.config import COUNTS_WITH, DEFAULTS
 from dmls_ray.record import EpochRecord, Outcome, RankRecord, RunRecord
 
@@ -21,9 +21,12 @@ _FOLDER = Path(__file__).parent
 PUBLISHED = "published"
 """The isolation of such a record; ours have `group` or `per_run`."""
 
+IMPLEMENTATION = "implementation"
+"""The table of `published_images`."""
+
 REPORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "A": ("cifar10", ("batch", "rank"), ("world_size", "backend")),
-    "B": ("stl10", ("batch", "rank", "backend"), ("world_size", "backend")),
+    "B": ("stl10", ("batch", "rank", "backend", IMPLEMENTATION), ("world_size", "backend")),
     "C": ("mnist", ("machines", "backend", "quantization"), ("machines", "backend", "quantization")),
 }
 """A report's data set, the tables that it gives, and the fields that it asks about."""
@@ -108,7 +111,7 @@ def match(record: RunRecord) -> Match | None:
     default.
     """
     if OWN in record.config:
-        return None
+        return _match_of_images(record)
     ours = {**factors_of(record), **_resolved(record)}
     found = []
     for theirs in _all():
@@ -122,6 +125,40 @@ def match(record: RunRecord) -> Match | None:
         return None
     apart, best = min(found, key=lambda item: len(item[0]))
     return Match(best, ", ".join(apart))
+
+
+def published_images() -> Results:
+    """What report B says of turning images grey, as runs of ours; `pass_ms` is of all images."""
+    records = []
+    for order, row in enumerate(_read("published_images")):
+        config = {OWN: GRAYSCALE, **{name: row[name] for name in ("implementation", "device", *_SET)}}
+        records.append(
+            RunRecord(
+                run_id=row["implementation"], trial_id=row["implementation"], repeat=0, order=order, order_seed=0,
+                seed=0, outcome=Outcome.OK, config={**config, "world_size": 1}, isolation=PUBLISHED,
+                reason=row["note"] or "",
+                machine={"host": "", "cpu": row["hardware"], "hardware": row["hardware"], "gpus": []},
+                images_per_s=row["images"] / row["seconds"], measures={"pass_ms": row["seconds"] * 1e3},
+            )
+        )  # fmt: skip
+    return Results(_FOLDER, records)
+
+
+def _match_of_images(record: RunRecord) -> Match | None:
+    """Of the same set of images, turned grey in the same way; one launch an image may be the report's as well."""
+    if not turns_grey(record):
+        return None
+    name = record.config["implementation"].removesuffix("_per_image")
+    for theirs in published_images().records:
+        same_set = all(record.config[field] == theirs.config[field] for field in _SET)
+        if theirs.config["implementation"] == name and same_set:
+            planar = record.config.get("layout") == "planar"
+            untold = [theirs.reason] if theirs.reason else []
+            return Match(theirs, "; ".join([*(["layout planar / not told"] if planar else []), *untold]))
+    return None
+
+
+_SET = ("images", "image_size")
 
 
 @cache

@@ -1,0 +1,129 @@
+"""What a sweep over implementations that turn images grey says, and what a reader of its table must know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from dmls_ray.analysis.formats import number, ratio, seconds, shown
+from dmls_ray.analysis.frames import turns_grey
+from dmls_ray.analysis.groups import IN_IMPLEMENTATION, alike_but_for, where
+from dmls_ray.analysis.published import PUBLISHED
+from dmls_ray.analysis.rows import Row, Table
+from dmls_ray.analysis.stats import Comparison, level_of_each
+from dmls_ray.analysis.words import listed
+
+_PLACES = {"cpu": "the processor", "cuda": "the GPU"}
+_TIMES_THE_CACHE = 4
+"""A set so many times as large as the last-level cache comes from memory; as `dmls_ray.grayscale` has it."""
+
+
+def answer_images(table: Table) -> str:
+    """Which implementation is fastest on the processor and on the GPU, by how much, and whether the pictures agree."""
+    rows = [row for row in table.rows if row.level("pass_ms") is not None]
+    if not rows:
+        return "No run ended ok, so nothing can be said of implementation."
+    told = []
+    for group in alike_but_for(rows, IN_IMPLEMENTATION):
+        parts = [_fastest(sorted(on, key=_ms), group) for on in _by_device(group) if on]
+        told.append(f"{where(group, *IN_IMPLEMENTATION)}{'; '.join(parts)}")
+    apart = max(row.level("levels_apart") or 0 for row in rows)
+    counts = sorted({len(row.counted) for row in rows})
+    of = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    sentence = "; ".join(told)
+    return (
+        f"{sentence[:1].upper()}{sentence[1:]} (n={of}); no grey level is more than {apart:.0f} from the float64 "
+        "reference's."
+    )
+
+
+def _by_device(group: Sequence[Row]) -> list[list[Row]]:
+    return [[row for row in group if row.records[0].config["device"] == device] for device in _PLACES]
+
+
+def _ms(row: Row) -> float:
+    return row.level("pass_ms") or 0.0
+
+
+def _fastest(rows: Sequence[Row], group: Sequence[Row]) -> str:
+    """The fastest of some, against the next and against the slowest of all."""
+    best, *others = rows
+    config = best.records[0].config
+    size = config["image_size"]
+    of = f"of {config['images']:,} images of {size}x{size}"
+    time = f"{shown(best.estimate('pass_ms'), seconds)} ms a pass {of}"
+    on = f"on {_PLACES[config['device']]} "
+    if not others:
+        return f"{on}{_name(best)} takes {time}{_over_loops(best)}"
+    # It is picked for being the best, out of so many pairs.
+    level = level_of_each(len(rows) * (len(rows) - 1) // 2)
+    against = [(other, best.speed_against(other, level=level)) for other in others]
+    alike = [other for other, ahead in against if ahead is not None and ahead.verdict == "indistinguishable"]
+    if alike:
+        names = listed([_name(row) for row in (best, *alike)])
+        return f"{on}the fastest are not told apart: {names}; {_name(best)} takes {time}{_over_loops(best)}"
+    following, ahead = against[0]
+    than = f", {_times(ahead)} as fast as {_name(following)}, the next" if ahead else ""
+    return f"{on}{_name(best)} is the fastest of {len(rows)}: {time}{_over_loops(best)}{than}"
+
+
+def _over_loops(row: Row) -> str:
+    return f", {_times(row.speed_up)} as fast as python_loops" if row.speed_up else ""
+
+
+def _times(ahead: Comparison) -> str:
+    return f"{shown(ahead.ratio, ratio, null=1)} times"
+
+
+def _name(row: Row) -> str:
+    return str(row.records[0].config["implementation"])
+
+
+def notes_of_images(rows: Sequence[Row]) -> list[str]:
+    """What was timed, and what its times can be held against; nothing where no images were turned grey."""
+    known = [row for row in rows if row.counted and turns_grey(row.counted[0]) and "pass_ms" in row.own]
+    known = [row for row in known if row.counted[0].isolation != PUBLISHED]
+    if not known:
+        return []
+    anew = _names(row for row in known if row.counted[0].measures.get("own_output"))
+    besides = f" (in each pass by {anew})" if anew else ""
+    notes = [
+        f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes that it "
+        "cannot but read and write."
+    ]
+    for row in known:
+        timed, images = row.level("timed_images"), row.records[0].config["images"]
+        if timed is not None and timed < images:
+            notes.append(
+                f"{_name(row)} went over {timed:.0f} of {images:,} images, and its time is scaled to all; --full goes "
+                "over all."
+            )
+    if any(row.speed_up for row in rows):
+        notes.append("Speed-up is against python_loops.")
+    if any(row.level("of_copy") is not None for row in known):
+        notes.append(
+            "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy "
+            "writes half of them and a pass a quarter, so more than 1 is possible."
+        )
+    return list(dict.fromkeys([*notes, *(note for row in known if (note := _without_bound(row)))]))
+
+
+def _without_bound(row: Row) -> str:
+    """Why a time is not held against the bandwidth of memory; empty where it is, or nobody would expect it."""
+    if row.level("of_copy") is not None or row.counted[0].measures.get("own_output"):
+        return ""
+    images, on = row.records[0].config["images"], _PLACES[row.records[0].config["device"]]
+    size, cache = row.level("set_mib"), row.level("cache_mib")
+    if cache is None:
+        return f"The last-level cache of {on} is not known, so no time is held against its memory's bandwidth."
+    if not size or size >= _TIMES_THE_CACHE * cache:
+        return ""  # one of which a part was timed
+    return (
+        f"{images:,} images are {number(size)} MiB read and written, and the last-level cache of {on} has "
+        f"{number(cache)}: memory's bandwidth bounds nothing there. From --images "
+        f"{math.ceil(images * _TIMES_THE_CACHE * cache / size)} on it is measured."
+    )
+
+
+def _names(rows: Iterable[Row]) -> str:
+    return ", ".join(dict.fromkeys(_name(row) for row in rows))
