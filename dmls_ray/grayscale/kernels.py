@@ -50,9 +50,12 @@ def cuda_kernel() -> Kernel:
 def cuda_home() -> Path | None:
     """Where the CUDA toolkit is that has an nvcc; None where there is none."""
     on_path = shutil.which("nvcc")
-    # nvcc may be a link from a folder that has no toolkit around it.
+    # nvcc may be a link, or a script, in a folder that has no toolkit around it.
     places = [os.environ.get("CUDA_HOME"), on_path and Path(on_path).resolve().parents[1], "/usr/local/cuda"]
-    return next((Path(place) for place in places if place and (Path(place) / "bin" / "nvcc").exists()), None)
+    needed = ("bin/nvcc", "include/cuda_runtime.h")
+    return next(
+        (Path(place) for place in places if place and all((Path(place) / name).exists() for name in needed)), None
+    )
 
 
 def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:

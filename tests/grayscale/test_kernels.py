@@ -48,6 +48,8 @@ def test_a_toolkit_is_found_behind_a_link_too(tmp_path: Path, monkeypatch: pytes
     nvcc.parent.mkdir(parents=True)
     nvcc.write_text("#!/bin/sh\n")
     nvcc.chmod(0o755)
+    (tmp_path / "toolkit" / "include").mkdir()
+    (tmp_path / "toolkit" / "include" / "cuda_runtime.h").write_text("")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").symlink_to(nvcc)
     monkeypatch.delenv("CUDA_HOME", raising=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dmls_ray.analysis.figures import (
     batch,
     communication,
+    implementations,
     learning,
     memory,
     rank_spread,
@@ -19,6 +20,7 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.rows import Table
 
 FIGURES: dict[str, Callable[[Table], Chart | None]] = {
+    "implementations": implementations.chart,
     "tradeoff": tradeoff.chart,
     "scaling": scaling.chart,
     "batch": batch.chart,

@@ -1,0 +1,52 @@
+"""What implementations that turn images grey take for a pass, and what they make of the images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
+from dmls_ray.analysis.figures.lines import few, measured
+from dmls_ray.analysis.groups import IN_IMPLEMENTATION, alike_but_for, where
+from dmls_ray.analysis.rows import Row, Table
+
+_DEVICES = {"cpu": "on the processor", "cuda": "on the GPU"}
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure: bars by implementation, a panel for each set of images, and the pictures that the fastest one made of
+    some; None where no images were turned grey.
+    """
+    rows = [row for row in table.rows if row.level("pass_ms") is not None]
+    if not table.is_of_images or not rows:
+        return None
+    groups, notes = few(alike_but_for(rows, IN_IMPLEMENTATION), "sets of images", most=3)
+    panels = [_bars(group, where(group, *IN_IMPLEMENTATION).removeprefix("at ").rstrip(", ")) for group in groups]
+    fastest = min(groups[0], key=_ms)
+    pictures = [record.picture for record in fastest.counted if record.picture]
+    if pictures:
+        title = f"Four of the images, and as {fastest.records[0].config['implementation']} makes them grey"
+        panels.append(Panel(title=title, picture=pictures[0]))
+    return Chart(
+        name="implementations", title="Turning images grey: time by implementation", panels=panels,
+        notes=(*notes, *(note for note in table.notes if "is scaled to all" in note)),
+    )  # fmt: skip
+
+
+def _bars(rows: Sequence[Row], title: str) -> Panel:
+    names = [str(row.records[0].config["implementation"]) for row in rows]
+    series = []
+    for device, words in _DEVICES.items():
+        on = [(name, row) for name, row in zip(names, rows, strict=True) if row.records[0].config["device"] == device]
+        told = measured(words, [(name, row, row.by_block("pass_ms")) for name, row in on])
+        series += [] if told is None else [replace(told, kind="bar")]
+    return Panel(x=Axis("implementation", categories=names), y=Axis(_label(rows), log=True), series=series, title=title)
+
+
+def _label(rows: Sequence[Row]) -> str:
+    sets = {f"{row.records[0].config['images']:,} images" for row in rows}
+    return f"a pass over {sets.pop() if len(sets) == 1 else 'the images'} (ms)"
+
+
+def _ms(row: Row) -> float:
+    return row.level("pass_ms") or 0.0
