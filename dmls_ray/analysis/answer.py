@@ -30,8 +30,8 @@ def answer(table: Table, axis: str) -> str:
         table: the sweep's table.
         axis: the field that the sweep asks about.
     """
-    if table.is_of_images and axis == "implementation" and count_values(table.rows, axis) > 1:
-        return answer_images(table)
+    if table.is_of_images:
+        return answer_images(table, axis)
     if table.is_own:
         return answer_own(table, axis)
     rows = [row for row in table.rows if row.rates()]

@@ -39,18 +39,25 @@ def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
     )
 
 
-def answer_own(table: Table, axis: str) -> str:
-    """What the axis does to the time of a run and to whatever a training function of the user's own measured."""
+def answer_own(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
+    """What the axis does to the time of a run and to whatever a training function of the user's own measured.
+
+    Args:
+        table: the sweep's table.
+        axis: the field that the sweep asks about.
+        measures: what is told in place of all that.
+    """
     rows = [row for row in table.rows if "total_s" in row.measures]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
     if count_values(rows, axis) < 2:
         axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
-    groups = compared_along(rows, axis, table.held)
+    groups = compared_along(rows, axis, table.held) if count_values(rows, axis) > 1 else []
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
     vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]
-    sentence = "; ".join(_own_along(group, axis, [*vocabulary, *table.own_measures]) for group in groups)
+    told = measures or ["total_s", *vocabulary, *table.own_measures]
+    sentence = "; ".join(_own_along(group, axis, told) for group in groups)
     counts = sorted({row.measures["total_s"].n for row in rows})
     return f"{sentence[:1].upper()}{sentence[1:]} (n={' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))})."
 
@@ -60,7 +67,7 @@ def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
     values = [row.factors[axis] for row in group]
     choices = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
     parts = []
-    for name in ("total_s", *measures):
+    for name in measures:
         having = [row for row in group if row.by_block(name)]
         if len(having) > 1:
             ends = [pick(having, key=lambda row: _level_of(row, name) if choices else row.factors[axis])

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from dmls_ray.analysis.answer_own import answer_own
 from dmls_ray.analysis.formats import number, ratio, seconds, shown
 from dmls_ray.analysis.frames import turns_grey
-from dmls_ray.analysis.groups import IN_IMPLEMENTATION, alike_but_for, where
+from dmls_ray.analysis.groups import IN_IMPLEMENTATION, alike_but_for, count_values, where
 from dmls_ray.analysis.published import PUBLISHED
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Comparison, level_of_each
 from dmls_ray.analysis.words import listed
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
+_TOLD = ("pass_ms", "gb_per_s", "of_copy")
 _TIMES_THE_CACHE = 4
 """A set so many times as large as the last-level cache comes from memory; as `dmls_ray.grayscale` has it."""
 
 
-def answer_images(table: Table) -> str:
-    """Which implementation is fastest on the processor and on the GPU, by how much, and whether the pictures agree."""
+def answer_images(table: Table, axis: str) -> str:
+    """Which implementation is fastest on the processor and on the GPU, by how much, and whether the pictures agree; or
+    what another axis does to the time of a pass.
+
+    Args:
+        table: the sweep's table.
+        axis: the field that the sweep asks about.
+    """
     rows = [row for row in table.rows if row.level("pass_ms") is not None]
     if not rows:
-        return "No run ended ok, so nothing can be said of implementation."
+        return f"No run ended ok, so nothing can be said of {axis}."
+    if axis != "implementation" or count_values(rows, axis) < 2:
+        return answer_own(table, axis, [name for name in _TOLD if name in table.own_measures])
     told = []
     for group in alike_but_for(rows, IN_IMPLEMENTATION):
         parts = [_fastest(sorted(on, key=_ms), group) for on in _by_device(group) if on]
@@ -81,31 +91,31 @@ def _name(row: Row) -> str:
 
 def notes_of_images(rows: Sequence[Row]) -> list[str]:
     """What was timed, and what its times can be held against; nothing where no images were turned grey."""
-    known = [row for row in rows if row.counted and turns_grey(row.counted[0]) and "pass_ms" in row.own]
-    known = [row for row in known if row.counted[0].isolation != PUBLISHED]
-    if not known:
-        return []
-    anew = _names(row for row in known if row.counted[0].measures.get("own_output"))
-    besides = f" (in each pass by {anew})" if anew else ""
-    notes = [
-        f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes that it "
-        "cannot but read and write."
-    ]
-    for row in known:
+    known = [row for row in rows if row.counted and turns_grey(row.counted[0]) and row.level("pass_ms") is not None]
+    ours = [row for row in known if row.counted[0].isolation != PUBLISHED]
+    notes = []
+    if ours:
+        anew = ", ".join(dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output")))
+        besides = f" (in each pass by {anew})" if anew else ""
+        notes.append(
+            f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes that "
+            "it cannot but read and write."
+        )
+    for row in ours:
         timed, images = row.level("timed_images"), row.records[0].config["images"]
         if timed is not None and timed < images:
             notes.append(
                 f"{_name(row)} went over {timed:.0f} of {images:,} images, and its time is scaled to all; --full goes "
                 "over all."
             )
-    if any(row.speed_up for row in rows):
+    if known and any(row.speed_up for row in rows):
         notes.append("Speed-up is against python_loops.")
-    if any(row.level("of_copy") is not None for row in known):
+    if any(row.level("of_copy") is not None for row in ours):
         notes.append(
             "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy "
             "writes half of them and a pass a quarter, so more than 1 is possible."
         )
-    return list(dict.fromkeys([*notes, *(note for row in known if (note := _without_bound(row)))]))
+    return list(dict.fromkeys([*notes, *(note for row in ours if (note := _without_bound(row)))]))
 
 
 def _without_bound(row: Row) -> str:
@@ -114,7 +124,7 @@ def _without_bound(row: Row) -> str:
         return ""
     images, on = row.records[0].config["images"], _PLACES[row.records[0].config["device"]]
     size, cache = row.level("set_mib"), row.level("cache_mib")
-    if cache is None:
+    if cache is None or not math.isfinite(cache):
         return f"The last-level cache of {on} is not known, so no time is held against its memory's bandwidth."
     if not size or size >= _TIMES_THE_CACHE * cache:
         return ""  # one of which a part was timed
@@ -123,7 +133,3 @@ def _without_bound(row: Row) -> str:
         f"{number(cache)}: memory's bandwidth bounds nothing there. From --images "
         f"{math.ceil(images * _TIMES_THE_CACHE * cache / size)} on it is measured."
     )
-
-
-def _names(rows: Iterable[Row]) -> str:
-    return ", ".join(dict.fromkeys(_name(row) for row in rows))

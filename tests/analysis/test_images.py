@@ -1,0 +1,185 @@
+"""What a sweep over implementations that turn images grey says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.answer import answer
+from dmls_ray.analysis.frames import GRAYSCALE, Results
+from dmls_ray.analysis.images import _TIMES_THE_CACHE
+from dmls_ray.analysis.layouts import LAYOUTS, beside_published
+from dmls_ray.analysis.published import match, published_images
+from dmls_ray.analysis.tables import make_table
+from dmls_ray.own import own_schema
+from dmls_ray.plan import make_plan
+from dmls_ray.record import Outcome, RunRecord
+from tests.analysis.samples import MACHINE
+
+MS = {"python_loops": 1000.0, "numpy": 10.0, "torchvision": 5.0, "opencv": 0.4, "cpp": 0.2}
+
+
+def sweep(
+    axes: dict[str, Any], ms: Callable[[dict[str, Any], int], float | None], *, repeats: int = 3, **measures: Any
+) -> Results:
+    """A record a run, whose passes took so many milliseconds; None: skipped."""
+    records = []
+    for run in make_plan(axes, repeats=repeats, schema=own_schema(GRAYSCALE)).runs:
+        values = dict(run.values)
+        record = RunRecord(
+            run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=0,
+            outcome=Outcome.OK, config=values, machine=MACHINE, started_at="2026-01-02T03:04:05",
+        )  # fmt: skip
+        taken = ms(values, run.repeat)
+        if taken is None:
+            record.outcome, record.reason = Outcome.SKIPPED, "UnavailableError: no nvcc"
+        else:
+            images = values["images"]
+            few = values["implementation"] == "python_loops" and not values["full"]
+            told = {
+                "images_per_s": images / taken * 1e3, "pass_ms": taken, "gb_per_s": images / taken,
+                "timed_images": min(4, images) if few else images, "levels_apart": 1, "set_mib": images / 16,
+                "cache_mib": 32.0, "own_output": values["implementation"] == "torchvision", **measures,
+            }  # fmt: skip
+            record.take_results([{"rank": 0, "total_s": 1.0, "run": {"device": values["device"], "returned": told}}])
+        records.append(record)
+    return Results("results/grayscale", records)
+
+
+def usual(values: dict[str, Any], repeat: int) -> float | None:
+    known = MS.get(values["implementation"])
+    return None if known is None else known * (1 + 0.01 * repeat)
+
+
+ALL = {"implementation": [*MS, "cuda"]}
+
+
+def test_the_table_goes_from_the_slowest_to_the_fastest_against_the_loops() -> None:
+    table = make_table(sweep(ALL, usual))
+    frame = table.frame()
+    assert frame["implementation"].tolist() == ["python_loops", "numpy", "torchvision", "opencv", "cpp", "cuda"]
+    assert list(frame.columns) == [
+        "implementation", "device", "ms [95%]", "speed-up [95%]", "GB/s", "levels apart", "n", "outcome"
+    ]  # fmt: skip
+    assert frame["ms [95%]"].tolist()[0] == "1,010 [985, 1,035]"
+    assert frame["speed-up [95%]"].tolist() == [
+        "", "100.0 [100.0, 100.0]", "200.0 [200.0, 200.0]", "2,500 [2,500, 2,500]", "5,000 [5,000, 5,000]", ""
+    ]  # fmt: skip
+    assert frame["ms [95%]"].tolist()[-1] == frame["outcome"].tolist()[-1] == "skipped"
+    assert table.numbers()["pass_ms"].tolist()[4] == pytest.approx(0.202)
+
+
+def test_the_answer_names_the_fastest_the_next_and_how_far_the_pictures_are_apart() -> None:
+    assert answer(make_table(sweep(ALL, usual)), "implementation") == (
+        "On the processor cpp is the fastest of 5: 0.202 [0.197, 0.207] ms a pass of 200 images of 128x128, "
+        "5,000 [5,000, 5,000] times as fast as python_loops, 2.00 [2.00, 2.00] times as fast as opencv, the next "
+        "(n=3); no grey level is more than 1 from the float64 reference's."
+    )
+
+
+def test_the_gpu_is_a_question_of_its_own() -> None:
+    with_gpu = sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)
+    sentence = answer(make_table(with_gpu), "implementation")
+    assert "On the processor cpp is the fastest of 5" in sentence
+    assert "; on the GPU cuda takes 0.01" in sentence
+
+
+def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
+    def noisy(values: dict[str, Any], repeat: int) -> float | None:
+        factor = (0.8, 1.0, 1.3)[(repeat + (values["implementation"] == "cpp")) % 3]
+        return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
+
+    sentence = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, noisy)), "implementation")
+    assert "the fastest are not told apart: cpp; opencv; cpp takes" in sentence
+
+
+def test_several_sets_of_images_are_answered_each_by_itself() -> None:
+    table = make_table(sweep({**ALL, "images": [200, 4000]}, usual))
+    sentence = answer(table, "implementation")
+    assert sentence.startswith("At images 200, on the processor cpp")
+    assert "; at images 4000, on the processor cpp" in sentence
+    assert [row.factors["images"] for row in table.rows] == [200] * 6 + [4000] * 6
+
+
+def test_another_axis_is_answered_as_for_any_function() -> None:
+    table = make_table(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
+    assert answer(table, "implementation") == (
+        "From images 200 to 400 pass_ms went from 0.2020 to 0.2020 (+0 [+0, +0], not told apart), gb_per_s went from "
+        "990 to 1,980 (+990 [+965, +1,015]) (n=3)."
+    )
+
+
+def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> None:
+    notes = make_table(sweep(ALL, usual)).notes
+    assert any("the output allocated once (in each pass by torchvision)" in note for note in notes)
+    assert "python_loops went over 4 of 200 images, and its time is scaled to all; --full goes over all." in notes
+    assert (
+        "200 images are 12.50 MiB read and written, and the last-level cache of the processor has 32: memory's "
+        "bandwidth bounds nothing there. From --images 2048 on it is measured."
+    ) in notes
+    large = make_table(sweep({**ALL, "images": 4000, "full": True}, usual, of_copy=0.9, copy_gb_per_s=40.0))
+    assert not any("bounds nothing there" in note or "scaled" in note for note in large.notes)
+    assert any(note.startswith("of a copy: against the bytes a second") for note in large.notes)
+    assert large.frame()["of a copy [95%]"].tolist()[0] == "0.90 [0.90, 0.90]"
+    unknown = make_table(sweep(ALL, usual, cache_mib=None))
+    assert any("cache of the processor is not known" in note for note in unknown.notes)
+
+
+def test_the_cache_counts_as_often_as_where_it_is_measured() -> None:
+    from dmls_ray.grayscale.timing import TIMES_THE_CACHE
+
+    assert _TIMES_THE_CACHE == TIMES_THE_CACHE
+
+
+def test_the_function_is_called_what_it_is_called() -> None:
+    from dmls_ray.grayscale import trial
+
+    assert f"{trial.turn_grey.__module__}:{trial.turn_grey.__name__}" == GRAYSCALE
+
+
+def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:
+    results = sweep({"implementation": ["python_loops", "numpy", "cuda", "cuda_per_image"]}, lambda values, repeat: 1.0)
+    frame = beside_published(make_table(results)).frame.set_index("implementation")
+    assert frame["published ms"].to_dict() == {
+        "python_loops": "205,160", "numpy": "", "cuda": "180.1", "cuda_per_image": "180.1"
+    }  # fmt: skip
+    assert frame.loc["cuda", "differs in"].startswith("not told: whether it is launched for each image")
+    other = sweep({"implementation": ["cuda"], "images": [100]}, lambda values, repeat: 1.0)
+    assert match(other.records[0]) is None
+    planar = sweep({"implementation": ["cuda"], "layout": ["planar"]}, lambda values, repeat: 1.0)
+    found = match(planar.records[0])
+    assert found is not None
+    assert found.differs_in.startswith("layout planar / not told; ")
+
+
+def test_the_report_itself_says_so_much() -> None:
+    layout = LAYOUTS["implementation"](published_images())
+    assert layout.frame.to_dict("list") == {
+        "implementation": ["python_loops", "cuda"], "device": ["cpu", "cuda"], "ms": ["205,160", "180"],
+        "speed-up": ["", "1,139"], "n": ["1", "1"], "outcome": ["ok", "ok"],
+    }  # fmt: skip
+    assert layout.notes == ["Values; measured on untold hardware.", "Speed-up is against python_loops."]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"device": "tpu"}, {"images": "many"}, {"images": 0}, {"image_size": None}, {"implementation": ["a"]}],
+)
+def test_a_folder_that_only_claims_to_be_of_images_is_read_as_any_function(changes: dict[str, Any]) -> None:
+    results = sweep(ALL, usual)
+    for record in results.records:
+        record.config = json.loads(json.dumps(record.config | changes))
+    table = make_table(results)
+    assert not table.is_of_images
+    assert answer(table, "implementation")
+
+
+@pytest.mark.parametrize("name", ["pass_ms", "timed_images", "set_mib", "cache_mib", "levels_apart", "own_output"])
+@pytest.mark.parametrize("value", ["text", None, [1], float("inf"), 0])
+def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
+    table = make_table(sweep(ALL, usual, **{name: value}))
+    assert answer(table, "implementation")
+    assert len(table.frame()) == 6
