@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from dmls_ray.launch.inline import run_inline
 from dmls_ray.launch.spawn import run_spawned
@@ -18,14 +16,7 @@ from dmls_ray.own import own_schema
 from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.record import STEP_QUANTILES, EpochRecord, Outcome, RunRecord
 from dmls_ray.training.own import run_own
-from tests.conftest import readme_example
-
-
-def jpeg(form: str = "JPEG") -> str:
-    """A small picture in base64."""
-    written = io.BytesIO()
-    Image.new("RGB", (24, 16), "#0072b2").save(written, form)
-    return base64.b64encode(written.getvalue()).decode()
+from tests.conftest import jpeg, readme_example
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
@@ -52,7 +43,7 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         "picture": {"picture": jpeg(), "bits": 2.0},
         "no picture": {"picture": None, "bits": 2.0},
         "bytes": {"picture": base64.b64decode(jpeg())},
-        "png": {"picture": jpeg("PNG")},
+        "png": {"picture": jpeg(form="PNG")},
         "lines": {"picture": base64.encodebytes(base64.b64decode(jpeg())).decode()},
         "many pixels": {"picture": "/9j/" + 20_000 * "AAAA"},
     }[config["tells"]]
