@@ -140,7 +140,7 @@ def _show(given: argparse.Namespace, console: Console) -> int:
 
     results, record = _find_run(given.run, given.folder)
     plain = record.to_dict()
-    inner = ("config", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts")
+    inner = ("config", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts", "picture")
     ended = f"{record.outcome.value}{f', {record.reason}' if record.reason else ''}"
     say(console, f"{record.run_id} in {results.where}: {ended}")
     for title, values in (
@@ -161,6 +161,8 @@ def _show(given: argparse.Namespace, console: Console) -> int:
     if record.traceback:
         say(console, "\nLog", style="bold")
         say(console, record.traceback)
+    if record.picture:
+        say(console, f"\nPicture: a JPEG, {len(record.picture):,} characters of base64; the report shows it.")
     files = results.folder / "runs" / record.run_id
     if files.is_dir() and is_inside(files, results.folder):
         say(console, f"\nFiles: {files}/ ({', '.join(sorted(path.name for path in files.iterdir()))})")

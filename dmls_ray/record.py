@@ -19,7 +19,7 @@ import orjson
 from dmls_ray.config import TrialConfig
 from dmls_ray.errors import StoreError
 from dmls_ray.placement import PLACE
-from dmls_ray.shape import check_at_least, check_facts, check_fields, check_moment, check_name
+from dmls_ray.shape import check_at_least, check_facts, check_fields, check_moment, check_name, check_picture
 
 SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
@@ -301,6 +301,8 @@ class RunRecord(_ReadLater):
     """Seconds from assignment until then, set-up and tests included."""
     measures: dict[str, Any] = field(default_factory=dict)
     """What a training function of the user's own returned, or told of its last epoch, besides."""
+    picture: str = ""
+    """A JPEG in base64, that a training function of the user's own returned as `picture`."""
 
     machine: dict[str, Any] = field(default_factory=dict)
     """That of the first rank; `beside` tells of the others, a line each, where there are several."""
@@ -440,6 +442,8 @@ class RunRecord(_ReadLater):
         for name, value in returned.items():
             if name in RETURNED:
                 setattr(self, name, value)
+            elif name == "picture":
+                self.picture = value or ""
             else:
                 self.measures[name] = value
 
@@ -492,6 +496,8 @@ def _check_run(known: Mapping[str, Any]) -> None:
     check_name("trial_id", known["trial_id"])
     check_moment("started_at", known.get("started_at", ""))
     check_at_least(0, known, ("repeat", "attempts"))
+    if picture := known.get("picture"):
+        check_picture("picture", picture)
     shared = [known.get(name) for name in _SHARED]
     # Many records share one object of each, which nobody changes: it is looked into once.
     key = tuple(map(id, shared))

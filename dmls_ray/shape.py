@@ -22,6 +22,12 @@ DEEPEST = 16
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 """What can be a folder's name and nothing more: no separator, no `..`, nothing that a terminal or a page would read."""
 
+MOST_PICTURE = 64 * 1024
+"""Characters of a picture in base64."""
+
+_PICTURE = re.compile(r"/9j/[A-Za-z0-9+/]*={0,2}")
+"""base64 of what begins as every JPEG does: with the bytes FF D8 FF."""
+
 _SCALARS: frozenset[type] = frozenset((str, int, float, bool, types.NoneType))
 _NUMBERS: frozenset[type] = frozenset((int, float, bool))
 _NESTED: frozenset[type] = frozenset((list, dict))
@@ -74,6 +80,21 @@ def check_moment(field: str, text: str) -> None:
         _ = text and datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"{field}={text[:60]!r} is no time; write it as 2026-01-31T12:00:00+00:00") from error
+
+
+def check_picture(field: str, text: str) -> None:
+    """Refuse what is no small JPEG in base64, as far as can be told without decoding it.
+
+    Raises:
+        ValueError: with the field.
+    """
+    if len(text) > MOST_PICTURE:
+        raise ValueError(
+            f"{field} has {len(text):,} characters of base64 and not at most {MOST_PICTURE:,}; "
+            "give one of fewer pixels or of a lower quality"
+        )
+    if len(text) % 4 or not _PICTURE.fullmatch(text):
+        raise ValueError(f"{field} is no JPEG in base64; give base64.b64encode(jpeg).decode()")
 
 
 def check_at_least(least: int, values: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import socket
 import subprocess
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from PIL import Image
 
 # A loaded machine with two cores is slow, and speed is not what these tests are about.
 settings.register_profile("no deadline", deadline=None)
@@ -60,6 +63,13 @@ def readme_example() -> str:
     blocks = (PROJECT / "README.md").read_text().split("```python\n")
     (example,) = (block.partition("```")[0] for block in blocks if "class CharLM" in block)
     return example
+
+
+def jpeg(width: int = 24, height: int = 16, form: str = "JPEG") -> str:
+    """A small picture in base64."""
+    written = io.BytesIO()
+    Image.new("RGB", (width, height), "#0072b2").save(written, form)
+    return base64.b64encode(written.getvalue()).decode()
 
 
 @dataclass

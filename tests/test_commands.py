@@ -95,6 +95,15 @@ def test_show_tells_all_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str
     assert "Some CPU" in out
 
 
+def test_show_tells_of_a_picture_and_does_not_write_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1)
+    runs.records[0].picture = "/9j/" + "A" * 2000
+    keep(runs, tmp_path / "seen")
+    _, out, _ = run(capsys, "show", runs.records[0].run_id, tmp_path)
+    assert "Picture: a JPEG, 2,004 characters of base64" in out
+    assert "/9j/" not in out
+
+
 def test_show_of_a_run_that_is_not_there_or_of_several_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

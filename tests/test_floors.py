@@ -14,7 +14,7 @@ import dmls_ray
 from dmls_ray import errors
 from tests.conftest import PROJECT
 
-HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib", "pyarrow")
+HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib", "plotly", "PIL", "pyarrow")
 
 
 def loaded_by(module: str) -> set[str]:
@@ -51,7 +51,8 @@ def test_the_ground_floors_load_no_heavy_library(module: str) -> None:
     ],
 )  # fmt: skip
 def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw(module: str) -> None:
-    assert not loaded_by(f"dmls_ray.analysis.{module}") & {"torch", "torchvision", "ray", "matplotlib", "plotly"}
+    never = {"torch", "torchvision", "ray", "matplotlib", "plotly", "PIL"}
+    assert not loaded_by(f"dmls_ray.analysis.{module}") & never
 
 
 def test_training_and_launchers_never_load_ray() -> None:

@@ -35,6 +35,28 @@ def test_a_record_survives_json() -> None:
     assert RunRecord.from_dict(json.loads(json.dumps(written.to_dict(), allow_nan=False))) == written
 
 
+def test_a_picture_that_a_function_returned_is_a_field_of_the_record_and_no_measure() -> None:
+    written = record(machine={"cores": 2}, git={"commit": "c"})
+    written.take_results([rank(0, run={"returned": {"bits": 2.0, "picture": "/9j/AAA="}})])
+    assert (written.picture, written.measures) == ("/9j/AAA=", {"bits": 2.0})
+    for read in (RunRecord.from_dict(written.to_dict()), RunRecord.from_json(line(written))):
+        assert read.picture == "/9j/AAA="
+    written.take_results([rank(0, run={"returned": {"picture": None}})])
+    assert (written.picture, written.measures) == ("", {"bits": 2.0})
+
+
+def test_an_epochs_value_of_that_name_is_a_measure_as_any() -> None:
+    written = record()
+    written.take_results([rank(0, run={"epochs": [{"epoch": 1, "measures": {"picture": 1.5}}], "returned": {}})])
+    assert (written.picture, written.measures) == ("", {"picture": 1.5})
+
+
+@pytest.mark.parametrize("picture", ["/9j/AAA", "R0lGODlh", 3, "/9j/" + "A" * 65_536])
+def test_a_record_whose_picture_is_no_small_jpeg_is_refused(picture: object) -> None:
+    with pytest.raises(ValueError, match="picture (is|has)"):
+        RunRecord.from_dict({**record().to_dict(), "picture": picture})
+
+
 def test_a_record_that_was_read_can_be_written_copied_and_changed_before_its_ranks_were_asked_for() -> None:
     written = record()
     written.take_results([rank(0), rank(1)])

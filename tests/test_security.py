@@ -62,7 +62,7 @@ def hostile(folder: Path) -> Path:
         named = {name: record[name] for name in ("run_id", "trial_id", "started_at", "mode")}
         config = record["config"] | {"model": NASTY + str(record["config"]["batch_per_rank"]), "dataset": PIXELS}
         outcome = {"outcome": "error"} if record["repeat"] else {"outcome": "ok"}
-        told = {"reason": NASTY, "traceback": NASTY, "measures": {NASTY: 1.0, FORMULA: NASTY}}
+        told = {"reason": NASTY, "traceback": NASTY, "picture": "/9j/AAAA", "measures": {NASTY: 1.0, FORMULA: NASTY}}
         records.append(all_texts(record, NASTY) | told | named | outcome | {"config": config})
     (folder / "runs.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
     session = {
@@ -153,6 +153,19 @@ def test_values_of_another_form_than_a_record_has_are_no_record(
 ) -> None:
     with pytest.raises(StoreError, match=re.escape(told)):
         latest_records(change(folder, **changes))
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "x", "/9j/A", "/9j/AAA\n", "/9j/AA==AAAA", '/9j/" onerror="alert(1)/', "iVBORw0KGgoA", "PHN2Zz48L3N2Zz4=",
+        "data:image/svg+xml,<svg/>", "https://elsewhere.example/seen.jpg", "/9j/" + "A" * 64 * 1024,
+    ],
+)  # fmt: skip
+def test_a_picture_that_is_no_small_jpeg_is_no_record(folder: Path, picture: str) -> None:
+    with pytest.raises(StoreError, match=r"line 1 is no record .*picture (has 65,540 characters|is no JPEG)"):
+        latest_records(change(folder, picture=picture))
+    assert latest_records(change(folder, picture="/9j/AAA="))[0].picture == "/9j/AAA="
 
 
 @pytest.mark.parametrize("rank", ["0/../../../../x", "../x", None, 1.5])

@@ -21,6 +21,8 @@ from dmls_ray.record import EpochRecord, RankRecord, RunRecord
 from dmls_ray.store import latest_records, uncollected
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
+PICTURE = "picture"
+"""The field that is in no table: no program reads a picture there."""
 KEYS = ("run_id", "trial_id", "repeat")
 RESERVED = (*KEYS, "outcome", "reason", "run_seed")
 """Columns that say which run a row is of, and how it ended: no field of the user's own takes their place."""
@@ -71,10 +73,12 @@ class Results:
     @cached_property
     @uncollected()
     def runs(self) -> pd.DataFrame:
-        """One row a run: every field of the configuration, every column of the record, and the machine's name."""
+        """One row a run: every field of the configuration, every column of the record but its picture, and the
+        machine's name.
+        """
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
-        read = _columns(records, [item.name for item in fields(RunRecord) if item.name not in NESTED])
+        read = _columns(records, [item.name for item in fields(RunRecord) if item.name not in (*NESTED, PICTURE)])
         columns: dict[str, Any] = {name: read.pop(name) for name in KEYS}
         columns |= _spread([record.config for record in records], _factor_columns)
         columns["run_seed"] = read.pop("seed")

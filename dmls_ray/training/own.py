@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from dmls_ray.own import OwnConfig, load_own
 from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.record import OF_AN_EPOCH, RETURNED, Outcome
-from dmls_ray.shape import DEEPEST
+from dmls_ray.shape import DEEPEST, check_picture
 from dmls_ray.training.measure import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.utilization import UtilizationSampler
@@ -46,7 +46,7 @@ def run_own(config: OwnConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     steps = _Steps(device, emit)
     returned: dict[str, Any] = {}
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
-        returned = plain_values(train(given, rank, told.emit) or {}, "what it returned")
+        returned = _returned_values(train(given, rank, told.emit) or {})
     synchronize(device)
     total_s = clock.total_s
     diverged = told.not_finite or _not_finite(returned)
@@ -138,6 +138,23 @@ class _Steps:
         self.count += 1
         self.timer.step()
         self._emit({"kind": "progress"})
+
+
+def _returned_values(values: Any) -> dict[str, Any]:
+    """What the function returned as plain values, its picture looked at.
+
+    Raises:
+        ValueError: as by `plain_values`; or the picture is no small JPEG in base64.
+    """
+    what = "what it returned"
+    picture = values.get("picture") if isinstance(values, Mapping) else None
+    # Before the rest, whose complaint would show a picture of another type whole.
+    if picture is not None and not isinstance(picture, str):
+        kind = type(picture).__name__
+        raise ValueError(f"picture in {what} is of type {kind}; give base64.b64encode(jpeg).decode().")
+    if picture is not None:
+        check_picture(f"picture in {what}", picture)
+    return plain_values(values, what)
 
 
 def plain_values(values: Any, what: str) -> dict[str, Any]:

@@ -78,6 +78,17 @@ def test_no_field_or_measure_of_ones_own_takes_the_place_of_a_runs_name_or_outco
     assert set(frame.measured_repeat) == {9}
 
 
+def test_a_picture_is_in_no_table(tmp_path: Path) -> None:
+    told = {"bits": 2.0, "picture": "/9j/AAA="}
+    runs = own_results({"width": [8]}, lambda values, repeat: (1.0, told), repeats=1)
+    assert runs.records[0].picture
+    write_files(Results(tmp_path, runs.records))
+    for frame in (runs.runs, pd.read_csv(tmp_path / "runs.csv"), pd.read_parquet(tmp_path / "runs.parquet")):
+        assert "bits" in frame
+        assert "picture" not in frame
+    assert not [path.name for path in tmp_path.iterdir() if path.suffix != ".html" and b"/9j/" in path.read_bytes()]
+
+
 def test_columns_of_several_types_are_written_as_texts(tmp_path: Path) -> None:
     values = iter([[1], 2.0, "n/a"])
     runs = own_results({"cell": ["a", "b", 3]}, lambda values_of, repeat: (1.0, {"odd": next(values)}), repeats=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dmls_ray.own import own_schema
 from dmls_ray.rank import Emit, RankInfo
 from dmls_ray.record import STEP_QUANTILES, EpochRecord, Outcome, RunRecord
 from dmls_ray.training.own import run_own
-from tests.conftest import readme_example
+from tests.conftest import jpeg, readme_example
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
@@ -39,6 +40,12 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         "text": {"test_accuracy": "high"},
         "list": [1],
         "large": {"seen": 2**64},
+        "picture": {"picture": jpeg(), "bits": 2.0},
+        "no picture": {"picture": None, "bits": 2.0},
+        "bytes": {"picture": base64.b64decode(jpeg())},
+        "png": {"picture": jpeg(form="PNG")},
+        "lines": {"picture": base64.encodebytes(base64.b64decode(jpeg())).decode()},
+        "many pixels": {"picture": "/9j/" + 20_000 * "AAAA"},
     }[config["tells"]]
     if config["emits"]:
         emit({"train_loss": torch.tensor(3.0), "grad_norm": 1})
@@ -87,6 +94,13 @@ def test_what_it_returns_fills_the_columns_of_the_vocabulary_and_makes_others() 
     assert record.measures == {"perplexity": 2.5, "tokens": [1, 2], "note": "x"}
 
 
+def test_a_picture_that_it_returns_is_the_runs_and_no_measure() -> None:
+    record, _ = result_of(tells="picture")
+    assert (record.picture, record.measures) == (jpeg(), {"bits": 2.0})
+    record, _ = result_of(tells="no picture")
+    assert (record.outcome, record.picture, record.measures) == (Outcome.OK, "", {"bits": 2.0})
+
+
 def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> None:
     record, events = result_of(emits=True)
     assert record.epochs == [
@@ -111,6 +125,10 @@ def test_a_loss_that_is_not_finite_is_diverged() -> None:
         ("text", "ValueError: test_accuracy='high' in what it returned is no number"),
         ("list", "ValueError: what it returned is a list"),
         ("large", "ValueError: seen in what it returned has more than 64 bits"),
+        ("bytes", "ValueError: picture in what it returned is of type bytes; give base64.b64encode(jpeg).decode()."),
+        ("png", "ValueError: picture in what it returned is no JPEG in base64; give base64.b64encode(jpeg).decode()"),
+        ("lines", "ValueError: picture in what it returned is no JPEG in base64; give base64.b64encode"),
+        ("many pixels", "ValueError: picture in what it returned has 80,004 characters of base64"),
         ("exit", "SystemExit: 3"),
     ],
 )

@@ -6,13 +6,15 @@ The files beside this one work out one figure each, from records to a `Chart`; `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeGuard
 
-Kind = Literal["points", "line", "band", "cross"]
+Kind = Literal["points", "line", "band", "cross", "bar"]
 """points: measured values, with their intervals; line: a curve that was worked out, or so many values that marks would
-hide it; band: the area between low and high; cross: a run that has no value, an oom say."""
+hide it; band: the area between low and high; cross: a run that has no value, an oom say; bar: how much of something
+each name has, from the foot of the axis, with intervals; only where the x axis has names."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,21 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes, or a picture."""
 
-    x: Axis
-    y: Axis
-    series: Sequence[Series]
+    x: Axis = Axis("")
+    y: Axis = Axis("")
+    series: Sequence[Series] = ()
     title: str = ""
+    picture: str = ""
+    """A JPEG in base64 in place of axes; then there are no series."""
+
+    def __post_init__(self) -> None:
+        if self.picture and self.series:
+            raise ValueError(f"a panel shows a picture or series; {self.series[0].name!r} is beside a picture")
+        for series in self.series:
+            if series.kind == "bar" and not self.x.categories:
+                raise ValueError(f"bars stand on names; {series.name!r} needs categories on the x axis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,3 +84,8 @@ class Chart:
     """Side by side."""
     notes: Sequence[str] = field(default=())
     """What a reader must know to read it, under the figure."""
+
+
+def known(value: float | None) -> TypeGuard[float]:
+    """Whether there is a number to draw."""
+    return value is not None and math.isfinite(value)

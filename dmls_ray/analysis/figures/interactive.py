@@ -10,10 +10,12 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeGuard
+from typing import Any
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.bars import bars_of, beside, foot, top
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, known
 from dmls_ray.analysis.figures.palette import LIGHT, Style, key_of, styles
+from dmls_ray.analysis.figures.picture import REFUSED, decoded
 
 HEIGHT = 400
 """Pixels, of a row of panels."""
@@ -46,9 +48,13 @@ def figure(chart: Chart) -> dict[str, Any]:
     of_many = {name for name, _ in style if sum(name == other for other, _ in style) > 1}
     named: set[str] = set()
     for number, panel in enumerate(chart.panels, start=1):
-        layout |= _axes(panel, number, len(chart.panels))
+        layout |= (_no_axes if panel.picture else _axes)(panel, number, len(chart.panels))
         if panel.title:
             layout["annotations"].append(_heading(panel.title, number))
+        if panel.picture:
+            data.append(_image(panel.picture, number))
+            if data[-1]["type"] != "image":
+                layout["annotations"].append(_refusal(number))
         if any(_on_the_edge(series) for series in panel.series):
             layout[f"yaxis{len(chart.panels) + number}"] = _edge(number)
         # Bands lie under what they belong to.
@@ -96,7 +102,7 @@ def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style)
     trace["x"] = _values(series.x, panel.x)
     trace["y"] = [0.03] * len(series.x) if _on_the_edge(series) else [rounded(value) for value in series.y]
     _add_look(trace, series, panel, style)
-    if series.kind == "points" and series.low and series.high:
+    if series.kind in ("points", "bar") and series.low and series.high:
         trace["error_y"] = _interval(series, _colour(style))
     _add_runs(trace["meta"], series.runs)
     texts = [_said(series, place) for place in range(len(series.x))]
@@ -107,6 +113,17 @@ def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style)
         trace["hovertemplate"] += "%{text}"
     trace["hovertemplate"] += "<extra></extra>"
     return trace
+
+
+def _image(picture: str, number: int) -> dict[str, Any]:
+    """A picture; nothing, which keeps its place, where it is none."""
+    trace = {
+        "xaxis": _axis_name("x", number), "yaxis": _axis_name("y", number), "hoverinfo": "skip", "showlegend": False,
+        "meta": {"colour": None},
+    }  # fmt: skip
+    if decoded(picture) is None:
+        return trace | {"type": "scatter", "x": [None], "y": [None]}
+    return trace | {"type": "image", "source": f"data:image/jpeg;base64,{picture}", "zsmooth": "fast"}
 
 
 def _entry(trace: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,6 +145,17 @@ def _add_look(trace: dict[str, Any], series: Series, panel: Panel, style: Style)
     if series.kind == "cross":
         trace["mode"] = "markers"
         trace["marker"] = {"symbol": "x-thin", "size": 10, "color": colour, "line": {"width": 2.5, "color": colour}}
+    elif series.kind == "bar":
+        width, middles = beside(panel)
+        trace["type"] = "bar"
+        trace["width"] = rounded(width)
+        trace["offset"] = [rounded(middle - width / 2) for middle in middles[key_of(series)]]
+        trace["textposition"] = "none"  # what hovering says is not written on it
+        trace["marker"] = {"color": colour}
+        if style.pattern:
+            trace["marker"]["pattern"] = {"shape": style.pattern, "fillmode": "overlay"}
+        if style.hollow or series.dashed:
+            trace["opacity"] = 0.45
     elif series.kind == "line":
         # Without marks, a curve that has another's colour needs something else to be told from it.
         dash = "dot" if style.hollow and style.dash == "solid" else style.dash
@@ -164,7 +192,7 @@ def _band(series: Series, colour: str) -> dict[str, Any]:
 def _stretches(series: Series) -> list[list[tuple[Any, Any, Any]]]:
     stretches: list[list[tuple[Any, Any, Any]]] = [[]]
     for item in zip(series.x, series.low, series.high, strict=True):
-        if _known(item[1]) and _known(item[2]):
+        if known(item[1]) and known(item[2]):
             stretches[-1].append(item)
         elif stretches[-1]:
             stretches.append([])
@@ -175,15 +203,15 @@ def _interval(series: Series, colour: str) -> dict[str, Any]:
     ends = list(zip(series.y, series.low, series.high, strict=True))
     return {
         "type": "data", "symmetric": False, "color": colour, "thickness": 1.4, "width": 4,
-        "array": [rounded(high - y) if _known(y) and _known(high) else 0 for y, _, high in ends],
-        "arrayminus": [rounded(y - low) if _known(y) and _known(low) else 0 for y, low, _ in ends],
+        "array": [rounded(high - y) if known(y) and known(high) else 0 for y, _, high in ends],
+        "arrayminus": [rounded(y - low) if known(y) and known(low) else 0 for y, low, _ in ends],
     }  # fmt: skip
 
 
 def _said(series: Series, place: int) -> str:
     """What hovering over a point says beyond its place."""
     told = ""
-    if series.low and series.high and _known(series.low[place]) and _known(series.high[place]):
+    if series.low and series.high and known(series.low[place]) and known(series.high[place]):
         told += f" [{series.low[place]:,.5g}, {series.high[place]:,.5g}]"
     if series.texts and series.texts[place]:
         told += f"<br>{plain(series.texts[place])}"
@@ -200,14 +228,31 @@ def _add_runs(meta: dict[str, Any], runs: Sequence[tuple[str, ...]]) -> None:
         meta["runs"] = [list(item) for item in runs]
 
 
-def _axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
+def _no_axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
+    """Hidden ones, which give the picture its place; within it, it keeps its form, at the upper left."""
+    hidden = {"visible": False, "fixedrange": True, "constrain": "domain"}
+    x = hidden | {"anchor": _axis_name("y", number), "domain": _domain(number, panels), "constraintoward": "left"}
+    y = hidden | {"anchor": _axis_name("x", number), "domain": [0, 1], "constraintoward": "top"}
+    y |= {"scaleanchor": _axis_name("x", number), "autorange": "reversed"}
+    suffix = "" if number == 1 else str(number)
+    return {f"xaxis{suffix}": x, f"yaxis{suffix}": y}
+
+
+def _domain(number: int, panels: int) -> list[float]:
+    """Where a panel begins and ends, as shares of the width."""
     width = (1 - _GAP * (panels - 1)) / panels
     start = (number - 1) * (width + _GAP)
+    return [round(start, 4), round(min(start + width, 1.0), 4)]
+
+
+def _axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
     measured = [item for item in panel.series if item.kind != "band"]
     x = _axis(panel.x, [value for item in measured for value in item.x])
     y = _axis(panel.y, [value for item in measured for value in item.y if value is not None])
-    x |= {"anchor": _axis_name("y", number), "domain": [round(start, 4), round(min(start + width, 1.0), 4)]}
+    x |= {"anchor": _axis_name("y", number), "domain": _domain(number, panels)}
     y |= {"anchor": _axis_name("x", number), "domain": [0, 1]}
+    if panel.y.log and bars_of(panel):
+        y["range"] = [rounded(math.log10(end)) for end in (foot(panel), top(panel))]
     if not panel.x.categories:
         x |= _ticks(panel.x, {value for item in measured for value in item.x})
     suffix = "" if number == 1 else str(number)
@@ -270,13 +315,21 @@ def _edge(number: int) -> dict[str, Any]:
 
 
 def _on_the_edge(series: Series) -> bool:
-    return series.kind == "cross" and not any(_known(value) for value in series.y)
+    return series.kind == "cross" and not any(known(value) for value in series.y)
 
 
 def _heading(title: str, number: int) -> dict[str, Any]:
     return {
         "text": plain(title), "showarrow": False, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom",
         "xref": f"{_axis_name('x', number)} domain", "yref": f"{_axis_name('y', number)} domain", "yshift": 4,
+    }  # fmt: skip
+
+
+def _refusal(number: int) -> dict[str, Any]:
+    """What stands in the place of a picture that is none."""
+    return {
+        "text": _wrapped(REFUSED), "showarrow": False, "x": 0.5, "y": 0.5,
+        "xref": f"{_axis_name('x', number)} domain", "yref": f"{_axis_name('y', number)} domain",
     }  # fmt: skip
 
 
@@ -288,7 +341,3 @@ def _values(values: Sequence[float | str], axis: Axis) -> list[Any]:
     if axis.categories:
         return [plain(str(value)) for value in values]
     return [plain(value) if isinstance(value, str) else rounded(value) for value in values]
-
-
-def _known(value: float | None) -> TypeGuard[float]:
-    return value is not None and math.isfinite(value)

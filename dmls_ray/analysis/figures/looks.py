@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmls_ray.analysis.figures.chart import Chart, Panel, Series
-from dmls_ray.analysis.figures.palette import DASHES, MARKS, Style, key_of, styles
+from dmls_ray.analysis.figures.palette import DASHES, MARKS, PATTERNS, Style, key_of, styles
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 _MARKS = dict(zip(MARKS, ("o", "s", "^", "D", "v", "P", "X", "h"), strict=True))
@@ -15,6 +15,8 @@ _DASHES: dict[str, tuple[float, ...]] = dict(
     zip(DASHES, ((5, 2), (1, 1.5), (6, 2, 1, 2), (3, 1.5, 1, 1.5, 1, 1.5)), strict=True)
 )
 """Lengths of a dash and of the gap after it, in widths of the line."""
+_HATCHES = dict(zip(PATTERNS, ("", "//", "\\\\", "xx", "--", "||", "++", ".."), strict=True))
+"""By matplotlib's names."""
 GREY, BLACK = "#666666", "#000000"
 
 
@@ -25,8 +27,10 @@ class Look:
     colour: str
     mark: str = ""
     dashes: tuple[float, ...] = ()
+    hatch: str = ""
+    """Of a bar."""
     hollow: bool = False
-    """Whether the mark is an outline: of the second series of a pair, say."""
+    """Whether the mark is an outline, or a bar pale: of the second series of a pair, say."""
     ring: bool = False
     """Whether it is drawn around other series' marks: it marks a place on a curve."""
     depth: int = 0
@@ -44,6 +48,8 @@ def _look(series: Series, style: Style) -> Look:
         colour = COLOURS[style.colour]
     else:
         colour = BLACK if series.kind == "cross" or style.ring else GREY
+    if series.kind == "bar":
+        return Look(colour, hatch=_HATCHES[style.pattern], hollow=style.hollow or series.dashed)
     if series.dashed:
         return Look(colour, dashes=_DASHES[style.dash])
     if series.kind == "cross":

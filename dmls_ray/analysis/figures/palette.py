@@ -2,7 +2,8 @@
 
 The hues are those of Okabe & Ito, "Color Universal Design" (2008): people who see fewer colours tell them apart too.
 Those that are too pale for white, or too dark for a dark page, are moved until they have a contrast of 3 to 1, as WCAG
-2.2 asks of graphics. A colour never stands alone: marks differ with it, or dashes.
+2.2 asks of graphics. A colour never stands alone: marks differ with it, or dashes; bars have their names below them,
+and where several share a name they differ in their patterns.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross",
 """By plotly's names."""
 DASHES = ("dash", "dot", "dashdot", "longdashdot")
 """Likewise."""
+PATTERNS = ("", "/", "\\", "x", "-", "|", "+", ".")
+"""Likewise, of bars."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,10 @@ class Style:
     """Its place in the colours of a theme; None: muted."""
     mark: str = "circle"
     dash: str = "solid"
+    pattern: str = ""
+    """Of a bar."""
     hollow: bool = False
-    """Whether the mark is an outline: of the second series of a pair, say."""
+    """Whether the mark is an outline, or a bar pale: of the second series of a pair, say."""
     ring: bool = False
     """Whether it goes around other series' marks: it marks a place on a curve."""
     order: int = 0
@@ -74,6 +79,7 @@ def key_of(series: Series) -> Key:
 def styles(chart: Chart) -> dict[Key, Style]:
     """The style of every series, the same in all panels."""
     everything = [(panel, series) for panel in chart.panels for series in panel.series]
+    patterned = any(map(_bars_share_a_name, chart.panels))
     told: dict[Key, Style] = {}
     by_name: dict[str, Style] = {}
     dashes: dict[str, str] = {}
@@ -98,7 +104,9 @@ def styles(chart: Chart) -> dict[Key, Style]:
         else:
             # After as many series as there are colours the marks begin with another one.
             count = len(LIGHT.series)
-            style = Style(own % count, MARKS[(own + own // count) % len(MARKS)], order=own)
+            other = own + own // count
+            pattern = PATTERNS[other % len(PATTERNS)] if patterned and series.kind == "bar" else ""
+            style = Style(own % count, MARKS[other % len(MARKS)], pattern=pattern, order=own)
             own += 1
         told[key_of(series)] = style
         by_name.setdefault(series.name, style)
@@ -107,3 +115,8 @@ def styles(chart: Chart) -> dict[Key, Style]:
 
 def _marks_places(series: Series, panel: Panel) -> bool:
     return series.kind == "points" and not series.connected and any(other.connected for other in panel.series)
+
+
+def _bars_share_a_name(panel: Panel) -> bool:
+    names = [name for series in panel.series if series.kind == "bar" for name in series.x]
+    return len(set(names)) < len(names)

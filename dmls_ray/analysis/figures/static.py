@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.looks import GREY, Look, legend_of, looks_of
+from dmls_ray.analysis.figures.bars import beside, foot
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, known
+from dmls_ray.analysis.figures.looks import BLACK, GREY, Look, legend_of, looks_of
+from dmls_ray.analysis.figures.picture import REFUSED, decoded
 from dmls_ray.harmless import harmless
 from dmls_ray.store import replacing
 
@@ -49,6 +51,7 @@ _STYLE: Any = {
     "legend.fontsize": 9,
     "svg.fonttype": "none",  # text stays text, to be searched and read aloud
     "svg.hashsalt": "dmls_ray",  # the same chart makes the same file
+    "svg.image_inline": True,
     "savefig.dpi": 150,
     # What a configuration is called is text, and neither a formula nor a program of TeX's.
     "text.parse_math": False,
@@ -83,6 +86,8 @@ def draw(chart: Chart) -> Figure:
     """The chart as a figure of matplotlib's, apart from pyplot and from its other figures."""
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.legend_handler import HandlerPatch
+    from matplotlib.patches import Rectangle
 
     legend = legend_of(chart)
     # Four go two by two; else as many side by side as a page holds.
@@ -95,17 +100,33 @@ def draw(chart: Chart) -> Figure:
         looks = looks_of(chart)
         places = list(figure.subplots(lines, columns, squeeze=False).flat)
         for axes, panel in zip(places, chart.panels, strict=False):
-            _draw_panel(axes, panel, looks)
+            if panel.picture:
+                _draw_picture(axes, panel)
+            else:
+                _draw_panel(axes, panel, looks)
         for axes in places[len(chart.panels) :]:
             axes.remove()
         figure.suptitle(harmless(chart.title), x=0.01, ha="left", fontsize=12, fontweight="bold")
         if legend:
             handles = [_handle(series, look) for series, look in legend.values()]
             names = [textwrap.fill(harmless(name), 34) for name in legend]
-            figure.legend(handles, names, loc="outside right center", handlelength=3)
+            squares = {Rectangle: HandlerPatch(patch_func=_square)}
+            figure.legend(handles, names, loc="outside right center", handlelength=3, handler_map=squares)
         if notes:
             figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=8.5, color=GREY)
     return figure
+
+
+def _draw_picture(axes: Axes, panel: Panel) -> None:
+    axes.set_axis_off()
+    axes.set_title(harmless(panel.title))
+    image = decoded(panel.picture)
+    if image is None:
+        axes.text(0.5, 0.5, textwrap.fill(REFUSED, _LABEL), transform=axes.transAxes, ha="center", va="center")
+        return
+    axes.imshow(image, aspect="equal", interpolation="antialiased")
+    # Its title stands at the height of the others.
+    axes.set_anchor("N")
 
 
 def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[tuple[str, str], Look]) -> None:
@@ -119,6 +140,8 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[tuple[str, str], Look])
             axes.fill_between(x, _plain(series.low), _plain(series.high), color=look.colour, alpha=0.18, linewidth=0)
         elif series.kind == "cross":
             _draw_crosses(axes, x, series, look)
+        elif series.kind == "bar":
+            _draw_bars(axes, panel, series, look)
         else:
             axes.plot(x, _plain(series.y), **_line(series, look))
             _draw_intervals(axes, x, series, look)
@@ -142,7 +165,21 @@ def _draw_intervals(axes: Axes, x: Sequence[float], series: Series, look: Look) 
         return
     below = [middle - end for middle, end in zip(y, low, strict=True)]
     above = [end - middle for middle, end in zip(y, high, strict=True)]
-    axes.errorbar(x, y, yerr=[below, above], fmt="none", ecolor=look.colour, elinewidth=1, capsize=2.5, alpha=0.8)
+    colour = look.colour
+    if series.kind == "bar":
+        # Half of it lies within the bar.
+        colour = GREY if look.colour == BLACK else BLACK
+    axes.errorbar(x, y, yerr=[below, above], fmt="none", ecolor=colour, elinewidth=1, capsize=2.5, alpha=0.8)
+
+
+def _draw_bars(axes: Axes, panel: Panel, series: Series, look: Look) -> None:
+    width, middles = beside(panel)
+    under = foot(panel)
+    names = _positions(panel.x, series, 0.0)
+    x = [name + middle for name, middle in zip(names, middles[series.name, series.same_as], strict=True)]
+    seen = [(place, y) for place, y in zip(x, series.y, strict=True) if known(y) and (y > under or not panel.y.log)]
+    axes.bar([place for place, _ in seen], [y - under for _, y in seen], width, under, **_filled(look))
+    _draw_intervals(axes, x, series, look)
 
 
 def _draw_crosses(axes: Axes, x: Sequence[float], series: Series, look: Look) -> None:
@@ -151,6 +188,12 @@ def _draw_crosses(axes: Axes, x: Sequence[float], series: Series, look: Look) ->
         inside = axes.transData if height is not None else axes.get_xaxis_transform()
         y = 0.97 if height is None else height
         axes.plot([place], [y], transform=inside, clip_on=False, **_line(series, look))
+
+
+def _filled(look: Look) -> dict[str, Any]:
+    """A bar's look in matplotlib's words."""
+    alpha = 0.45 if look.hollow else 1.0
+    return {"facecolor": look.colour, "edgecolor": "white", "linewidth": 0.5, "hatch": look.hatch, "alpha": alpha}
 
 
 def _line(series: Series, look: Look) -> dict[str, Any]:
@@ -180,11 +223,20 @@ def _line(series: Series, look: Look) -> dict[str, Any]:
 def _handle(series: Series, look: Look) -> Any:
     """What stands for a series in the legend."""
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch, Rectangle
 
     if series.kind == "band":
         return Patch(facecolor=look.colour, alpha=0.25)
+    if series.kind == "bar":
+        return Rectangle((0, 0), 1, 1, **_filled(look))
     return Line2D([], [], **_line(series, look))
+
+
+def _square(*, width: float, height: float, **_: Any) -> Any:
+    """A bar's patch in the legend."""
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(((width - height) / 2, 0), height, height)
 
 
 def _positions(axis: Axis, series: Series, dodge: float) -> list[float]:

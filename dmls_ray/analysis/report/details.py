@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.figures.interactive import rounded
-from dmls_ray.analysis.frames import KEYS, NESTED, factors_of, field_names
+from dmls_ray.analysis.frames import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.analysis.report.logs import Texts, files_of, logs_of, shortened
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
+from dmls_ray.shape import MOST_PICTURE
 from dmls_ray.store import uncollected
 
 EPOCH_ROWS = 120_000
 """Epochs that a report holds, over all runs, each rank's own counted too; of longer ones every k-th is shown."""
+PICTURES = 2_000_000
+"""Characters of all different pictures of a report; of those after them it says where they are."""
 _FEWEST_EPOCHS = 10
 _REASON = 600
 
@@ -27,9 +30,9 @@ _REASON = 600
 @uncollected()
 def details(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     """All that the page tells of these runs."""
-    texts = Texts()
+    texts, pictures = Texts(), Texts(MOST_PICTURE, PICTURES)
     factors = [factors_of(record) for record in records]
-    own = [name for name in _names(RunRecord) if name not in (*KEYS, *NESTED, "traceback", "schema")]
+    own = [name for name in _names(RunRecord) if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
     places = [json.dumps([item.machine, item.versions, item.git], default=str) for item in records]
     kept = [_kept(record, _most_epochs(records)) for record in records]
     told = {
@@ -47,8 +50,17 @@ def details(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "left_out": [len(record.epochs) - len(places) for record, places in zip(records, kept, strict=True)],
         "logs": [logs_of(record, folder, texts) for record in records],
         "files": [files_of(record, folder) for record in records],
+        "picture": _column([_picture(record, pictures) for record in records]),
     }
-    return told | {"texts": texts.texts}
+    return told | {"texts": texts.texts, "pictures": pictures.texts}
+
+
+def _picture(record: RunRecord, pictures: Texts) -> int | None:
+    """Its place in `pictures`, -1 where there is no more room; None where the run left none."""
+    if not record.picture:
+        return None
+    place = pictures.add(record.picture)
+    return -1 if place is None else place
 
 
 def _most_epochs(records: Sequence[RunRecord]) -> int:

@@ -50,12 +50,17 @@ class Figure {
     if (panels.length > 1) {
       const columns = Math.ceil(panels.length / rows);
       const row = rows > 1 ? ROW : ONE_ROW;
-      const inside = rows * row + (rows - 1) * BETWEEN;
-      const apart = columns > 1 ? LABELS / (width - layout.margin.l - layout.margin.r) : 0;
+      const room = width - layout.margin.l - layout.margin.r;
+      const apart = columns > 1 ? LABELS / room : 0;
       const wide = (1 - apart * (columns - 1)) / columns;
+      // Names that have no room beside one another are written aslant, and reach down.
+      const names = panels.map((suffix) => layout[`xaxis${suffix}`].categoryarray ?? []);
+      const aslant = names.filter((some) => 8 * some.join("  ").length > wide * room).flat();
+      const between = BETWEEN + 4 * Math.max(0, ...aslant.map((name) => name.length));
+      const inside = rows * row + (rows - 1) * between;
       panels.forEach((suffix, place) => {
         const left = (place % columns) * (wide + apart);
-        const top = 1 - (Math.floor(place / columns) * (row + BETWEEN)) / inside;
+        const top = 1 - (Math.floor(place / columns) * (row + between)) / inside;
         layout[`xaxis${suffix}`].domain = [left, Math.min(1, left + wide)];
         layout[`yaxis${suffix}`].domain = [Math.max(0, top - row / inside), top];
       });
@@ -86,7 +91,9 @@ function painted(trace, theme) {
   const again = { ...trace };
   if (trace.marker) again.marker = { ...trace.marker, color: colour, ...(trace.marker.line && { line: { ...trace.marker.line, color: colour } }) };
   if (trace.line) again.line = { ...trace.line, color: colour };
-  if (trace.error_y) again.error_y = { ...trace.error_y, color: colour };
+  // Half of a bar's interval lies within the bar.
+  const over = colour === theme.ink ? theme.muted : theme.ink;
+  if (trace.error_y) again.error_y = { ...trace.error_y, color: trace.type === "bar" ? over : colour };
   if (trace.fillcolor) {
     const [red, green, blue] = [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
     again.fillcolor = `rgba(${red},${green},${blue},0.2)`;

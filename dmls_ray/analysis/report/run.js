@@ -57,7 +57,7 @@ class RunPanel {
       button.setAttribute("aria-current", String(Number(button.dataset.run) === run));
     }
     byId("run-body").replaceChildren(...[
-      this.verdict(run), this.logs(run), this.configuration(run), this.phases(run), this.measured(run),
+      this.verdict(run), this.logs(run), this.configuration(run), this.picture(run), this.phases(run), this.measured(run),
       this.epochs(run), this.ranks(run), this.files(run), this.origin(run),
     ].flat().filter((part) => part !== null));
     this.dialog.scrollTop = 0;
@@ -87,6 +87,15 @@ class RunPanel {
       varied.length ? make("div", { class: "varied" }, list(facts(varied))) : null,
       varied.length && rest ? fold(`${others.length} more fields`, rest) : rest,
     ];
+  }
+
+  picture(run) {
+    const place = Runs.at(this.runs.picture, run);
+    if (place === null) return null;
+    const left = make("p", { class: "hint" }, `For want of room only in runs.jsonl, run_id ${this.runs.run_id[run]}.`);
+    const alt = "The picture that the training function of this run returned";
+    return [make("h3", {}, "Picture"),
+      place < 0 ? left : make("img", { src: `data:image/jpeg;base64,${this.runs.pictures[place]}`, alt })];
   }
 
   phases(run) {

@@ -11,6 +11,7 @@ import pytest
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.interactive import figure, plain, rounded
 from dmls_ray.analysis.figures.palette import DARK, LIGHT, Style, Theme, styles
+from tests.conftest import jpeg
 
 X, Y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)
 
@@ -214,6 +215,83 @@ def test_a_law_has_one_pattern_of_dashes_whichever_line_it_belongs_to() -> None:
     told = styles(one(points("a"), points("b"), *laws))
     assert told["ideal", "a"].dash == told["ideal", "b"].dash != told["fit", "a"].dash
     assert (told["ideal", "a"].colour, told["ideal", "b"].colour) == (0, 1)
+
+
+WAYS = Axis("way", categories=["loop", "numpy", "torch"])
+
+
+def bar(name: str, x: list[str], y: list[float | None], **changes: Any) -> Series:
+    return Series(name=name, kind="bar", x=x, y=y, **changes)
+
+
+def test_a_bar_stands_in_the_middle_of_its_name_with_its_interval_and_its_runs() -> None:
+    ends: dict[str, Any] = {"low": [3.0], "high": [6.0], "runs": [("a-0", "a-1")]}
+    one, other = figure(Chart(name="c", title="t", panels=[
+        Panel(x=WAYS, y=Y, series=[bar("a", ["loop"], [4.0], **ends), bar("b", ["torch", "numpy"], [2.0, None])])
+    ]))["data"]  # fmt: skip
+    assert (one["type"], one["x"], one["y"], one["width"], one["offset"]) == ("bar", ["loop"], [4], 0.8, [-0.4])
+    assert (one["error_y"]["arrayminus"], one["error_y"]["array"]) == ([1], [2])
+    assert one["meta"] == {"colour": 0, "runs": [["a-0", "a-1"]]}
+    assert (other["y"], other["width"], other["offset"], other["meta"]["colour"]) == ([2, None], 0.8, [-0.4, -0.4], 1)
+    assert "pattern" not in other["marker"]
+    assert "2 runs" in one["text"][0]
+    assert one["textposition"] == "none", "what hovering says is not written on the bar"
+
+
+def test_bars_at_one_name_stand_side_by_side_and_differ_in_their_patterns_too() -> None:
+    one, other = figure(one_of(bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0])))["data"]
+    assert (one["offset"], other["offset"], one["width"]) == ([-0.4, -0.2], [0], 0.4)
+    assert ("pattern" in one["marker"], other["marker"]["pattern"]["shape"]) == (False, "/")
+
+
+def test_what_bars_of_two_series_have_of_one_name_has_one_entry_in_the_legend() -> None:
+    both = [bar("first", ["loop"], [4.0]), bar("second", ["numpy"], [4.0])]
+    more = [
+        bar("again", [name], [2.0], same_as=series.name) for name, series in zip(["loop", "numpy"], both, strict=True)
+    ]
+    entry, *bars = [item for item in figure(one_of(*both, *more))["data"] if item["name"] == "again"]
+    assert (entry["type"], entry["x"], entry["showlegend"]) == ("bar", [None], True)
+    assert [(item["showlegend"], item["opacity"] < 1) for item in bars] == [(False, True)] * 2
+
+
+def test_a_logarithmic_axis_under_bars_begins_at_a_power_of_ten() -> None:
+    series = bar("a", ["loop", "numpy"], [412.0, 3.1], low=[20.0, 2.0], high=[500.0, 4.0])
+    low, high = figure(one_of(series, y=Axis("t (ms)", log=True)))["layout"]["yaxis"]["range"]
+    assert low == 0
+    assert math.log10(500) < high < 3
+    assert "range" not in figure(one_of(series))["layout"]["yaxis"]
+    assert "range" not in figure(one(points(), y=Axis("t (ms)", log=True)))["layout"]["yaxis"]
+
+
+def one_of(*series: Series, y: Axis = Y) -> Chart:
+    return one(*series, x=WAYS, y=y)
+
+
+def test_a_picture_stands_beside_its_neighbours_without_axes_or_an_entry_in_the_legend() -> None:
+    panels = [Panel(x=X, y=Y, series=[points()]), Panel(picture=jpeg(), title="seen <here>")]
+    drawn = figure(Chart(name="c", title="t", panels=panels))
+    assert drawn["data"][1] == {
+        "type": "image", "source": f"data:image/jpeg;base64,{jpeg()}", "xaxis": "x2", "yaxis": "y2", "zsmooth": "fast",
+        "hoverinfo": "skip", "showlegend": False, "meta": {"colour": None},
+    }  # fmt: skip
+    x, y = (drawn["layout"][f"{letter}axis2"] for letter in "xy")
+    assert (x["visible"], y["visible"]) == (False, False)
+    assert y["scaleanchor"] == "x2", "it keeps its form"
+    assert drawn["layout"]["xaxis"]["domain"][1] < x["domain"][0]
+    (heading,) = drawn["layout"]["annotations"]
+    assert (heading["text"], heading["xref"]) == ("seen &lt;here&gt;", "x2 domain")
+    assert drawn["layout"]["showlegend"] is False
+    assert json.loads(json.dumps(drawn, allow_nan=False)) == drawn
+
+
+@pytest.mark.parametrize("picture", [jpeg(2000, 10), "/9j/AAAA"])
+def test_a_picture_that_is_none_or_too_large_is_said_to_be_in_its_place(picture: str) -> None:
+    drawn = figure(Chart(name="c", title="t", panels=[Panel(x=X, y=Y, series=[points()]), Panel(picture=picture)]))
+    assert picture not in json.dumps(drawn)
+    (told,) = drawn["layout"]["annotations"]
+    assert told["text"].replace("<br>", " ").startswith("This picture is not shown: it is no JPEG of at most 1,024")
+    assert told["xref"] == "x2 domain"
+    assert drawn["data"][1]["xaxis"] == "x2", "what keeps the place"
 
 
 def test_drawing_for_a_page_loads_no_plotly() -> None:

@@ -59,6 +59,32 @@ def test_what_stands_back_is_grey_and_uses_up_no_colour() -> None:
     assert looks["a", ""].colour == COLOURS[0]
 
 
+def bar(name: str, *names: str, **changes: object) -> Series:
+    return Series(**{"name": name, "kind": "bar", "x": names, "y": [1.0] * len(names), **changes})  # type: ignore[arg-type]
+
+
+def bars_of(*series: Series) -> Chart:
+    panel = Panel(x=Axis("way", categories=["x", "y"]), y=Axis("y (s)"), series=series)
+    return Chart(name="a", title="A", panels=[panel])
+
+
+def test_bars_have_colours_of_their_own_and_patterns_where_names_do_not_tell_them_apart() -> None:
+    apart = looks_of(bars_of(bar("a", "x"), bar("b", "y")))
+    assert [(look.colour, look.hatch) for look in apart.values()] == [(COLOURS[0], ""), (COLOURS[1], "")]
+    beside = looks_of(bars_of(*(bar(str(number), "x", "y") for number in range(40))))
+    assert len({(look.colour, look.hatch) for look in beside.values()}) == 40
+    assert len({look.hatch for look in list(beside.values())[:8]}) == 8
+
+
+def test_a_bar_like_another_or_that_stands_back_or_was_not_measured_is_pale() -> None:
+    looks = looks_of(
+        bars_of(bar("a", "x"), bar("b", "x", same_as="a"), bar("c", "y", muted=True), bar("d", "y", dashed=True))
+    )
+    assert [look.hollow for look in looks.values()] == [False, True, True, True]
+    assert looks["b", "a"].colour == COLOURS[0]
+    assert looks["c", ""].colour == looks["d", ""].colour == GREY
+
+
 def test_the_legend_has_each_name_once_measured_first_and_without_a_colour_what_several_lines_share() -> None:
     legend = legend_of(
         chart_of(

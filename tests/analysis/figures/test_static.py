@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.collections import PolyCollection
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.patches import Rectangle
 from PIL import Image
 
 from dmls_ray.analysis.figures import FIGURES, charts
@@ -15,6 +17,7 @@ from dmls_ray.analysis.figures.static import draw, save
 from dmls_ray.analysis.tables import make_table
 from dmls_ray.record import STEP_QUANTILES, EpochRecord
 from tests.analysis.samples import MACHINE, results
+from tests.conftest import jpeg
 
 
 def everything() -> list[Chart]:
@@ -140,6 +143,104 @@ def test_intervals_of_many_connected_points_are_an_area_and_of_few_are_bars(coun
     axes = draw(a_chart(points)).axes[0]
     assert len(axes.containers) == bars
     assert sum(isinstance(item, PolyCollection) for item in axes.collections) == areas
+
+
+WAYS = Axis("way", categories=["loop", "numpy", "torch"])
+
+
+def bar(name: str, x: list[str], y: list[float | None], **changes: Any) -> Series:
+    return Series(name=name, kind="bar", x=x, y=y, **changes)
+
+
+def shapes(axes: Axes) -> list[tuple[float, float, float, float]]:
+    """Left edge, width, foot and top of each bar."""
+    bars = [item for item in axes.patches if isinstance(item, Rectangle)]
+    return [
+        tuple(
+            round(value, 6)
+            for value in (item.get_x(), item.get_width(), item.get_y(), item.get_y() + item.get_height())
+        )
+        for item in bars
+    ]  # type: ignore[misc]
+
+
+def test_a_bar_stands_in_the_middle_of_its_name_from_zero_to_its_value() -> None:
+    axes = draw(a_chart(bar("a", ["loop"], [4.0]), bar("b", ["torch", "numpy"], [2.0, None]), x=WAYS)).axes[0]
+    assert shapes(axes) == [(-0.4, 0.8, 0, 4), (1.6, 0.8, 0, 2)]
+    assert axes.get_ylim()[0] == 0
+
+
+def test_bars_at_one_name_do_not_hide_each_other() -> None:
+    axes = draw(a_chart(bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0]), x=WAYS)).axes[0]
+    assert shapes(axes) == [(-0.4, 0.4, 0, 4), (0.8, 0.4, 0, 1), (0, 0.4, 0, 2)]
+
+
+def test_on_a_logarithmic_axis_bars_stand_on_a_power_of_ten_where_the_axis_begins() -> None:
+    ends: dict[str, Any] = {"low": [20.0, -2.0, None], "high": [500.0, 4.0, None]}
+    chart = a_chart(bar("a", ["loop", "numpy", "torch"], [412.0, 3.1, 0.0], **ends), x=WAYS, y=Axis("t (ms)", log=True))
+    axes = draw(chart).axes[0]
+    assert [(low, high) for _, _, low, high in shapes(axes)] == [(1, 412), (1, 3.1)]
+    assert axes.get_ylim()[0] == 1
+    assert axes.get_ylim()[1] > 500
+
+
+def test_the_interval_of_a_bar_stands_on_its_middle_and_is_seen_within_the_bar() -> None:
+    series = [bar(name, ["loop"], [4.0], low=[3.0], high=[6.0]) for name in "abcdefgh"]
+    axes = draw(a_chart(*series, x=WAYS)).axes[0]
+    intervals = [item for item in axes.collections if isinstance(item, LineCollection)]
+    bars = [item for item in axes.patches if isinstance(item, Rectangle)]
+    for interval, drawn in zip(intervals, bars, strict=True):
+        ((low, high),) = interval.get_segments()
+        middle = drawn.get_x() + drawn.get_width() / 2
+        assert [*low, *high] == pytest.approx([middle, 3, middle, 6])
+        assert tuple(interval.get_color()[0][:3]) != drawn.get_facecolor()[:3]
+
+
+def test_bars_have_a_square_of_their_colour_in_the_legend() -> None:
+    figure = draw(a_chart(bar("a", ["loop"], [4.0]), bar("b", ["torch"], [2.0]), x=WAYS))
+    bars = [item for item in figure.axes[0].patches if isinstance(item, Rectangle)]
+    squares = [item for item in figure.legends[0].get_patches() if isinstance(item, Rectangle)]
+    assert [item.get_facecolor() for item in squares] == [item.get_facecolor() for item in bars]
+    assert len({item.get_facecolor() for item in bars}) == 2
+    assert all(item.get_width() == item.get_height() > 0 for item in squares)
+
+
+def seen(picture: str) -> Chart:
+    bars = Panel(x=WAYS, y=Axis("t (ms)", log=True), series=[bar("a", ["loop"], [4.0], low=[3.0], high=[6.0])])
+    return Chart(name="seen", title="Seen", panels=[bars, Panel(picture=picture, title="Colour and grey")])
+
+
+def test_a_picture_is_drawn_in_its_form_without_axes_below_its_title() -> None:
+    figure = draw(seen(jpeg(60, 20)))
+    figure.draw_without_rendering()
+    axes = figure.axes[1]
+    (image,) = axes.images
+    drawn = image.get_array()
+    assert drawn is not None
+    assert drawn.shape == (20, 60, 3)
+    assert abs(drawn[10, 30].astype(int) - [0x00, 0x72, 0xB2]).max() < 4
+    assert not axes.axison
+    box = axes.get_window_extent()
+    assert box.width / box.height == pytest.approx(3)
+    assert axes.get_title() == "Colour and grey"
+    assert axes.title.get_window_extent().y0 == pytest.approx(figure.axes[0].get_window_extent().y1, abs=20)
+
+
+@pytest.mark.parametrize("picture", [jpeg(2000, 10), "/9j/AAAA"])
+def test_a_picture_that_is_none_or_too_large_is_said_to_be_and_the_rest_is_drawn(picture: str, tmp_path: Path) -> None:
+    _, svg = save(seen(picture), tmp_path)
+    assert "This picture is not shown: it is no JPEG of at most 1,024 x 1,024 pixels." in texts(svg)
+    assert "t (ms)" in texts(svg)
+    assert "<image" not in svg.read_text()
+
+
+def test_the_same_bars_and_picture_make_the_same_svg(tmp_path: Path) -> None:
+    chart = seen(jpeg(60, 20))
+    patterned = [bar(name, ["loop"], [4.0]) for name in "abcdefgh"]
+    for one_of_them in (chart, a_chart(*patterned, x=WAYS)):
+        one, other = (save(one_of_them, tmp_path / folder)[1].read_bytes() for folder in ("one", "other"))
+        assert one == other
+    assert b"<image" in save(chart, tmp_path)[1].read_bytes()
 
 
 def test_drawing_leaves_pyplot_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,22 @@ def curves(results: Results) -> Chart:
     return Chart(name="curves", title="Accuracy by epoch", panels=panels, notes=["A line is a run."])
 
 
+def bars_and_picture(table: Table, picture: str) -> Chart:
+    """images/s as a bar a trial, each of a series of its own, on a logarithmic axis; beside it a picture."""
+    rows = [row for row in table.rows if row.world_size == 1 and "images_per_s" in row.measures]
+    told = [row.measures["images_per_s"] for row in rows]
+    names = [f"{_batch(row)} images a step" for row in rows]
+    bars = [
+        Series(name=name, kind="bar", x=[name], y=[item.median], low=[item.low], high=[item.high], runs=[_runs(row)])
+        for name, item, row in zip(names, told, rows, strict=True)
+    ]
+    panels = [
+        Panel(x=Axis("batch", categories=names), y=Axis("images/s", log=True), series=bars, title="Rates"),
+        Panel(picture=picture, title="What was seen"),
+    ]
+    return Chart(name="bars", title="Images a second, and what was seen", panels=panels)
+
+
 def many(runs: int, *, epochs: int = 20, ranks: int = 2, text: str = "") -> Results:
     """So many runs whose numbers are noise, the worst that there is to pack; every tenth fails with `text`."""
     draw = random.Random(0)

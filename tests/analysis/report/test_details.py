@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,29 @@ def test_true_and_one_are_not_the_same_value() -> None:
     assert told(oversubscribed=1)["record"]["oversubscribed"] == {"each": [1, False, False, False]}
     same = told(measures={"perplexity": 4.0})["measures"]
     assert same == {"perplexity": {"each": [4, None, None, None]}}
+
+
+def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() -> None:
+    sample = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=2)
+    for record, picture in zip(sample.records, ("", "/9j/AAAA", "/9j/BBBB", "/9j/AAAA"), strict=True):
+        record.picture = picture
+    shown = details(sample.records, Path("nowhere"))
+    assert (shown["picture"], shown["pictures"]) == ({"each": [None, 0, 1, 0]}, ["/9j/AAAA", "/9j/BBBB"])
+    assert json.dumps(shown).count("/9j/") == 2
+    assert "picture" not in shown["record"]
+
+
+def test_pictures_for_which_there_is_no_room_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PICTURES", 10)
+    sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
+    for record, picture in zip(sample.records, ("/9j/AAAA", "/9j/BBBB"), strict=True):
+        record.picture = picture
+    shown = details(sample.records, Path("nowhere"))
+    assert (shown["picture"], shown["pictures"]) == ({"each": [0, -1]}, ["/9j/AAAA"])
+
+
+def test_runs_without_a_picture_say_so_in_one_word() -> None:
+    assert (told()["picture"], told()["pictures"]) == ({"all": None}, [])
 
 
 def test_epochs_and_ranks_are_there_measure_by_measure() -> None:

@@ -14,11 +14,13 @@ import pytest
 from dmls_ray.analysis.reading import Question, Reading
 from dmls_ray.analysis.report.make import write_report
 from dmls_ray.record import Outcome
-from tests.analysis.report.samples import curves, rates
+from tests.analysis.report.samples import bars_and_picture, curves, rates
 from tests.analysis.samples import own_results, results
+from tests.conftest import jpeg
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install -e '.[dev]')")
 
+PICTURE = jpeg(120, 40)
 EVIL = "<script>document.title = 'broken into'</script><b>bold</b>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -34,11 +36,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     for record in sample.records:
         if record.outcome is Outcome.OOM:
             record.reason, record.traceback = f"no room {EVIL}", f"Traceback {EVIL}"
+    sample.records[0].picture = PICTURE
     kept = folder / "runs" / sample.records[0].run_id
     kept.mkdir(parents=True)
     (kept / "rank0.log").write_text(f"hello {EVIL}")
     reading = Reading(sample, Question(text=f"What about {EVIL}?", axis="batch_per_rank"))
-    charts = [rates(reading.table), curves(sample)]
+    charts = [rates(reading.table), curves(sample), bars_and_picture(reading.table, PICTURE)]
     return write_report(reading, charts, folder / "report.html").as_uri()
 
 
@@ -112,7 +115,7 @@ class Reader:
 
 
 def test_the_page_opens_and_draws_every_figure_without_a_word_on_the_console(reader: Reader) -> None:
-    for number in range(2):
+    for number in range(3):
         assert reader.draw(number).locator(".trace").count() > 0
     assert reader.page.locator("#trouble").is_hidden()
 
@@ -267,6 +270,65 @@ def test_the_page_follows_a_dark_setting_and_its_change(reader: Reader) -> None:
         reader.until(lambda colour=colour, ink=ink: reader.page.evaluate(colour) == ink)
 
 
+def test_bars_and_a_picture_are_drawn_in_both_themes_and_the_picture_keeps_its_form(reader: Reader) -> None:
+    figure = reader.draw(2)
+    fills = "element => [...element.querySelectorAll('.bars .point path')].map((bar) => getComputedStyle(bar).fill)"
+    for scheme, first in (("light", "rgb(0, 114, 178)"), ("dark", "rgb(61, 155, 224)")):
+        reader.page.emulate_media(color_scheme=scheme)
+        reader.until(lambda first=first: figure.evaluate(fills)[:1] == [first])
+        assert len(set(figure.evaluate(fills))) == 3
+        ends = "element => getComputedStyle(element.querySelector('.bars .errorbar path')).stroke"
+        ink = reader.page.evaluate("getComputedStyle(document.body).color")
+        assert figure.evaluate(ends) == ink, "what lies within the bar is seen, too"
+        image = figure.locator("image")
+        reader.until(lambda image=image: image.count() == 1)
+        assert image.get_attribute("href") == f"data:image/jpeg;base64,{PICTURE}"
+        box = image.bounding_box()
+        assert box["width"] / box["height"] == pytest.approx(3, rel=0.03)
+        assert box["width"] > 200
+        bars = figure.locator(".subplot.xy").bounding_box()
+        assert bars["x"] + bars["width"] < box["x"]
+    assert figure.locator(".ytick text").first.text_content() == "100", "a power of ten below 800"
+    assert figure.locator(".legend .traces").count() == 3
+    assert figure.locator(".annotation").all_text_contents() == ["Rates", "What was seen"]
+
+
+def test_a_click_on_a_bar_shows_its_runs_and_the_values_have_the_bars_alone(reader: Reader) -> None:
+    figure = reader.draw(2)
+    bar = figure.locator(".bars .point path").nth(1).bounding_box()
+    reader.page.mouse.click(bar["x"] + bar["width"] / 2, bar["y"] + 20)
+    reader.page.wait_for_selector("#run[open]")
+    assert "world_size=1 batch_per_rank=16" in reader.panel()
+    reader.page.keyboard.press("Escape")
+    values = reader.page.locator("details.values").nth(2)
+    values.locator("summary").press("Enter")
+    assert values.locator("tbody tr").count() == 3
+    assert values.locator("tbody tr").nth(1).inner_text().split("\t")[:6] == [
+        "16 images a step", "batch", "16 images a step", "images/s", "1,601", "[1,598, 1,604]",
+    ]  # fmt: skip
+
+
+def test_panels_under_long_names_leave_them_room(reader: Reader) -> None:
+    reader.page.set_viewport_size({"width": 390, "height": 844})
+    figure = reader.draw(2)
+    reader.until(lambda: figure.locator(".main-svg").first.bounding_box()["width"] < 390)
+    title = figure.locator(".xtitle").first.bounding_box()
+    heading = figure.locator(".annotation").nth(1).bounding_box()
+    assert heading["y"] > title["y"] + title["height"]
+
+
+def test_the_picture_of_a_run_is_shown_with_it_and_runs_without_one_show_none(reader: Reader) -> None:
+    reader.page.locator("#run-list tbody button").first.click()
+    image = reader.page.locator("#run-body img")
+    assert image.get_attribute("src") == f"data:image/jpeg;base64,{PICTURE}"
+    assert "picture" in image.get_attribute("alt")
+    reader.until(lambda: image.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [120, 40])
+    assert "Picture" in reader.panel()
+    reader.page.locator("#run-list tbody button").nth(1).evaluate("button => button.click()")
+    assert image.count() == 0
+    assert "Picture" not in reader.panel()
+
+
 def test_a_narrow_page_has_no_sideways_scrolling_and_stacks_its_panels(reader: Reader) -> None:
     reader.page.set_viewport_size({"width": 390, "height": 844})
     assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
@@ -289,7 +351,7 @@ def test_all_figures_are_on_paper_though_they_were_never_in_view(reader: Reader)
     assert pdf.startswith(b"%PDF")
     reader.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     reader.page.emulate_media(media="print")
-    for number in range(2):
+    for number in range(3):
         assert reader.page.locator(".plot").nth(number).locator(".trace").count() > 0
     assert reader.page.locator("#trial-filter").is_hidden()
     reader.page.evaluate("dispatchEvent(new Event('afterprint'))")

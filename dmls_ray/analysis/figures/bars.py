@@ -1,0 +1,59 @@
+"""Where the bars of a panel stand, and what they stand on."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+from dmls_ray.analysis.figures.chart import Panel, Series, known
+from dmls_ray.analysis.figures.palette import Key, key_of
+
+_WIDE = 0.8
+"""Of the room that a name has, what its bars take."""
+_ROOM = 1.05
+"""How far an axis goes beyond its largest value."""
+
+
+def beside(panel: Panel) -> tuple[float, dict[Key, list[float]]]:
+    """How wide each bar is, and for each series how far the middles of its bars are from those of their names.
+
+    Bars at one name stand side by side; one alone stands in the middle. All are as wide as there is room for where most
+    of them stand, so that none looks like more than it is.
+    """
+    at: dict[str, list[Key]] = {}
+    for series in bars_of(panel):
+        for name, value in zip(series.x, series.y, strict=True):
+            if known(value):
+                at.setdefault(str(name), []).append(key_of(series))
+    width = _WIDE / max(map(len, at.values()), default=1)
+
+    def middle(name: float | str, key: Key) -> float:
+        here = at.get(str(name), [])
+        return (here.index(key) - (len(here) - 1) / 2) * width if key in here else 0.0
+
+    return width, {key_of(series): [middle(name, key_of(series)) for name in series.x] for series in bars_of(panel)}
+
+
+def foot(panel: Panel) -> float:
+    """Where bars begin: at 0, or on a logarithmic axis at the power of ten below all that is drawn there."""
+    if not panel.y.log:
+        return 0.0
+    least = min(_above_zero(panel), default=1.0)
+    return max(10.0 ** (math.ceil(math.log10(least)) - 1), sys.float_info.min)
+
+
+def top(panel: Panel) -> float:
+    """Where a logarithmic axis ends: a little above all that is drawn there."""
+    low = foot(panel)
+    return low * (max(_above_zero(panel), default=10 * low) / low) ** _ROOM
+
+
+def _above_zero(panel: Panel) -> list[float]:
+    drawn = [value for series in panel.series for value in (*series.y, *series.low, *series.high)]
+    return [value for value in drawn if known(value) and value > 0]
+
+
+def bars_of(panel: Panel) -> Sequence[Series]:
+    """The series that are bars."""
+    return [series for series in panel.series if series.kind == "bar"]
