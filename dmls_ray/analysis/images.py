@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dmls_ray.analysis.answer_own import answer_own
-from dmls_ray.analysis.formats import number, ratio, seconds, shown
+from dmls_ray.analysis.formats import number, ratio, shown
 from dmls_ray.analysis.frames import turns_grey
 from dmls_ray.analysis.groups import IN_IMPLEMENTATION, alike_but_for, count_values, where
 from dmls_ray.analysis.published import PUBLISHED
@@ -61,7 +61,7 @@ def _fastest(rows: Sequence[Row], group: Sequence[Row]) -> str:
     config = best.records[0].config
     size = config["image_size"]
     of = f"of {config['images']:,} images of {size}x{size}"
-    time = f"{shown(best.estimate('pass_ms'), seconds)} ms a pass {of}"
+    time = f"{shown(best.estimate('pass_ms'), number)} ms a pass {of}"
     on = f"on {_PLACES[config['device']]} "
     if not others:
         return f"{on}{_name(best)} takes {time}{_over_loops(best)}"

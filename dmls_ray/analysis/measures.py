@@ -46,7 +46,7 @@ MEASURES: dict[str, Measure] = {
 }
 
 OF_IMAGES: dict[str, Measure] = {
-    "pass_ms": Measure("ms", "amount", seconds, is_time=True),
+    "pass_ms": Measure("ms", "amount", number, is_time=True),
     "gb_per_s": Measure("GB/s", "rate", number, is_time=True),
     "copy_gb_per_s": Measure("copy GB/s", "rate", number, is_time=True),
     "of_copy": Measure("of a copy", "ratio", ratio, is_time=True),

@@ -74,7 +74,7 @@ def test_the_table_goes_from_the_slowest_to_the_fastest_against_the_loops() -> N
 
 def test_the_answer_names_the_fastest_the_next_and_how_far_the_pictures_are_apart() -> None:
     assert answer(make_table(sweep(ALL, usual)), "implementation") == (
-        "On the processor cpp is the fastest of 5: 0.202 [0.197, 0.207] ms a pass of 200 images of 128x128, "
+        "On the processor cpp is the fastest of 5: 0.2020 [0.1970, 0.2071] ms a pass of 200 images of 128x128, "
         "5,000 [5,000, 5,000] times as fast as python_loops, 2.00 [2.00, 2.00] times as fast as opencv, the next "
         "(n=3); no grey level is more than 1 from the float64 reference's."
     )
@@ -158,7 +158,7 @@ def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:
 def test_the_report_itself_says_so_much() -> None:
     layout = LAYOUTS["implementation"](published_images())
     assert layout.frame.to_dict("list") == {
-        "implementation": ["python_loops", "cuda"], "device": ["cpu", "cuda"], "ms": ["205,160", "180"],
+        "implementation": ["python_loops", "cuda"], "device": ["cpu", "cuda"], "ms": ["205,160", "180.1"],
         "speed-up": ["", "1,139"], "n": ["1", "1"], "outcome": ["ok", "ok"],
     }  # fmt: skip
     assert layout.notes == ["Values; measured on untold hardware.", "Speed-up is against python_loops."]

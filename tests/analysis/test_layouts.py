@@ -51,7 +51,17 @@ def test_machines_are_set_against_one_rank() -> None:
     assert normal["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
 
 
-@pytest.mark.parametrize("name", list(LAYOUTS))
+OF_TRAINING = [name for name in LAYOUTS if name != "implementation"]
+
+
+def test_of_training_there_is_no_table_by_implementation() -> None:
+    ours = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    layout = LAYOUTS["implementation"](ours)
+    assert layout.frame.empty
+    assert layout.notes == ["No images were turned grey: python sweeps/grayscale.py does."]
+
+
+@pytest.mark.parametrize("name", OF_TRAINING)
 def test_whose_accuracies_the_published_ones_are_is_said(name: str) -> None:
     assert any("rank 0's, over its own share" in note for note in LAYOUTS[name](published("stl10")).notes)
     ours = results({"batch_per_rank": [16, 32], "world_size": 2}, lambda values, repeat: 100.0)
@@ -104,7 +114,7 @@ def test_a_trial_that_did_not_fit_has_that_word_in_its_cell() -> None:
     assert frame["n"].tolist() == ["3", "0"]
 
 
-@pytest.mark.parametrize("name", list(LAYOUTS))
+@pytest.mark.parametrize("name", OF_TRAINING)
 def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) -> None:
     ours = results(
         {"batch_per_rank": 32, "world_size": 2, "model": "convnet", "dataset": "cifar10", "backend": "gloo"},

@@ -25,7 +25,7 @@ def chart(table: Table) -> Chart | None:
     fastest = min(groups[0], key=_ms)
     pictures = [record.picture for record in fastest.counted if record.picture]
     if pictures:
-        title = f"Four of the images, and as {fastest.records[0].config['implementation']} makes them grey"
+        title = f"In colour, and grey by {fastest.records[0].config['implementation']}"
         panels.append(Panel(title=title, picture=pictures[0]))
     return Chart(
         name="implementations", title="Turning images grey: time by implementation", panels=panels,
