@@ -202,7 +202,7 @@ def own_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Sc
 
     return Schema(
         title=f"the configuration of {name}", specs=specs, make=make,
-        name_of=lambda values: _name_of({**values, "train": name}),
+        name_of=_name_of, fixed={"train": name},
     )  # fmt: skip
 
 

@@ -140,7 +140,7 @@ def make_plan(
         except ConflictError as conflict:
             conflicts.append(conflict)
             # Without its batch settled such a point has no canonical form; its values as given name it.
-            full = {**defaults, **values}
+            full = {**schema.fixed, **defaults, **values}
             trials.setdefault(schema.name_of(full), (full, None, str(conflict), left_alone))
     for name, (other, _) in counts_with.items():
         idle = [value for value in settled.get(name, ()) if value != defaults[name]]

@@ -23,6 +23,8 @@ class Schema:
     """Takes fields by name; raises ConfigError or ConflictError."""
     name_of: Callable[[Mapping[str, Any]], str]
     """The hash of values that no configuration can be made of."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """What every configuration has besides, and no field says: the function it is of."""
     counts_with: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """Fields that do something only where another one has one of these values."""
 

@@ -107,7 +107,7 @@ class Space:
             # As a variant: what does nothing at this very point, momentum with Adam say, may do something at others.
             (run,) = make_plan({}, variants=[values], repeats=1, schema=self.schema).runs
         except ConflictError as conflict:
-            full = {**self.schema.defaults, **values}
+            full = {**self.schema.fixed, **self.schema.defaults, **values}
             return Run(
                 values=full, config=None, trial_id=self.schema.name_of(full), repeat=0, order=order, skip=str(conflict)
             )

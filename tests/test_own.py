@@ -93,6 +93,7 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
 def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -> None:
     plan = make_plan({"depth": [1, 3], "kind": ["plain", "wide"]}, repeats=1, schema=own_schema(train))
     assert [run.skip for run in plan.runs if run.skip] == [f"{TRAIN} refuses its configuration: wide is not deep"]
+    assert {run.values["train"] for run in plan.runs} == {TRAIN}, "it is a run of that function all the same"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from dmls_ray.analysis.stats import Comparison, level_of_each
 from dmls_ray.analysis.words import listed
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
+_ONE_THREAD = ("python_loops", "numpy", "pillow")
 _TOLD = ("pass_ms", "gb_per_s", "of_copy")
 _TIMES_THE_CACHE = 4
 """A set so many times as large as the last-level cache comes from memory; as `dmls_ray.grayscale` has it."""
@@ -48,7 +49,7 @@ def answer_images(table: Table, axis: str) -> str:
 
 
 def _by_device(group: Sequence[Row]) -> list[list[Row]]:
-    return [[row for row in group if row.records[0].config["device"] == device] for device in _PLACES]
+    return [[row for row in group if row.counted[0].config["device"] == device] for device in _PLACES]
 
 
 def _ms(row: Row) -> float:
@@ -58,7 +59,7 @@ def _ms(row: Row) -> float:
 def _fastest(rows: Sequence[Row], group: Sequence[Row]) -> str:
     """The fastest of some, against the next and against the slowest of all."""
     best, *others = rows
-    config = best.records[0].config
+    config = best.counted[0].config
     size = config["image_size"]
     of = f"of {config['images']:,} images of {size}x{size}"
     time = f"{shown(best.estimate('pass_ms'), number)} ms a pass {of}"
@@ -86,7 +87,7 @@ def _times(ahead: Comparison) -> str:
 
 
 def _name(row: Row) -> str:
-    return str(row.records[0].config["implementation"])
+    return str(row.counted[0].config["implementation"])
 
 
 def notes_of_images(rows: Sequence[Row]) -> list[str]:
@@ -101,8 +102,11 @@ def notes_of_images(rows: Sequence[Row]) -> list[str]:
             f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes that "
             "it cannot but read and write."
         )
+    threads = {row.counted[0].config.get("threads_per_rank") for row in ours}
+    if len(threads) == 1:
+        notes.append(f"threads_per_rank is {threads.pop()}; {', '.join(_ONE_THREAD)} use one thread at any.")
     for row in ours:
-        timed, images = row.level("timed_images"), row.records[0].config["images"]
+        timed, images = row.level("timed_images"), row.counted[0].config["images"]
         if timed is not None and timed < images:
             notes.append(
                 f"{_name(row)} went over {timed:.0f} of {images:,} images, and its time is scaled to all; --full goes "
@@ -122,7 +126,7 @@ def _without_bound(row: Row) -> str:
     """Why a time is not held against the bandwidth of memory; empty where it is, or nobody would expect it."""
     if row.level("of_copy") is not None or row.counted[0].measures.get("own_output"):
         return ""
-    images, on = row.records[0].config["images"], _PLACES[row.records[0].config["device"]]
+    images, on = row.counted[0].config["images"], _PLACES[row.counted[0].config["device"]]
     size, cache = row.level("set_mib"), row.level("cache_mib")
     if cache is None or not math.isfinite(cache):
         return f"The last-level cache of {on} is not known, so no time is held against its memory's bandwidth."

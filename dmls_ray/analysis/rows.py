@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.frames import OWN, field_names, turns_grey
+from dmls_ray.analysis.frames import GRAYSCALE, OWN, field_names, turns_grey
 from dmls_ray.analysis.measures import TIMES
 from dmls_ray.analysis.stats import Comparison, Estimate, compare
 from dmls_ray.analysis.targets import Reached, time_to_target
@@ -180,7 +180,8 @@ class Table:
     @property
     def is_of_images(self) -> bool:
         """Whether it compares implementations that turn images grey."""
-        return bool(self.rows) and all(turns_grey(row.records[0]) for row in self.rows)
+        claimed = any(row.records[0].config.get(OWN) == GRAYSCALE for row in self.rows)
+        return claimed and all(turns_grey(row.counted[0]) for row in self.rows if row.counted)
 
     @property
     def own_measures(self) -> list[str]:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import shutil
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,15 +69,27 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
     # Looks for a toolkit when it is imported, in fewer places.
     from torch.utils import cpp_extension
 
-    if not cpp_extension.is_ninja_available():
-        raise UnavailableError(f"{wanted} needs ninja; pip install ninja.")
-    if with_cuda:
-        cpp_extension.CUDA_HOME = str(cuda_home())
-    with _folder_of(name, with_cuda) as folder:
-        cpp_extension.load(
-            name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
-            build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
-        )  # fmt: skip
+    with _programs_of_this_python():
+        if not cpp_extension.is_ninja_available():
+            raise UnavailableError(f"{wanted} needs ninja; pip install ninja.")
+        if with_cuda:
+            cpp_extension.CUDA_HOME = str(cuda_home())
+        with _folder_of(name, with_cuda) as folder:
+            cpp_extension.load(
+                name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
+                build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
+            )  # fmt: skip
+
+
+@contextmanager
+def _programs_of_this_python() -> Iterator[None]:
+    """In an environment that was not activated ninja lies beside Python, and is on no path."""
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join([before, sysconfig.get_path("scripts")])
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
 
 
 @contextmanager

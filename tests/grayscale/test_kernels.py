@@ -74,6 +74,15 @@ def test_without_ninja_a_kernel_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch
 BUILD = "from dmls_ray.grayscale.kernels import cpu_kernel; cpu_kernel(); print('built')"
 
 
+def test_ninja_is_found_beside_a_python_that_is_called_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils import cpp_extension
+
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    with kernels._programs_of_this_python():
+        assert cpp_extension.is_ninja_available()
+    assert os.environ["PATH"] == "/usr/bin:/bin"
+
+
 @pytest.mark.slow
 def test_a_builder_that_is_killed_leaves_nothing_that_the_next_one_waits_for(tmp_path: Path) -> None:
     environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path)}

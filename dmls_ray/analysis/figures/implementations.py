@@ -25,7 +25,7 @@ def chart(table: Table) -> Chart | None:
     fastest = min(groups[0], key=_ms)
     pictures = [record.picture for record in fastest.counted if record.picture]
     if pictures:
-        title = f"In colour, and grey by {fastest.records[0].config['implementation']}"
+        title = f"In colour, and grey by {fastest.counted[0].config['implementation']}"
         panels.append(Panel(title=title, picture=pictures[0]))
     return Chart(
         name="implementations", title="Turning images grey: time by implementation", panels=panels,
@@ -34,17 +34,17 @@ def chart(table: Table) -> Chart | None:
 
 
 def _bars(rows: Sequence[Row], title: str) -> Panel:
-    names = [str(row.records[0].config["implementation"]) for row in rows]
+    names = [str(row.counted[0].config["implementation"]) for row in rows]
     series = []
     for device, words in _DEVICES.items():
-        on = [(name, row) for name, row in zip(names, rows, strict=True) if row.records[0].config["device"] == device]
+        on = [(name, row) for name, row in zip(names, rows, strict=True) if row.counted[0].config["device"] == device]
         told = measured(words, [(name, row, row.by_block("pass_ms")) for name, row in on])
         series += [] if told is None else [replace(told, kind="bar")]
     return Panel(x=Axis("implementation", categories=names), y=Axis(_label(rows), log=True), series=series, title=title)
 
 
 def _label(rows: Sequence[Row]) -> str:
-    sets = {f"{row.records[0].config['images']:,} images" for row in rows}
+    sets = {f"{row.counted[0].config['images']:,} images" for row in rows}
     return f"a pass over {sets.pop() if len(sets) == 1 else 'the images'} (ms)"
 
 
