@@ -31,6 +31,16 @@ def test_every_reference_table_is_what_its_runs_say(folder: Path) -> None:
     assert (folder / "table.md").read_text() == f"{reading.table.markdown()}\n{reading.sentence}\n"
 
 
+def test_turning_images_grey_stands_beside_the_published_times(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = PROJECT / "results" / "reference" / "grayscale"
+    with pytest.raises(SystemExit):
+        main(["table", str(folder), "--published", "--format", "markdown"])
+    shown = capsys.readouterr().out
+    assert (folder / "published.md").read_text() == shown
+    assert "| 205,160 |" in re.sub(r" +", " ", shown)
+    assert "| 180.1 |" in re.sub(r" +", " ", shown)
+
+
 def test_the_published_tables_are_what_the_figures_say(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["published", "--format", "markdown"])

@@ -11,7 +11,7 @@ from PIL import Image
 
 SHOWN = 4
 _SIDE = 64
-_QUALITY = 85
+_QUALITY = 75
 
 
 def contact_sheet(pictures: NDArray[np.uint8], grey: NDArray[np.uint8]) -> str:
