@@ -184,6 +184,7 @@ def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() 
     assert losses() != losses(seed=1)
 
 
+@pytest.mark.slow  # the default run has it of used workers, through Ray
 def test_a_run_in_a_used_process_equals_the_same_run_in_a_fresh_one() -> None:
     trial = config(model="simplecnn", dataset="synthetic:shape=3x16x16,classes=4,train=64,test=32")  # it has dropout
     (fresh,) = run_spawned(trial)

@@ -302,7 +302,7 @@ def test_a_click_on_a_bar_shows_its_runs_and_the_values_have_the_bars_alone(read
     reader.page.keyboard.press("Escape")
     values = reader.page.locator("details.values").nth(2)
     values.locator("summary").press("Enter")
-    assert values.locator("tbody tr").count() == 3
+    reader.until(lambda: values.locator("tbody tr").count() == 3)
     assert values.locator("tbody tr").nth(1).inner_text().split("\t")[:6] == [
         "16 images a step", "batch", "16 images a step", "images/s", "1,601", "[1,598, 1,604]",
     ]  # fmt: skip
