@@ -76,7 +76,8 @@ def _fastest(rows: Sequence[Row], group: Sequence[Row]) -> str:
     following, ahead = against[0]
     if ahead and all(than and than.verdict == "faster" for _, than in against):
         than = f"{_times(ahead)} as fast as {_name(following)}, the next"
-        return f"{on}{_name(best)} is the fastest of {len(rows)}: {time}{_over_loops(best)}, {than}"
+        over = "" if _name(following) == "python_loops" else _over_loops(best)
+        return f"{on}{_name(best)} is the fastest of {len(rows)}: {time}{over}, {than}"
     doubts = [
         (why, [other for other, than in against if (than.verdict if than else None) in verdicts])
         for why, verdicts in _DOUBTS.items()

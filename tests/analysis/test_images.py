@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dmls_ray.analysis.advise import advise
 from dmls_ray.analysis.answer import answer
 from dmls_ray.analysis.figures import implementations, interactive
 from dmls_ray.analysis.frames import GRAYSCALE, Results
@@ -112,6 +113,18 @@ def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None
     apart = answer(make_table(results), "implementation")
     assert "cpp took the least time of 2" in apart
     assert "; not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms) (n=3)" in apart
+
+
+def test_where_the_loops_are_next_they_are_told_once() -> None:
+    sentence = answer(make_table(sweep({"implementation": ["python_loops", "numpy"]}, usual)), "implementation")
+    assert sentence.count("python_loops") == 1
+    assert "of 128x128, 100.0 [100.0, 100.0] times as fast as python_loops, the next" in sentence
+
+
+def test_nobody_is_advised_to_try_more_ranks_than_turn_images_grey() -> None:
+    advice = advise(sweep(ALL, usual), "throughput")
+    assert advice.best is not None
+    assert not any("world-size" in each for each in advice.untried)
 
 
 def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
