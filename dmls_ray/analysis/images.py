@@ -17,6 +17,12 @@ from dmls_ray.analysis.words import listed
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
 _ONE_THREAD = ("python_loops", "numpy", "pillow")
 _TOLD = ("pass_ms", "gb_per_s", "of_copy")
+_DOUBTS: dict[str, tuple[str | None, ...]] = {
+    "not told apart from it:": ("indistinguishable", "slower"),
+    "too few repeats to tell it from": ("unknown",),
+    "not compared, for they ran elsewhere or at other times:": (None,),
+}
+"""Why the one of least time is not called the fastest, by what comparing it with others came to."""
 _TIMES_THE_CACHE = 4
 """A set so many times as large as the last-level cache comes from memory; as `dmls_ray.grayscale` has it."""
 
@@ -38,14 +44,12 @@ def answer_images(table: Table, axis: str) -> str:
     for group in alike_but_for(rows, IN_IMPLEMENTATION):
         parts = [_fastest(sorted(on, key=_ms), group) for on in _by_device(group) if on]
         told.append(f"{where(group, *IN_IMPLEMENTATION)}{'; '.join(parts)}")
-    apart = max(row.level("levels_apart") or 0 for row in rows)
+    apart = [value for row in rows if (known := row.estimate("levels_apart")) for value in known.values]
     counts = sorted({len(row.counted) for row in rows})
     of = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     sentence = "; ".join(told)
-    return (
-        f"{sentence[:1].upper()}{sentence[1:]} (n={of}); no grey level is more than {apart:.0f} from the float64 "
-        "reference's."
-    )
+    agree = f"; no grey level is more than {max(apart):.0f} from the float64 reference's" if apart else ""
+    return f"{sentence[:1].upper()}{sentence[1:]} (n={of}){agree}."
 
 
 def _by_device(group: Sequence[Row]) -> list[list[Row]]:
@@ -69,13 +73,21 @@ def _fastest(rows: Sequence[Row], group: Sequence[Row]) -> str:
     # It is picked for being the best, out of so many pairs.
     level = level_of_each(len(rows) * (len(rows) - 1) // 2)
     against = [(other, best.speed_against(other, level=level)) for other in others]
-    alike = [other for other, ahead in against if ahead is not None and ahead.verdict == "indistinguishable"]
-    if alike:
-        names = listed([_name(row) for row in (best, *alike)])
-        return f"{on}the fastest are not told apart: {names}; {_name(best)} takes {time}{_over_loops(best)}"
     following, ahead = against[0]
-    than = f", {_times(ahead)} as fast as {_name(following)}, the next" if ahead else ""
-    return f"{on}{_name(best)} is the fastest of {len(rows)}: {time}{_over_loops(best)}{than}"
+    if ahead and all(than and than.verdict == "faster" for _, than in against):
+        than = f"{_times(ahead)} as fast as {_name(following)}, the next"
+        over = "" if _name(following) == "python_loops" else _over_loops(best)
+        return f"{on}{_name(best)} is the fastest of {len(rows)}: {time}{over}, {than}"
+    doubts = [
+        (why, [other for other, than in against if (than.verdict if than else None) in verdicts])
+        for why, verdicts in _DOUBTS.items()
+    ]
+    told = [f"{why} {listed([_timed(row) for row in doubted])}" for why, doubted in doubts if doubted]
+    return f"{on}{_name(best)} took the least time of {len(rows)}: {time}{_over_loops(best)}; {'; '.join(told)}"
+
+
+def _timed(row: Row) -> str:
+    return f"{_name(row)} ({shown(row.estimate('pass_ms'), number)} ms)"
 
 
 def _over_loops(row: Row) -> str:
@@ -132,8 +144,11 @@ def _without_bound(row: Row) -> str:
         return f"The last-level cache of {on} is not known, so no time is held against its memory's bandwidth."
     if not size or size >= _TIMES_THE_CACHE * cache:
         return ""  # one of which a part was timed
+    enough = images * _TIMES_THE_CACHE * cache / size
+    if not math.isfinite(enough):
+        return ""  # no cache is so large, and no set so small
     return (
         f"{images:,} images are {number(size)} MiB read and written, and the last-level cache of {on} has "
         f"{number(cache)}: memory's bandwidth bounds nothing there. From --images "
-        f"{math.ceil(images * _TIMES_THE_CACHE * cache / size)} on it is measured."
+        f"{math.ceil(enough)} on it is measured."
     )

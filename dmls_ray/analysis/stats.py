@@ -84,7 +84,10 @@ class Estimate:
                 return statistics.harmonic_mean(self.values)
             if self.quantity == "ratio":
                 return statistics.geometric_mean(self.values)
-        return statistics.fmean(self.values)
+        try:
+            return statistics.fmean(self.values)
+        except OverflowError:  # their sum is no number, though their mean is one
+            return math.fsum(value / self.n for value in self.values)
 
     @property
     def deviation(self) -> float | None:

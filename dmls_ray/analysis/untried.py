@@ -9,7 +9,7 @@ from typing import Any
 
 from dmls_ray.analysis.aims import Candidate, Goal
 from dmls_ray.analysis.formats import accuracy, ratio, shown
-from dmls_ray.analysis.frames import OWN, factors_of
+from dmls_ray.analysis.frames import OWN, factors_of, turns_grey
 from dmls_ray.analysis.groups import along
 from dmls_ray.analysis.pairs import paired, repeats_to_tell
 from dmls_ray.analysis.rows import Row, Table
@@ -140,6 +140,8 @@ def _more_ranks(table: Table, goal: Goal, best: Candidate) -> str:
     room = _capacity(best.row)
     if goal.aim not in ("throughput", "time-to-accuracy") or len(tried) > 1 or room is None or room <= max(tried):
         return ""
+    if turns_grey(best.row.counted[0]):
+        return ""  # one rank turns all images grey
     sizes = sorted({min(2**power, room) for power in range(math.ceil(math.log2(room)) + 1)} | tried)
     return (
         f"--world-size {' '.join(map(str, sizes))}: {counted(tried.pop(), 'rank')} alone was tried, and the machine "

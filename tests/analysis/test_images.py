@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dmls_ray.analysis.advise import advise
 from dmls_ray.analysis.answer import answer
+from dmls_ray.analysis.figures import implementations, interactive
 from dmls_ray.analysis.frames import GRAYSCALE, Results
 from dmls_ray.analysis.images import _TIMES_THE_CACHE
 from dmls_ray.analysis.layouts import LAYOUTS, beside_published
@@ -93,7 +95,45 @@ def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
         return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
 
     sentence = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, noisy)), "implementation")
-    assert "the fastest are not told apart: cpp; opencv; cpp takes" in sentence
+    assert sentence.startswith(
+        "On the processor cpp took the least time of 2: 0.38 [0.21, 0.70] ms a pass of 200 images"
+    )
+    assert "; not told apart from it: opencv (0.40 [0.22, 0.74] ms) (n=3)" in sentence
+    assert "fastest" not in sentence
+
+
+def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None:
+    once = answer(make_table(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1)), "implementation")
+    assert "cpp took the least time of 2" in once
+    assert "; too few repeats to tell it from numpy (10 ms) (n=1)" in once
+    results = sweep({"implementation": ["numpy", "cpp"]}, usual)
+    for record in results.records:
+        if record.config["implementation"] == "cpp":
+            record.machine = {**MACHINE, "host": "another"}
+    apart = answer(make_table(results), "implementation")
+    assert "cpp took the least time of 2" in apart
+    assert "; not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms) (n=3)" in apart
+
+
+def test_where_the_loops_are_next_they_are_told_once() -> None:
+    sentence = answer(make_table(sweep({"implementation": ["python_loops", "numpy"]}, usual)), "implementation")
+    assert sentence.count("python_loops") == 1
+    assert "of 128x128, 100.0 [100.0, 100.0] times as fast as python_loops, the next" in sentence
+
+
+def test_nobody_is_advised_to_try_more_ranks_than_turn_images_grey() -> None:
+    advice = advise(sweep(ALL, usual), "throughput")
+    assert advice.best is not None
+    assert not any("world-size" in each for each in advice.untried)
+
+
+def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
+    results = sweep(ALL, usual)
+    for record in results.records:
+        if record.measures:
+            record.measures["levels_apart"] = int(record.repeat == 1)
+    assert "no grey level is more than 1 from" in answer(make_table(results), "implementation")
+    assert "grey level" not in answer(make_table(sweep(ALL, usual, levels_apart=None)), "implementation")
 
 
 def test_several_sets_of_images_are_answered_each_by_itself() -> None:
@@ -182,8 +222,10 @@ def test_a_folder_that_only_claims_to_be_of_images_is_read_as_any_function(chang
 
 
 @pytest.mark.parametrize("name", ["pass_ms", "timed_images", "set_mib", "cache_mib", "levels_apart", "own_output"])
-@pytest.mark.parametrize("value", ["text", None, [1], float("inf"), 0])
+@pytest.mark.parametrize("value", ["text", None, [1], float("inf"), 0, -1, 1.7e308, 5e-324, 2**63 - 1])
 def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
     table = make_table(sweep(ALL, usual, **{name: value}))
     assert answer(table, "implementation")
-    assert len(table.frame()) == 6
+    assert len(table.frame()) == len(table.numbers()) == 6
+    chart = implementations.chart(table)
+    assert chart is None or interactive.figure(chart)

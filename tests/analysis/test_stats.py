@@ -186,6 +186,11 @@ def test_the_verdict_follows_from_the_interval(ratios: tuple[float, ...], verdic
     assert comparison.verdict == verdict
 
 
+def test_values_whose_sum_is_no_number_have_a_mean_all_the_same() -> None:
+    assert estimate([1e308, 1e308, 1e308]).mean == pytest.approx(1e308)
+    assert estimate([-1e308, -1e308]).mean == pytest.approx(-1e308)
+
+
 def test_trials_without_a_block_in_common_cannot_be_compared() -> None:
     assert compare({0: 1.0}, {1: 1.0}) is None
 

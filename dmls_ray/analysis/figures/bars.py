@@ -45,8 +45,11 @@ def foot(panel: Panel) -> float:
 
 def top(panel: Panel) -> float:
     """Where a logarithmic axis ends: a little above all that is drawn there."""
-    low = foot(panel)
-    return low * (max(_above_zero(panel), default=10 * low) / low) ** _ROOM
+    low = math.log10(foot(panel))
+    highest = max(_above_zero(panel), default=0.0)
+    # What is less than the least foot lies below it.
+    high = max(math.log10(highest), low + 0.1) if highest else low + 1
+    return 10.0 ** min(low + _ROOM * (high - low), sys.float_info.max_10_exp)
 
 
 def _above_zero(panel: Panel) -> list[float]:

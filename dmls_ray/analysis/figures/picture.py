@@ -15,6 +15,18 @@ SIDE = 1024
 REFUSED = f"This picture is not shown: it is no JPEG of at most {SIDE:,} x {SIDE:,} pixels."
 
 
+def is_small(picture: str) -> bool:
+    """Whether it is a JPEG of no more pixels, by its head alone: a browser decodes as many as that says."""
+    from PIL import Image
+
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            with Image.open(io.BytesIO(base64.b64decode(picture, validate=True)), formats=("JPEG",)) as image:
+                return max(image.size) <= SIDE
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            return False
+
+
 def decoded(picture: str) -> Image.Image | None:
     """A JPEG in base64 as an image; None where it is none, or has more pixels, which are not decoded then."""
     from PIL import Image

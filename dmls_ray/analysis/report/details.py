@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.figures.interactive import rounded
+from dmls_ray.analysis.figures.picture import REFUSED, is_small
 from dmls_ray.analysis.frames import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.analysis.report.logs import Texts, files_of, logs_of, shortened
 from dmls_ray.record import EpochRecord, RankRecord, RunRecord
@@ -52,13 +53,17 @@ def details(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "files": [files_of(record, folder) for record in records],
         "picture": _column([_picture(record, pictures) for record in records]),
     }
-    return told | {"texts": texts.texts, "pictures": pictures.texts}
+    return told | {"texts": texts.texts, "pictures": pictures.texts, "refused": REFUSED}
 
 
 def _picture(record: RunRecord, pictures: Texts) -> int | None:
-    """Its place in `pictures`, -1 where there is no more room; None where the run left none."""
+    """Its place in `pictures`, -1 where there is no more room, -2 where it is not to be shown; None where the run left
+    none.
+    """
     if not record.picture:
         return None
+    if not is_small(record.picture):
+        return -2
     place = pictures.add(record.picture)
     return -1 if place is None else place
 

@@ -92,7 +92,8 @@ class RunPanel {
   picture(run) {
     const place = Runs.at(this.runs.picture, run);
     if (place === null) return null;
-    const left = make("p", { class: "hint" }, `For want of room only in runs.jsonl, run_id ${this.runs.run_id[run]}.`);
+    const why = place === -2 ? this.runs.refused : `For want of room only in runs.jsonl, run_id ${this.runs.run_id[run]}.`;
+    const left = make("p", { class: "hint" }, why);
     const alt = "The picture that the training function of this run returned";
     return [make("h3", {}, "Picture"),
       place < 0 ? left : make("img", { src: `data:image/jpeg;base64,${this.runs.pictures[place]}`, alt })];

@@ -59,3 +59,6 @@ def test_what_a_logarithmic_axis_cannot_show_moves_no_foot() -> None:
 def test_a_logarithmic_axis_has_room_above_its_highest_end() -> None:
     assert 1000 < top(panel(bar("one", ["a"], [30.0], low=[2.0], high=[1000.0]), log=True)) < 2000
     assert top(panel(bar("one", ["a"], [None]), log=True)) > 0.1
+    assert math.isfinite(top(panel(bar("one", ["a", "b"], [1.0, 1e300]), log=True)))
+    assert math.isfinite(top(panel(bar("one", ["a", "b"], [5e-324, 1.7e308]), log=True)))
+    assert foot(panel(bar("one", ["a"], [5e-324]), log=True)) < top(panel(bar("one", ["a"], [5e-324]), log=True))

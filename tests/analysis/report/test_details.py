@@ -9,8 +9,10 @@ import pytest
 from dmls_ray.analysis.report import details as module
 from dmls_ray.analysis.report.details import details
 from dmls_ray.record import EpochRecord
+from tests.analysis.figures.test_picture import with_size
 from tests.analysis.report.samples import many
 from tests.analysis.samples import own_results, results
+from tests.conftest import jpeg
 
 
 def told(**changes: Any) -> dict[str, Any]:
@@ -45,21 +47,31 @@ def test_true_and_one_are_not_the_same_value() -> None:
 
 def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() -> None:
     sample = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=2)
-    for record, picture in zip(sample.records, ("", "/9j/AAAA", "/9j/BBBB", "/9j/AAAA"), strict=True):
+    one, other = jpeg(8), jpeg(16)
+    for record, picture in zip(sample.records, ("", one, other, one), strict=True):
         record.picture = picture
     shown = details(sample.records, Path("nowhere"))
-    assert (shown["picture"], shown["pictures"]) == ({"each": [None, 0, 1, 0]}, ["/9j/AAAA", "/9j/BBBB"])
-    assert json.dumps(shown).count("/9j/") == 2
+    assert (shown["picture"], shown["pictures"]) == ({"each": [None, 0, 1, 0]}, [one, other])
+    assert (json.dumps(shown).count(one), json.dumps(shown).count(other)) == (1, 1)
     assert "picture" not in shown["record"]
 
 
 def test_pictures_for_which_there_is_no_room_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PICTURES", 10)
+    one, other = jpeg(8), jpeg(16)
+    monkeypatch.setattr(module, "PICTURES", len(one) + 10)
     sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
-    for record, picture in zip(sample.records, ("/9j/AAAA", "/9j/BBBB"), strict=True):
+    for record, picture in zip(sample.records, (one, other), strict=True):
         record.picture = picture
     shown = details(sample.records, Path("nowhere"))
-    assert (shown["picture"], shown["pictures"]) == ({"each": [0, -1]}, ["/9j/AAAA"])
+    assert (shown["picture"], shown["pictures"]) == ({"each": [0, -1]}, [one])
+
+
+def test_a_picture_that_a_browser_would_need_gigabytes_for_is_not_in_the_report() -> None:
+    sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
+    for record, picture in zip(sample.records, (with_size(jpeg(), 23_000, 23_000), "/9j/AAAA"), strict=True):
+        record.picture = picture
+    shown = details(sample.records, Path("nowhere"))
+    assert (shown["picture"], shown["pictures"]) == ({"all": -2}, [])
 
 
 def test_runs_without_a_picture_say_so_in_one_word() -> None:

@@ -37,6 +37,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
         if record.outcome is Outcome.OOM:
             record.reason, record.traceback = f"no room {EVIL}", f"Traceback {EVIL}"
     sample.records[0].picture = PICTURE
+    sample.records[2].picture = "/9j/AAAA"
     kept = folder / "runs" / sample.records[0].run_id
     kept.mkdir(parents=True)
     (kept / "rank0.log").write_text(f"hello {EVIL}")
@@ -327,6 +328,9 @@ def test_the_picture_of_a_run_is_shown_with_it_and_runs_without_one_show_none(re
     reader.page.locator("#run-list tbody button").nth(1).evaluate("button => button.click()")
     assert image.count() == 0
     assert "Picture" not in reader.panel()
+    reader.page.locator("#run-list tbody button").nth(2).evaluate("button => button.click()")
+    assert image.count() == 0
+    assert "This picture is not shown: it is no JPEG of at most 1,024 x 1,024 pixels." in reader.panel()
 
 
 def test_a_narrow_page_has_no_sideways_scrolling_and_stacks_its_panels(reader: Reader) -> None:
