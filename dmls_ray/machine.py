@@ -80,12 +80,22 @@ def has_cpp_compiler() -> bool:
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
 
 
-def last_level_cache_mib() -> float | None:
-    """The processor's largest cache; None where the system does not tell it as Linux does."""
-    sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float | None:
+    """The last-level caches of the cores that this process may use, together: one processor may have many, each for a
+    few of its cores. None where the system does not tell them as Linux does."""
     units = {"K": 2**-10, "M": 1.0, "G": 2**10}
-    known = [float(size[:-1]) * units[size[-1]] for size in sizes if size[-1:] in units and size[:-1].isdigit()]
-    return max(known, default=None)
+    caches: dict[str, float] = {}
+    for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
+        known = []
+        for cache in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
+            names = ("level", "size", "shared_cpu_list")
+            level, size, shared = ((cache / name).read_text().strip() for name in names)
+            if size[-1:] in units and size[:-1].isdigit():
+                known.append((int(level), float(size[:-1]) * units[size[-1]], shared))
+        if known:
+            _, size_mib, shared = max(known)
+            caches[shared] = size_mib
+    return sum(caches.values()) or None
 
 
 def same_machine(one: dict[str, Any], other: dict[str, Any]) -> bool:

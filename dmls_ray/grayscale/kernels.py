@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import shutil
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -15,7 +16,6 @@ import torch
 from filelock import FileLock
 
 from dmls_ray.errors import UnavailableError
-from dmls_ray.machine import has_cpp_compiler
 from dmls_ray.training.data.sources import cache_root
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
@@ -30,6 +30,7 @@ def cpu_kernel() -> Kernel:
 
     Raises:
         UnavailableError: there is no C++ compiler here, or no ninja.
+        RuntimeError: the compiler does not take it.
     """
     _build("dmls_ray_grey_cpu", ("cpu.cpp",), with_cuda=False)
     kernel: Kernel = torch.ops.dmls_ray_grey_cpu.grey
@@ -42,6 +43,7 @@ def cuda_kernel() -> Kernel:
 
     Raises:
         UnavailableError: there is no nvcc here, no C++ compiler or no ninja.
+        RuntimeError: a compiler does not take it.
     """
     _build("dmls_ray_grey_cuda", ("cuda.cpp", "kernel.cu"), with_cuda=True)
     kernel: Kernel = torch.ops.dmls_ray_grey_cuda.grey
@@ -62,8 +64,10 @@ def cuda_home() -> Path | None:
 def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
     """Build a library of operators where it has not been built yet, and load it."""
     wanted = f"implementation={'cuda' if with_cuda else 'cpp'}"
-    if not has_cpp_compiler():
-        raise UnavailableError(f"{wanted} needs a C++ compiler; install one, g++ say.")
+    # The one that the loader will call.
+    compiler = os.environ.get("CXX") or "c++"
+    if not shutil.which(compiler.split()[0]):
+        raise UnavailableError(f"{wanted} needs a C++ compiler, and there is no {compiler}; install one, g++ say.")
     if with_cuda and cuda_home() is None:
         raise UnavailableError(f"{wanted} needs nvcc; install the CUDA toolkit of this PyTorch ({torch.version.cuda}).")
     # Looks for a toolkit when it is imported, in fewer places.
@@ -75,10 +79,19 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
         if with_cuda:
             cpp_extension.CUDA_HOME = str(cuda_home())
         with _folder_of(name, with_cuda) as folder:
-            cpp_extension.load(
-                name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
-                build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
-            )  # fmt: skip
+            try:
+                cpp_extension.load(
+                    name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
+                    build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
+                )  # fmt: skip
+            except RuntimeError as error:
+                raise RuntimeError(f"{wanted} cannot be built: {_complaint(str(error))}") from error
+
+
+def _complaint(log: str) -> str:
+    """The line of a failed build that says why: the first ones are the commands."""
+    lines = log.splitlines()
+    return next((line for line in lines if re.search(r"(error|fatal)\s*:|not found", line)), lines[0]).strip()
 
 
 @contextmanager

@@ -50,6 +50,13 @@ def test_the_reference_is_the_weighted_sum_rounded_to_the_nearest_level() -> Non
     assert reference(colours.reshape(1, 2, 3, 3)).reshape(-1).tolist() == [0, 255, 76, 150, 29, 2]
 
 
+def test_the_reference_of_many_pictures_is_worked_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = load_pictures(2, 16)
+    whole = reference(pictures)
+    monkeypatch.setattr("dmls_ray.grayscale.images._AT_ONCE", 100)
+    assert np.array_equal(reference(pictures), whole)
+
+
 def test_levels_are_apart_in_either_direction() -> None:
     low, high = np.array([[[0, 200]]], dtype=np.uint8), np.array([[[3, 255]]], dtype=np.uint8)
     assert levels_apart(low, high) == levels_apart(high, low) == 55

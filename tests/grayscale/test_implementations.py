@@ -89,6 +89,13 @@ def test_what_allocates_its_output_in_each_pass_says_so_by_returning_it() -> Non
     assert anew == {"torchvision"}
 
 
+def test_opencv_has_as_many_threads_as_the_others() -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
+    cv2.setNumThreads(3)
+    make_pass("opencv", Images.of(PICTURES["random"], planar=False, device=torch.device("cpu")))
+    assert cv2.getNumThreads() == torch.get_num_threads()
+
+
 @pytest.mark.parametrize(
     ("name", "missing", "told"),
     [

@@ -83,6 +83,28 @@ def test_ninja_is_found_beside_a_python_that_is_called_by_its_path(monkeypatch: 
     assert os.environ["PATH"] == "/usr/bin:/bin"
 
 
+def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text(
+        '#!/bin/sh\n[ "$1" = -MMD ] || exec g++ "$@"\necho "cpu.cpp:1: error: no dispatcher" >&2; exit 1\n'
+    )
+    compiler.chmod(0o755)
+    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path), "CXX": str(compiler)}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stderr.splitlines()[-1] == (
+        "RuntimeError: implementation=cpp cannot be built: cpu.cpp:1: error: no dispatcher"
+    )
+
+
+def test_a_compiler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "c++-of-nobody -m64")
+    kernels.cpu_kernel.cache_clear()
+    with pytest.raises(UnavailableError, match=r"implementation=cpp needs a C\+\+ compiler, and there is no c\+\+-of"):
+        kernels.cpu_kernel()
+
+
 @pytest.mark.slow
 def test_a_builder_that_is_killed_leaves_nothing_that_the_next_one_waits_for(tmp_path: Path) -> None:
     environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -58,6 +59,23 @@ def test_on_a_gpu_passes_are_timed_by_its_own_clock() -> None:
     assert (timing.cache_mib(device) or 0) > 0
 
 
-def test_the_cache_is_the_processors_largest() -> None:
+def test_the_cache_is_that_of_all_cores_which_a_run_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = last_level_cache_mib()
     assert known is None or 0.25 <= known <= 4096
+
+    def has(cpu: int, index: int, level: int, size: str, shared: str) -> None:
+        folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, text in (("level", level), ("size", size), ("shared_cpu_list", shared)):
+            (folder / name).write_text(f"{text}\n")
+
+    # Two cores to each last-level cache.
+    for cpu in range(6):
+        first = cpu // 2 * 2
+        has(cpu, 0, 1, "48K", str(cpu))
+        has(cpu, 3, 3, "32768K", f"{first}-{first + 1}")
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1}, raising=False)
+    assert last_level_cache_mib(tmp_path) == 32
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    assert last_level_cache_mib(tmp_path) == 64
+    assert last_level_cache_mib(tmp_path / "nowhere") is None

@@ -44,12 +44,22 @@ def test_a_run_tells_how_long_a_pass_took_and_what_that_means() -> None:
     assert all(event["kind"] == "progress" for event in events)
 
 
-def test_the_loops_go_over_four_images_and_their_time_is_scaled_unless_they_are_to_go_over_all() -> None:
+def passes_take(monkeypatch: pytest.MonkeyPatch, *milliseconds: float, copies: tuple[float, ...] = ()) -> None:
+    monkeypatch.setattr(timing, "time_passes", lambda *_, **__: (list(milliseconds), list(copies)))
+
+
+def test_the_loops_go_over_four_images_and_their_time_is_scaled_unless_they_are_to_go_over_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passes_take(monkeypatch, 2.0, 3.0, 10.0)
     _, few, _ = result_of(implementation="python_loops")
     _, every, _ = result_of(implementation="python_loops", full=True)
     assert (few["timed_images"], every["timed_images"]) == (4, 8)
-    assert few["pass_ms"] / every["pass_ms"] == pytest.approx(1, abs=0.7), "scaled to as many images"
-    assert few["set_mib"] == every["set_mib"]
+    assert (few["pass_ms"], every["pass_ms"]) == (6, 3), "the median, scaled to as many images"
+    for told in (few, every):
+        assert told["set_mib"] == pytest.approx(8 * 16 * 16 * 4 / 2**20)
+        assert told["images_per_s"] == pytest.approx(8 / told["pass_ms"] * 1e3)
+        assert told["gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / told["pass_ms"] / 1e6)
 
 
 def test_the_bandwidth_is_spoken_of_for_sets_far_larger_than_the_cache_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +76,14 @@ def test_the_bandwidth_is_spoken_of_for_sets_far_larger_than_the_cache_alone(mon
     assert "of_copy" not in result_of(implementation="numpy")[1]
     monkeypatch.setattr(timing, "cache_mib", lambda device: None)
     assert "of_copy" not in result_of(implementation="numpy")[1]
+
+
+def test_a_pass_is_held_against_the_copy_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "cache_mib", lambda device: 8 * 16 * 16 * 4 / 2**20 / 4)
+    passes_take(monkeypatch, 2.0, 4.0, 10.0, copies=(1.0, 3.0, 4.0))
+    told = result_of(implementation="numpy")[1]
+    assert told["of_copy"] == 0.5
+    assert told["copy_gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / 3.0 / 1e6)
 
 
 def test_the_picture_shows_four_images_in_colour_and_grey_below() -> None:
@@ -92,6 +110,35 @@ def test_an_implementation_that_is_wrong_is_an_error_and_no_row_of_times(monkeyp
     result, _, _ = result_of(implementation="numpy")
     assert result["outcome"] == "error"
     assert "grey levels from the reference; 1 is right" in result["reason"]
+
+
+@pytest.mark.parametrize(("off", "outcome"), [(1, "ok"), (2, "error")])
+def test_a_grey_level_may_be_one_apart_and_no_more(off: int, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = implementations.IMPLEMENTATIONS["numpy"]
+
+    def brighter(images: Images) -> Any:
+        right_pass = right(images)
+
+        def run() -> None:
+            right_pass()
+            first = images.grey.view(-1)[:1]
+            first.copy_(first + off if first.item() < 128 else first - off)
+
+        return run
+
+    monkeypatch.setitem(implementations.IMPLEMENTATIONS, "numpy", brighter)
+    assert result_of(implementation="numpy")[0]["outcome"] == outcome
+
+
+def test_grey_levels_are_those_of_the_last_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = implementations.IMPLEMENTATIONS["numpy"]
+
+    def once(images: Images) -> Any:
+        passes = iter([right(images)])
+        return lambda: next(passes, lambda: None)()
+
+    monkeypatch.setitem(implementations.IMPLEMENTATIONS, "numpy", once)
+    assert "grey levels from the reference" in result_of(implementation="numpy")[0]["reason"]
 
 
 def test_what_a_machine_lacks_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

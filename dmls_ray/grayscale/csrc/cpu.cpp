@@ -12,8 +12,10 @@
 
 #include "checks.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=icelake-server", "arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)  // has no names for levels of x86-64
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=icelake-server", "arch=skylake-avx512", "avx2", "default")))
 #else
 #define FOR_EACH_PROCESSOR
 #endif
