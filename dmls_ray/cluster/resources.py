@@ -86,7 +86,8 @@ class Resources:
     def _too_few(self, need: Need, thing: str, there: int, wanted: int, way_out: str) -> str:
         place = "this machine" if len(self.machines) == 1 else "this cluster"
         if thing == "GPU" and not there:
-            return f"device=cuda needs a GPU and {place} has none. Add machines (ray start --address=...), {way_out}."
+            add = "Add machines that have one (ray start --address=...)"
+            return f"device=cuda needs a GPU and {place} has none. {add}, {way_out} where that will do."
         more = f"Lower it, add machines (ray start --address=...), {way_out}."
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
         if need.machines is not None:

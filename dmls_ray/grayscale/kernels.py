@@ -63,7 +63,7 @@ def cuda_home() -> Path | None:
 
 def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
     """Build a library of operators where it has not been built yet, and load it."""
-    wanted = f"implementation={'cuda' if with_cuda else 'cpp'}"
+    wanted = f"our {'CUDA' if with_cuda else 'C++'} kernel"
     # The one that the loader will call.
     compiler = os.environ.get("CXX") or "c++"
     if not shutil.which(compiler.split()[0]):

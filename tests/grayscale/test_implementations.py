@@ -118,5 +118,5 @@ def test_without_a_compiler_an_implementation_says_so(name: str, monkeypatch: py
     monkeypatch.setattr("shutil.which", lambda name: None)
     kernels.cpu_kernel.cache_clear()
     images = Images.of(PICTURES["random"], planar=False, device=torch.device("cpu"))
-    with pytest.raises(UnavailableError, match=f"implementation={name} needs a C\\+\\+ compiler"):
+    with pytest.raises(UnavailableError, match=r"needs a C\+\+ compiler"):
         make_pass(name, images)

@@ -60,14 +60,14 @@ def test_a_toolkit_is_found_behind_a_link_too(tmp_path: Path, monkeypatch: pytes
 def test_without_nvcc_the_cuda_kernel_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "cuda_home", lambda: None)
     kernels.cuda_kernel.cache_clear()
-    with pytest.raises(UnavailableError, match="implementation=cuda needs nvcc; install the CUDA toolkit"):
+    with pytest.raises(UnavailableError, match="our CUDA kernel needs nvcc; install the CUDA toolkit"):
         kernels.cuda_kernel()
 
 
 def test_without_ninja_a_kernel_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.utils.cpp_extension.is_ninja_available", lambda: False)
     kernels.cpu_kernel.cache_clear()
-    with pytest.raises(UnavailableError, match="implementation=cpp needs ninja; pip install ninja"):
+    with pytest.raises(UnavailableError, match="our C\\+\\+ kernel needs ninja; pip install ninja"):
         kernels.cpu_kernel()
 
 
@@ -94,14 +94,14 @@ def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
         [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stderr.splitlines()[-1] == (
-        "RuntimeError: implementation=cpp cannot be built: cpu.cpp:1: error: no dispatcher"
+        "RuntimeError: our C++ kernel cannot be built: cpu.cpp:1: error: no dispatcher"
     )
 
 
 def test_a_compiler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "c++-of-nobody -m64")
     kernels.cpu_kernel.cache_clear()
-    with pytest.raises(UnavailableError, match=r"implementation=cpp needs a C\+\+ compiler, and there is no c\+\+-of"):
+    with pytest.raises(UnavailableError, match=r"our C\+\+ kernel needs a C\+\+ compiler, and there is no c\+\+-of"):
         kernels.cpu_kernel()
 
 
