@@ -74,6 +74,33 @@ def test_the_table_goes_from_the_slowest_to_the_fastest_against_the_loops() -> N
     assert table.numbers()["pass_ms"].tolist()[4] == pytest.approx(0.202)
 
 
+def test_without_the_loops_there_is_no_speed_up_to_speak_of() -> None:
+    table = make_table(sweep({"implementation": ["numpy", "cpp"]}, usual))
+    assert not any("speed-up" in head for head in table.frame())
+    assert not any("Speed-up" in note for note in table.notes)
+
+
+def test_runs_side_by_side_have_no_times() -> None:
+    results = sweep({"implementation": ["numpy", "cpp"]}, usual)
+    for record in results.records:
+        record.mode = "search"
+    table = make_table(results)
+    assert [row.level("pass_ms") for row in table.rows] == [None, None]
+    assert [row.level("levels_apart") for row in table.rows] == [1, 1]
+
+
+def test_the_share_of_a_copy_is_a_ratio() -> None:
+    results = sweep({"implementation": ["numpy"], "images": 4000}, usual, of_copy=0.5)
+    for record in results.records:
+        record.measures["of_copy"] = (0.25, 0.5, 4.0)[record.repeat]
+    (row,) = make_table(results).rows
+    known = row.estimate("of_copy")
+    assert known is not None
+    assert known.low is not None
+    assert known.low > 0
+    assert known.mean == pytest.approx(0.5 ** (1 / 3))
+
+
 def test_the_answer_names_the_fastest_the_next_and_how_far_the_pictures_are_apart() -> None:
     assert answer(make_table(sweep(ALL, usual)), "implementation") == (
         "On the processor cpp is the fastest of 5: 0.2020 [0.1970, 0.2071] ms a pass of 200 images of 128x128, "
@@ -100,6 +127,30 @@ def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
     )
     assert "; not told apart from it: opencv (0.40 [0.22, 0.74] ms) (n=3)" in sentence
     assert "fastest" not in sentence
+
+
+def test_of_many_the_least_is_held_to_more_than_of_two() -> None:
+    def drifting(values: dict[str, Any], repeat: int) -> float | None:
+        known = usual(values, 0)
+        return known and known * (1.0, 1.1, 1.3)[repeat] if values["implementation"] == "cpp" else known
+
+    two = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, drifting)), "implementation")
+    assert "cpp is the fastest of 2" in two
+    five = answer(make_table(sweep({"implementation": list(MS)}, drifting)), "implementation")
+    assert "cpp took the least time of 5" in five
+    assert "not told apart from it: opencv" in five
+
+
+def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> None:
+    def late(values: dict[str, Any], repeat: int) -> float | None:
+        if values["implementation"] == "opencv":
+            return 0.1 if repeat > 2 else 0.5
+        return 0.3 if repeat < 3 else None
+
+    sentence = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7)), "implementation")
+    assert "opencv took the least time of 2" in sentence
+    assert "not told apart from it: cpp" in sentence
+    assert "(n=3 to 7)" in sentence
 
 
 def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None:
@@ -168,6 +219,10 @@ def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> N
     assert not any("bounds nothing there" in note or "scaled" in note for note in large.notes)
     assert any(note.startswith("of a copy: against the bytes a second") for note in large.notes)
     assert large.frame()["of a copy [95%]"].tolist()[0] == "0.90 [0.90, 0.90]"
+    part = make_table(sweep({**ALL, "images": 4000}, usual))
+    assert not any("bounds nothing there" in note for note in part.notes), "nor of what a part was timed"
+    alone = make_table(sweep({"implementation": ["torchvision", "cuda"]}, usual))
+    assert not any("bounds nothing there" in note for note in alone.notes), "nobody would expect it"
     unknown = make_table(sweep(ALL, usual, cache_mib=None))
     assert any("cache of the processor is not known" in note for note in unknown.notes)
 
@@ -210,8 +265,15 @@ def test_the_report_itself_says_so_much() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"device": "tpu"}, {"images": "many"}, {"images": 0}, {"image_size": None}, {"implementation": ["a"]}],
-)
+    [
+        {"device": "tpu"},
+        {"images": "many"},
+        {"images": 0},
+        {"images": True},
+        {"image_size": None},
+        {"implementation": ["a"]},
+    ],
+)  # fmt: skip
 def test_a_folder_that_only_claims_to_be_of_images_is_read_as_any_function(changes: dict[str, Any]) -> None:
     results = sweep(ALL, usual)
     for record in results.records:

@@ -5,7 +5,7 @@ import base64
 import pytest
 from PIL import Image, JpegImagePlugin
 
-from dmls_ray.analysis.figures.picture import SIDE, decoded
+from dmls_ray.analysis.figures.picture import SIDE, decoded, is_small
 from tests.conftest import jpeg
 
 
@@ -30,6 +30,8 @@ def test_a_picture_of_more_pixels_is_refused_before_they_are_decoded(
     loaded = []
     monkeypatch.setattr(JpegImagePlugin.JpegImageFile, "load", lambda image: loaded.append(image.size))
     assert decoded(with_size(jpeg(), width, height)) is None
+    assert not is_small(with_size(jpeg(), width, height))
+    assert is_small(jpeg())
     assert loaded == []
 
 
@@ -43,6 +45,7 @@ def test_the_largest_that_may_be_is_decoded() -> None:
 def test_what_is_no_jpeg_is_refused_though_pillow_could_read_it(form: str) -> None:
     Image.init()
     assert decoded(jpeg(form=form)) is None
+    assert not is_small(jpeg(form=form))
 
 
 @pytest.mark.parametrize("picture", ["", "/9j/AAAA", "no base64!", jpeg()[:-200], "ä"])
