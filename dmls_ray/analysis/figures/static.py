@@ -6,7 +6,7 @@ import io
 import math
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ _SHADED = 8
 _MARKS_A_LINE = 6
 _TICKS = 8
 """Measured values up to which they are the ticks of a logarithmic axis."""
+_DECADES = 5
+"""Powers of ten up to which a logarithmic axis has ticks at 2 and 5, too."""
 _ROOM = 1.06
 """How far an axis from zero goes beyond its largest value."""
 _LABEL = 36
@@ -259,10 +261,15 @@ def _scale(axes: Axes, panel: Panel) -> None:
     """Scales and ticks: measured values where they are few, and plain numbers rather than powers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    for axis, on, scale in ((panel.x, axes.xaxis, axes.set_xscale), (panel.y, axes.yaxis, axes.set_yscale)):
+    x = [value for series in panel.series for value in series.x]
+    y = [value for series in panel.series for value in (*series.y, *series.low, *series.high)]
+    for axis, on, scale, drawn in (
+        (panel.x, axes.xaxis, axes.set_xscale, x), (panel.y, axes.yaxis, axes.set_yscale, y)
+    ):  # fmt: skip
         if axis.log:
             scale("log")
-            on.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            # Between so many powers of ten there is no room for more.
+            on.set_major_locator(LogLocator(subs=(1,) if _decades(drawn) > _DECADES else (1, 2, 5)))
             on.set_minor_locator(NullLocator())
         on.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
     if panel.x.categories:
@@ -275,6 +282,12 @@ def _scale(axes: Axes, panel: Panel) -> None:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         elif len(values) <= _TICKS and _last(panel) <= values[-1]:
             axes.xaxis.set_major_locator(FixedLocator(values))
+
+
+def _decades(values: Iterable[float | str | None]) -> float:
+    """How many powers of ten a logarithmic axis spans."""
+    seen = [value for value in values if not isinstance(value, str) and known(value) and value > 0]
+    return math.log10(max(seen)) - math.log10(min(seen)) if seen else 0.0
 
 
 def _last(panel: Panel) -> float:

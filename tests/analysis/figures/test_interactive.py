@@ -277,6 +277,7 @@ def test_a_picture_stands_beside_its_neighbours_without_axes_or_an_entry_in_the_
     x, y = (drawn["layout"][f"{letter}axis2"] for letter in "xy")
     assert (x["visible"], y["visible"]) == (False, False)
     assert y["scaleanchor"] == "x2", "it keeps its form"
+    assert y["autorange"] == "reversed", "its first row is on top"
     assert drawn["layout"]["xaxis"]["domain"][1] < x["domain"][0]
     (heading,) = drawn["layout"]["annotations"]
     assert (heading["text"], heading["xref"]) == ("seen &lt;here&gt;", "x2 domain")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,23 @@ def test_on_a_logarithmic_axis_bars_stand_on_a_power_of_ten_where_the_axis_begin
     assert [(low, high) for _, _, low, high in shapes(axes)] == [(1, 412), (1, 3.1)]
     assert axes.get_ylim()[0] == 1
     assert axes.get_ylim()[1] > 500
+
+
+def test_the_ticks_of_many_powers_of_ten_do_not_overlap() -> None:
+    names = [f"implementation_{place}" for place in range(13)]
+    bars = bar("a", names, [14_000 / 3**place for place in range(13)])
+    beside = Panel(picture=jpeg(400, 200))
+    panel = Panel(x=Axis("way", categories=names), y=Axis("t (ms)", log=True), series=[bars])
+    figure = draw(Chart(name="a", title="A", panels=[panel, beside]))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    low, high = axes.get_ylim()
+    texts = [
+        text for text, place in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True) if low <= place <= high
+    ]
+    assert len(texts) > 4
+    boxes = sorted((text.get_window_extent() for text in texts), key=lambda box: box.y0)
+    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
 
 
 def test_the_interval_of_a_bar_stands_on_its_middle_and_is_seen_within_the_bar() -> None:
