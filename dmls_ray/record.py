@@ -513,6 +513,8 @@ def _check_shared(known: Mapping[str, Any]) -> None:
     config = known.get("config", {})
     # Of a training function of the user's own, the fields that it shares with ours alone.
     ours = {name: config[name] for name in (PLACE if "train" in config else _names(TrialConfig)) if name in config}
+    if ours.get("world_size", 1) is None:
+        raise ValueError("config.world_size is null and not int")
     check_fields(TrialConfig, {name: value for name, value in ours.items() if value is not None})
     check_at_least(1, ours, ("world_size", "batch_per_rank", "accum_steps", "threads_per_rank"))
     check_facts("machine", known.get("machine", {}), texts=("host", "cpu", "os"), lists=("gpus",))

@@ -143,6 +143,7 @@ def test_a_run_whose_name_could_lead_elsewhere_is_no_record(folder: Path, field:
         ({"images_per_s": "fast"}, "images_per_s is str and not"),
         ({"started_at": "yesterday"}, "started_at='yesterday' is no time"),
         ({"config": {"world_size": 0}}, "world_size is 0 and not at least 1"),
+        ({"config": {"train": "a:b", "world_size": None}}, "config.world_size is null and not int"),
         ({"config": {"lr": [1]}}, "lr is list and not"),
         ({"earlier_attempts": [1]}, "earlier_attempts holds int"),
         ({"measures": {"a": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}, "more than 16 lists and dicts"),

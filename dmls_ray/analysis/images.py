@@ -116,7 +116,9 @@ def notes_of_images(rows: Sequence[Row]) -> list[str]:
         )
     threads = {row.counted[0].config.get("threads_per_rank") for row in ours}
     if len(threads) == 1:
-        notes.append(f"threads_per_rank is {threads.pop()}; {', '.join(_ONE_THREAD)} use one thread at any.")
+        alone = dict.fromkeys(_name(row) for row in ours if _name(row) in _ONE_THREAD)
+        whatever = f"; {', '.join(alone)} use one thread at any" if alone else ""
+        notes.append(f"threads_per_rank is {threads.pop()}{whatever}.")
     for row in ours:
         timed, images = row.level("timed_images"), row.counted[0].config["images"]
         if timed is not None and timed < images:

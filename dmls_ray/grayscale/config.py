@@ -58,10 +58,14 @@ class GrayscaleConfig:
             raise ValueError(f"world_size={self.world_size}: one rank turns all images grey; leave it at 1.")
         needed = device_of(self.implementation)
         if self.device not in ("auto", needed):
-            raise ValueError(f"implementation={self.implementation} runs on {needed}, and device={self.device}.")
+            raise ValueError(
+                f"implementation={self.implementation} runs on {needed}, and device={self.device}; leave --device out."
+            )
         object.__setattr__(self, "device", needed)
         if self.layout == "planar" and self.implementation in INTERLEAVED_ONLY:
-            raise ValueError(f"implementation={self.implementation} takes interleaved images, and layout=planar.")
+            raise ValueError(
+                f"implementation={self.implementation} takes interleaved images, and layout=planar; leave it out there."
+            )
         if self.pictures is not None and not files_in(Path(self.pictures)):
             raise ValueError(
                 f"pictures={self.pictures} is no folder with images ({', '.join(SUFFIXES)}); name one that has some."
