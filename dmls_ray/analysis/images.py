@@ -42,7 +42,7 @@ def answer_images(table: Table, axis: str) -> str:
         return answer_own(table, axis, [name for name in _TOLD if name in table.own_measures])
     told = []
     for group in alike_but_for(rows, IN_IMPLEMENTATION):
-        parts = [_fastest(sorted(on, key=_ms), group) for on in _by_device(group) if on]
+        parts = [_fastest(sorted(on, key=_ms)) for on in _by_device(group) if on]
         told.append(f"{where(group, *IN_IMPLEMENTATION)}{'; '.join(parts)}")
     apart = [value for row in rows if (known := row.estimate("levels_apart")) for value in known.values]
     counts = sorted({len(row.counted) for row in rows})
@@ -60,8 +60,11 @@ def _ms(row: Row) -> float:
     return row.level("pass_ms") or 0.0
 
 
-def _fastest(rows: Sequence[Row], group: Sequence[Row]) -> str:
-    """The fastest of some, against the next and against the slowest of all."""
+def _fastest(rows: Sequence[Row]) -> str:
+    """The fastest of some, which come in the order of their times, against the loops and against the next.
+
+    It is called the fastest where it is told apart from each of the others; else why it is not.
+    """
     best, *others = rows
     config = best.counted[0].config
     size = config["image_size"]

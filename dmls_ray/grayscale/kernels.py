@@ -90,7 +90,7 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
 
 def _complaint(log: str) -> str:
     """The line of a failed build that says why: the first ones are the commands."""
-    lines = log.splitlines()
+    lines = log.splitlines() or [""]
     return next((line for line in lines if re.search(r"(error|fatal)\s*:|not found", line)), lines[0]).strip()
 
 
@@ -114,6 +114,6 @@ def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
     folder = cache_root() / "kernels" / f"{name}-{key}"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        # The loader's own lock is a file that nobody removes where a builder was killed: the next would wait for ever.
+        # Older loaders lock by a file that nobody removes where a builder was killed: the next would wait for ever.
         (folder / "lock").unlink(missing_ok=True)
         yield folder
