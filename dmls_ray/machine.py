@@ -88,8 +88,10 @@ def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float 
     for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
         known = []
         for cache in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
-            names = ("level", "size", "shared_cpu_list")
-            level, size, shared = ((cache / name).read_text().strip() for name in names)
+            files = [cache / name for name in ("level", "size", "shared_cpu_list")]
+            if not all(file.exists() for file in files):  # as on some ARM processors and virtual machines
+                continue
+            level, size, shared = (file.read_text().strip() for file in files)
             if size[-1:] in units and size[:-1].isdigit():
                 known.append((int(level), float(size[:-1]) * units[size[-1]], shared))
         if known:

@@ -29,7 +29,7 @@ RESERVED = (*KEYS, "outcome", "reason", "run_seed")
 OWN = "train"
 """The entry of a configuration that names a training function of the user's own."""
 GRAYSCALE = "dmls_ray.grayscale.trial:turn_grey"
-"""What it names where implementations that turn images grey are compared."""
+"""What `OWN` names where implementations that turn images grey are compared."""
 
 
 class Results:
