@@ -52,6 +52,9 @@ _COMES_WITHIN_S = 600.0
 """How long runs that find no ranks wait for a trainer that was announced: its machine may prepare data first, and may
 never have room for it."""
 
+_ASKS_WITHIN_S = 10.0
+"""How long a rank that has joined, or whose run has ended, may take to ask for work before runs go on without it."""
+
 _LOOK_EVERY_S = 0.5
 """How often the clocks of the runs under way are read."""
 
@@ -129,6 +132,8 @@ class Broker:
         """Likewise by machine."""
         self._changed = time.monotonic()
         """When ranks were last lost for good, or announced."""
+        self._gathering = time.monotonic()
+        """When a rank has last joined or a run ended: the ranks are about to ask for work."""
         self._left: dict[str, None] = {}
         """Machines that have left, and are not back."""
         self._exclusive = exclusive
@@ -171,6 +176,7 @@ class Broker:
         name = f"{card.trainer}/{card.index}#{self._nonce}-{next(self._numbers)}"
         if card.trainer not in self._ended:
             self._ranks[name] = _Rank(card)
+            self._gathering = time.monotonic()
             self._there[card.trainer] += 1
             self._held[card.machine] += 1
             self._left.pop(card.machine, None)
@@ -462,6 +468,9 @@ class Broker:
         while self._queue and not (self._exclusive and self._attempts):
             if any(self._there[trainer] < size for trainer, size in self._sizes.items() if trainer not in self._coming):
                 return
+            if self._exclusive and self._is_one_about_to_ask():
+                self._keep_watch()
+                return
             need = Need.of(self._queue[0].job.config)
             chosen = placed({machine: len(names) for machine, names in self._idle.items()}, need)
             if chosen:
@@ -471,6 +480,15 @@ class Broker:
                 return
             else:
                 self._skip(self._queue.popleft(), need)
+
+    def _is_one_about_to_ask(self) -> bool:
+        """Whether a rank is still on its way to ask for work.
+
+        A run that does not wait for it takes whichever rank was quicker: equal runs would go on unlike machines, and
+        beside what that rank still does.
+        """
+        asks = all(rank.waiting is not None for rank in self._ranks.values())
+        return not asks and time.monotonic() - self._gathering < _ASKS_WITHIN_S
 
     def _taken(self, chosen: Mapping[str, int]) -> list[str]:
         """So many idle ranks of each machine, those with the least numbers."""
@@ -629,6 +647,7 @@ class Broker:
             return
         del self._attempts[attempt.lease_id]
         attempt.settled.set()
+        self._gathering = time.monotonic()
         for name in attempt.ranks:
             rank = self._ranks.get(name)
             if rank is None:

@@ -137,6 +137,37 @@ async def test_a_run_is_packed_on_one_machine_where_it_fits_and_spread_where_it_
 
 
 @scenario
+async def test_runs_that_are_alike_go_on_the_same_machine_whichever_of_its_ranks_is_quicker() -> None:
+    # At the start, and after a run over both: "b" asks first, and must not get what belongs on "a".
+    broker = Broker({"a": 1, "b": 1})
+    first, second = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
+    for number in range(2):
+        await broker.submit(job(f"r{number}"))
+        beside = await soon(broker.next_lease(second))
+        assert not beside.done(), "the other rank is about to ask"
+        lease = await taken_up(broker, first)
+        assert (attempt_of(lease), lease.machine) == (f"r{number}/1", "a")
+        await broker.finish(first, lease.lease_id, {"rank": 0, "outcome": "ok"})
+        both = await soon(broker.next_lease(first))
+        await broker.submit(job(f"both{number}", 2))
+        for name, task in ((first, both), (second, beside)):
+            lease = await task
+            assert isinstance(lease, Lease)
+            await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
+
+
+@patch("dmls_ray.cluster.broker._ASKS_WITHIN_S", 0.1)
+@scenario
+async def test_a_rank_that_never_asks_again_is_not_waited_for_for_ever() -> None:
+    broker = Broker({"t": 2})
+    names = [await broker.join(card(index)) for index in range(2)]
+    asks = await soon(broker.next_lease(names[1]))
+    await broker.submit(job("r"))
+    assert not asks.done()
+    assert attempt_of(await asks) == "r/1"
+
+
+@scenario
 async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
     broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
@@ -767,7 +798,7 @@ async def test_a_rank_that_cannot_be_told_is_ended_and_its_run_not_charged() -> 
     await broker.end_trainer("b", left="b")
     while not ended:
         await asyncio.sleep(0.05)
-    await broker.join(card(0, "a", trainer="a", group=1))
+    await soon(broker.next_lease(await broker.join(card(0, "a", trainer="a", group=1))))
     done = (await follow(broker, "r"))[-1]
     assert ended == [0]
     assert (done["outcome"], done["earlier"][0]["outcome"]) == ("skipped", "killed")
@@ -859,10 +890,12 @@ async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another
     await second
     await broker.end_trainer("there", left="b")
     await broker.finish(here, before.lease_id, {"rank": 0, "outcome": "error", "reason": "gloo", "symptom": True})
+    waits = await soon(broker.next_lease(here))
     assert (await follow(broker, "r"))[-1]["outcome"] == "skipped"
     await broker.forget("r")
     await broker.expect("back", 1, later=True)
-    waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
+    back = await broker.join(card(0, "b", trainer="back"))
+    waiting = [waits, await soon(broker.next_lease(back))]
     await broker.submit(job("r", 2, machines=2))
     again = [await task for task in waiting]
     assert again[0].lease_id == again[1].lease_id != before.lease_id
