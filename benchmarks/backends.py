@@ -115,8 +115,8 @@ def main() -> None:
         print(f"mpi: not available; {reason}\n")
     else:
         (first, _) = run_command(
-            config, train="backends:probe", keep=None, path=[str(Path(__file__).parent)], emit=lambda event: None,
-            overdue=lambda: "",
+            config, train="backends:probe", keep=None, path=[str(Path(__file__).parent)], cwd=".",
+            emit=lambda event: None, overdue=lambda: "",
         )  # fmt: skip
         if first["outcome"] != "ok":
             raise SystemExit(first["traceback"])

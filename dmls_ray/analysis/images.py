@@ -120,7 +120,7 @@ def notes_of_images(rows: Sequence[Row]) -> list[str]:
     threads = {row.counted[0].config.get("threads_per_rank") for row in ours}
     if len(threads) == 1:
         alone = dict.fromkeys(_name(row) for row in ours if _name(row) in _ONE_THREAD)
-        whatever = f"; {', '.join(alone)} use one thread at any" if alone else ""
+        whatever = f"; {', '.join(alone)} {'uses' if len(alone) == 1 else 'use'} one thread at any" if alone else ""
         notes.append(f"threads_per_rank is {threads.pop()}{whatever}.")
     for row in ours:
         timed, images = row.level("timed_images"), row.counted[0].config["images"]

@@ -13,7 +13,7 @@ from dmls_ray.cluster.messages import Job, Limits
 from dmls_ray.record import Outcome
 
 Launch = Callable[..., list[dict[str, Any]]]
-"""`dmls_ray.launch.command.run_command`."""
+"""`dmls_ray.launch.command.run_command`, which knows where the user's modules and files are."""
 
 
 class LaunchedRun:
@@ -22,12 +22,11 @@ class LaunchedRun:
     Args:
         job: the run.
         launch: runs it, and returns its ranks' results.
-        path: where the user's modules are searched for first.
         limits: how long it may take, and how often it is tried.
     """
 
-    def __init__(self, job: Job, launch: Launch, path: list[str], limits: Limits) -> None:
-        self._job, self._launch, self._path, self._limits = job, launch, path, limits
+    def __init__(self, job: Job, launch: Launch, limits: Limits) -> None:
+        self._job, self._launch, self._limits = job, launch, limits
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"launched-{job.run_id}")
@@ -69,9 +68,8 @@ class LaunchedRun:
             return attempt.overdue
 
         results = self._launch(
-            job.config.replace(device=job.device), train=job.train, keep=job.keep, path=self._path, emit=emit,
-            overdue=overdue,
-        )  # fmt: skip
+            job.config.replace(device=job.device), train=job.train, keep=job.keep, emit=emit, overdue=overdue
+        )
         for name, result in zip(names, results, strict=True):
             attempt.begun[name] = None
             if result["outcome"] == Outcome.KILLED:

@@ -327,11 +327,14 @@ def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolatio
     Raises:
         WorkerGroupError: a trial ended in Ray and not in its run.
     """
+    settings = group.settings(group.name)
     parameters: dict[str, Any] = {
         "broker": group.name,
         "job_of": trials.job_of,
         "launched": functools.partial(
-            LaunchedRun, launch=launch, path=group.settings(group.name)["path"], limits=group.limits
+            LaunchedRun,
+            launch=functools.partial(launch, path=settings["path"], cwd=settings["cwd"]),
+            limits=group.limits,
         ),
     }
     trainable: type[RunTrainable] = RunTrainable

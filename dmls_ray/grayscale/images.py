@@ -131,7 +131,9 @@ def _middles(folder: Path, size: int) -> Iterator[NDArray[np.uint8]]:
     for path in files_in(folder):
         try:
             with Image.open(path) as image:
-                yield np.asarray(ImageOps.fit(image.convert("RGB"), (size, size)))
+                # A camera held upright stores the picture lying, and says so beside it.
+                upright = ImageOps.exif_transpose(image)
+                yield np.asarray(ImageOps.fit(upright.convert("RGB"), (size, size)))
         except UNREADABLE as error:
             raise DataError(f"pictures={folder}: {path.name} cannot be read ({error}); mend or remove it.") from error
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,8 +65,7 @@ def cuda_home() -> Path | None:
 def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
     """Build a library of operators where it has not been built yet, and load it."""
     wanted = f"our {'CUDA' if with_cuda else 'C++'} kernel"
-    # The one that the loader will call.
-    compiler = os.environ.get("CXX") or "c++"
+    compiler = _compiler()
     if not shutil.which(compiler.split()[0]):
         raise UnavailableError(f"{wanted} needs a C++ compiler, and there is no {compiler}; install one, g++ say.")
     if with_cuda and cuda_home() is None:
@@ -88,6 +88,11 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
                 raise RuntimeError(f"{wanted} cannot be built: {_complaint(str(error))}") from error
 
 
+def _compiler() -> str:
+    """The one that the loader will call, with its options."""
+    return os.environ.get("CXX") or "c++"
+
+
 def _complaint(log: str) -> str:
     """The line of a failed build that says why: the first ones are the commands."""
     lines = log.splitlines() or [""]
@@ -107,8 +112,13 @@ def _programs_of_this_python() -> Iterator[None]:
 
 @contextmanager
 def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
-    """A folder of the cache for what these sources become with this PyTorch, to one process at a time."""
+    """A folder of the cache for what these sources become with this PyTorch and these compilers, to one process at a
+    time.
+    """
     text = b"".join(path.read_bytes() for path in sorted(_SOURCES.iterdir()))
+    compilers = [[*_compiler().split(), "--version"], [f"{cuda_home()}/bin/nvcc", "--version"]]
+    for command in compilers if with_cuda else compilers[:1]:
+        text += subprocess.run(command, capture_output=True, check=False).stdout
     device = str(torch.cuda.get_device_capability()) if with_cuda and torch.cuda.is_available() else ""
     key = hashlib.sha256(text + f"{torch.__version__} {device}".encode()).hexdigest()[:16]
     folder = cache_root() / "kernels" / f"{name}-{key}"

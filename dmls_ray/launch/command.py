@@ -41,7 +41,14 @@ def unavailable(config: Placed) -> str:
 
 
 def run_command(
-    config: Placed, *, train: str, keep: Keep | None, path: list[str], emit: Emit, overdue: Callable[[], str]
+    config: Placed,
+    *,
+    train: str,
+    keep: Keep | None,
+    path: list[str],
+    cwd: str,
+    emit: Emit,
+    overdue: Callable[[], str],
 ) -> list[dict[str, Any]]:
     """Run a trial under its launcher; returns the ranks' results, each with its `outcome`, in their order.
 
@@ -50,6 +57,7 @@ def run_command(
         train: `module:function` of the training function.
         keep: what the run leaves beside its record.
         path: where the user's modules are searched for first.
+        cwd: where relative paths begin, where that folder is on this machine too.
         emit: takes rank 0's events.
         overdue: asked now and then; a reason it gives ends the run.
     """
@@ -58,8 +66,9 @@ def run_command(
         (folder / "job.pickle").write_bytes(pickle.dumps((config, train, keep, path)))
         with open(folder / "log.txt", "wb") as log:
             process = subprocess.Popen(
-                _command(config, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
-            )
+                _command(config, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),
+                cwd=cwd if os.path.isdir(cwd) else None,
+            )  # fmt: skip
         events = _Lines(folder / "events.jsonl")
         try:
             while process.poll() is None:

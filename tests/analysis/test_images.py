@@ -212,6 +212,8 @@ def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> N
         "bandwidth bounds nothing there. From --images 2048 on it is measured."
     ) in notes
     assert "threads_per_rank is 1; python_loops, numpy use one thread at any." in notes
+    alone = make_table(sweep({"implementation": ["numpy", "opencv"]}, usual)).notes
+    assert "threads_per_rank is 1; numpy uses one thread at any." in alone
     both = make_table(sweep({**ALL, "threads_per_rank": [1, 2]}, usual))
     assert "threads_per_rank" in both.varied
     assert not any("use one thread" in note for note in both.notes)

@@ -38,6 +38,17 @@ def test_a_folders_images_are_cut_to_squares_and_come_again_where_they_are_few(t
     ]  # fmt: skip
 
 
+def test_a_photograph_that_was_taken_upright_is_upright(tmp_path: Path) -> None:
+    lying = Image.new("RGB", (4, 4))
+    lying.paste((250, 250, 250), (0, 0, 2, 4))
+    turned = lying.getexif()
+    turned[274] = 6  # Orientation: to be turned by a quarter, clockwise
+    lying.save(tmp_path / "a.png", exif=turned)
+    (picture,) = load_pictures(1, 4, str(tmp_path))
+    assert picture[:2].min() == 250
+    assert picture[2:].max() == 0
+
+
 def test_a_broken_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"a\.jpg cannot be read"):

@@ -98,6 +98,19 @@ def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
     )
 
 
+def test_a_newer_compiler_builds_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path))
+    compiler = tmp_path / "c++"
+    monkeypatch.setenv("CXX", f"{compiler} -m64")
+    folders = []
+    for version in ("12.2.0", "12.2.0", "13.1.0"):
+        compiler.write_text(f"#!/bin/sh\necho 'g++ {version}'\n")
+        compiler.chmod(0o755)
+        with kernels._folder_of("grey", with_cuda=False) as folder:
+            folders.append(folder)
+    assert folders[0] == folders[1] != folders[2]
+
+
 def test_a_compiler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "c++-of-nobody -m64")
     kernels.cpu_kernel.cache_clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import FIGURES
@@ -43,3 +44,16 @@ def test_a_sweep_of_implementations_fills_its_table_and_says_what_is_missing(
     again = sweep_command("grayscale", "--implementation", *names[:-1], *SMALL)
     assert again.returncode == 0, again.stderr
     assert "[1/" not in again.stdout, "nothing was missing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["ray", "spawn"])
+def test_a_relative_folder_of_pictures_is_found_from_where_the_command_was_given(
+    sweep_command: Command, tmp_path: Path, launcher: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    Image.new("RGB", (40, 40), (200, 10, 30)).save(tmp_path / "mine" / "a.png")
+    done = sweep_command("grayscale", "--implementation", "numpy", *SMALL, "--pictures", "mine", "--launcher", launcher)
+    assert done.returncode == 0, done.stderr
+    (record,) = load(tmp_path / "results" / "grayscale").records
+    assert record.outcome == "ok", record.reason

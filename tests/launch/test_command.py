@@ -32,7 +32,8 @@ def config(launcher: str, **changes: Any) -> TrialConfig:
 
 def run(trial: TrialConfig, **options: Any) -> list[dict[str, Any]]:
     settings: dict[str, Any] = {
-        "train": RUN_TRIAL, "keep": None, "path": [str(PROJECT)], "emit": lambda event: None, "overdue": lambda: ""
+        "train": RUN_TRIAL, "keep": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
+        "overdue": lambda: "",
     }  # fmt: skip
     return run_command(trial, **{**settings, **options})
 
