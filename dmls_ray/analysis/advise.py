@@ -12,7 +12,7 @@ from dmls_ray.analysis.formats import accuracy, bare, ratio, shown
 from dmls_ray.analysis.frames import Results, field_names
 from dmls_ray.analysis.measures import MEASURES
 from dmls_ray.analysis.noise_scale import batch_by_noise_scale
-from dmls_ray.analysis.pareto import ALIKE_MEMORY, COSTS, front_of
+from dmls_ray.analysis.pareto import ALIKE_MEMORY, costs_of, front_of
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import compare, level_of_each
 from dmls_ray.analysis.tables import make_table
@@ -124,7 +124,7 @@ class Advice:
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
     def _beside(self) -> list[str]:
-        return [name for name in (*COSTS, "test_accuracy") if self.table.has(name)]
+        return [name for name in (*costs_of(self.table), "test_accuracy") if self.table.has(name)]
 
     def _nearest(self) -> str:
         """Which came nearest to the target."""

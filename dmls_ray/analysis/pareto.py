@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from dmls_ray.analysis.measures import quantity_of
 from dmls_ray.analysis.rows import Row, Table
 
-COSTS = ("total_s", "peak_mem_mib")
-"""What a front is of, all of it to be small, beside what was learnt."""
+_COSTS = ("total_s", "peak_mem_mib")
 
 ALIKE_MEMORY = 0.02
 """Below this share trials do not differ in memory: a process's resident set varies by as much by itself."""
@@ -31,6 +30,14 @@ class Front:
     """Whether memory was measured, and left out since it hardly differs."""
 
 
+def costs_of(table: Table) -> list[str]:
+    """What a trial costs, all of it to be small; beside what was learnt a front is of that.
+
+    Turning images grey goes on for as long as it was told to, so how long its runs took is no cost.
+    """
+    return [name for name in _COSTS if not (name == "total_s" and table.is_of_images)]
+
+
 def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:
     """The front of less time a run, less memory and more accuracy, by medians.
 
@@ -45,7 +52,7 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
     rows = [row for row in table.rows if row.level(learnt) is not None]
     accuracies = [learnt] if rows else []
     rows = rows or table.rows
-    costs = [name for name in COSTS if name != learnt and any(row.level(name) is not None for row in rows)]
+    costs = [name for name in costs_of(table) if name != learnt and any(row.level(name) is not None for row in rows)]
     rows = [row for row in rows if all(row.level(name) is not None for name in costs)]
     sizes = [row.level("peak_mem_mib") or 0.0 for row in rows] if "peak_mem_mib" in costs else []
     is_alike = bool(sizes) and max(sizes) < min(sizes) * (1 + ALIKE_MEMORY)

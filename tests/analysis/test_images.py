@@ -178,6 +178,18 @@ def test_nobody_is_advised_to_try_more_ranks_than_turn_images_grey() -> None:
     assert not any("world-size" in each for each in advice.untried)
 
 
+def test_how_long_a_run_was_told_to_go_on_is_no_cost() -> None:
+    results = sweep(ALL, usual)
+    for record in results.records:
+        if record.measures:
+            record.peak_mem_mib = 1000.0 if record.config["implementation"] == "cpp" else 500.0
+            record.total_s = 1.0 if record.config["implementation"] == "cpp" else 2.0
+    advice = advise(results, "throughput")
+    assert "peak MiB" in advice.frame()
+    assert "s/run" not in advice.frame()
+    assert not any(note.startswith("Front:") for note in advice.notes)
+
+
 def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
