@@ -31,7 +31,7 @@ def cpu_kernel() -> Kernel:
 
     Raises:
         UnavailableError: there is no C++ compiler here, or no ninja.
-        RuntimeError: the compiler does not take it.
+        RuntimeError: the compiler does not take it, or makes what cannot be loaded.
     """
     _build("dmls_ray_grey_cpu", ("cpu.cpp",), with_cuda=False)
     kernel: Kernel = torch.ops.dmls_ray_grey_cpu.grey
@@ -44,7 +44,7 @@ def cuda_kernel() -> Kernel:
 
     Raises:
         UnavailableError: there is no nvcc here, no C++ compiler or no ninja.
-        RuntimeError: a compiler does not take it.
+        RuntimeError: a compiler does not take it, or makes what cannot be loaded.
     """
     _build("dmls_ray_grey_cuda", ("cuda.cpp", "kernel.cu"), with_cuda=True)
     kernel: Kernel = torch.ops.dmls_ray_grey_cuda.grey
@@ -84,6 +84,10 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
                     name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
                     build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
                 )  # fmt: skip
+            except OSError as error:
+                # Built, and of no use: clang, say, wants a runtime for threads that is not PyTorch's.
+                why = error.__cause__ or error
+                raise RuntimeError(f"{wanted} cannot be loaded ({why}); build it with g++ (CXX=g++).") from error
             except RuntimeError as error:
                 raise RuntimeError(f"{wanted} cannot be built: {_complaint(str(error))}") from error
 

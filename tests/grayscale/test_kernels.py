@@ -38,6 +38,24 @@ def test_the_processors_kernel_refuses_what_it_cannot_take(
         cpu_kernel()(pixels, grey, planar)
 
 
+@pytest.mark.parametrize("planar", [False, True])
+def test_pixels_that_are_done_at_once_become_what_each_becomes_alone_and_nothing_else_is_written(planar: bool) -> None:
+    pixels = torch.randint(256, (1500, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    alone = torch.empty(len(pixels), dtype=torch.uint8)
+    for place, pixel in enumerate(pixels):
+        cpu_kernel()(
+            pixel.reshape(1, 3, 1, 1) if planar else pixel.reshape(1, 1, 1, 3), alone[place].reshape(1, 1, 1), planar
+        )
+    # Around 32 at once, and around where it looks ahead.
+    for count in (*range(1, 100), 511, 512, 513, 1023, 1025, 1500):
+        some = pixels[:count]
+        image = some.T.reshape(1, 3, 1, count).contiguous() if planar else some.reshape(1, 1, count, 3)
+        room = torch.full((count + 64,), 77, dtype=torch.uint8)
+        cpu_kernel()(image, room[:count].reshape(1, 1, count), planar)
+        assert torch.equal(room[:count], alone[:count]), count
+        assert (room[count:] == 77).all(), count
+
+
 def test_a_set_of_no_images_is_turned_grey_at_once() -> None:
     cpu_kernel()(PIXELS[:0], GREY[:0], False)
     cpu_kernel()(torch.zeros(0, 3, 4, 6, dtype=torch.uint8), GREY[:0], True)
@@ -96,6 +114,20 @@ def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == (
         "RuntimeError: our C++ kernel cannot be built: cpu.cpp:1: error: no dispatcher"
     )
+
+
+def test_what_was_built_and_cannot_be_loaded_is_told_with_the_way_out(tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"
+    # What it makes is empty.
+    compiler.write_text('#!/bin/sh\ncase "$*" in *-o*) for made; do :; done; : > "$made";; *) exec g++ "$@";; esac\n')
+    compiler.chmod(0o755)
+    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path), "CXX": str(compiler)}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith("RuntimeError: our C++ kernel cannot be loaded (")
+    assert told.endswith("file too short); build it with g++ (CXX=g++).")
 
 
 def test_a_newer_compiler_builds_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
