@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -66,8 +67,10 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
     """Build a library of operators where it has not been built yet, and load it."""
     wanted = f"our {'CUDA' if with_cuda else 'C++'} kernel"
     compiler = _compiler()
-    if not shutil.which(compiler.split()[0]):
-        raise UnavailableError(f"{wanted} needs a C++ compiler, and there is no {compiler}; install one, g++ say.")
+    if not shutil.which(compiler[0]):
+        raise UnavailableError(
+            f"{wanted} needs a C++ compiler, and there is no {shlex.join(compiler)}; install one, g++ say."
+        )
     if with_cuda and cuda_home() is None:
         raise UnavailableError(f"{wanted} needs nvcc; install the CUDA toolkit of this PyTorch ({torch.version.cuda}).")
     # Looks for a toolkit when it is imported, in fewer places.
@@ -78,7 +81,7 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
             raise UnavailableError(f"{wanted} needs ninja; pip install ninja.")
         if with_cuda:
             cpp_extension.CUDA_HOME = str(cuda_home())
-        with _folder_of(name, with_cuda) as folder:
+        with _folder_of(name, with_cuda) as folder, _as_one_program(compiler, folder):
             try:
                 cpp_extension.load(
                     name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
@@ -92,9 +95,31 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
                 raise RuntimeError(f"{wanted} cannot be built: {_complaint(str(error))}") from error
 
 
-def _compiler() -> str:
-    """The one that the loader will call, with its options."""
-    return os.environ.get("CXX") or "c++"
+def _compiler() -> list[str]:
+    """The one that $CXX names, with its options, or behind another program as in `ccache g++`."""
+    named = os.environ.get("CXX", "").strip() or "c++"
+    try:
+        # A path may have a space in it.
+        return [named] if shutil.which(named) else shlex.split(named)
+    except ValueError:  # a quote that nobody closes
+        return [named]
+
+
+@contextmanager
+def _as_one_program(command: list[str], folder: Path) -> Iterator[None]:
+    """While this lasts $CXX is one program without a space: newer loaders take all of it for a program's name, and
+    older ones have a shell divide it.
+    """
+    if len(command) == 1 and " " not in command[0]:
+        with _environment(CXX=command[0]):
+            yield
+        return
+    script = folder / "c++"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    script.chmod(0o755)
+    # Newer loaders put ccache before a compiler by themselves.
+    with _environment(CXX=str(script), TORCH_NO_COMPILER_WRAPPER="1"):
+        yield
 
 
 def _complaint(log: str) -> str:
@@ -106,12 +131,22 @@ def _complaint(log: str) -> str:
 @contextmanager
 def _programs_of_this_python() -> Iterator[None]:
     """In an environment that was not activated ninja lies beside Python, and is on no path."""
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = os.pathsep.join([before, sysconfig.get_path("scripts")])
+    with _environment(PATH=os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])):
+        yield
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        os.environ["PATH"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
@@ -120,9 +155,10 @@ def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
     time.
     """
     text = b"".join(path.read_bytes() for path in sorted(_SOURCES.iterdir()))
-    compilers = [[*_compiler().split(), "--version"], [f"{cuda_home()}/bin/nvcc", "--version"]]
-    for command in compilers if with_cuda else compilers[:1]:
-        text += subprocess.run(command, capture_output=True, check=False).stdout
+    compiler = _compiler()
+    text += shlex.join(compiler).encode() + _version_of(compiler)
+    if with_cuda:
+        text += subprocess.run([f"{cuda_home()}/bin/nvcc", "--version"], capture_output=True, check=False).stdout
     device = str(torch.cuda.get_device_capability()) if with_cuda and torch.cuda.is_available() else ""
     key = hashlib.sha256(text + f"{torch.__version__} {device}".encode()).hexdigest()[:16]
     folder = cache_root() / "kernels" / f"{name}-{key}"
@@ -131,3 +167,18 @@ def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
         # Older loaders lock by a file that nobody removes where a builder was killed: the next would wait for ever.
         (folder / "lock").unlink(missing_ok=True)
         yield folder
+
+
+def _version_of(compiler: list[str]) -> bytes:
+    """What a C++ compiler says of itself.
+
+    Raises:
+        UnavailableError: it says nothing, so it is none.
+    """
+    try:
+        return subprocess.run([*compiler, "--version"], capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UnavailableError(
+            f"our kernels need a C++ compiler, and {shlex.join(compiler)} is none ({error}); install one, g++ say, and "
+            "name it (CXX=g++)."
+        ) from error

@@ -143,6 +143,36 @@ def test_a_newer_compiler_builds_anew(tmp_path: Path, monkeypatch: pytest.Monkey
     assert folders[0] == folders[1] != folders[2]
 
 
+@pytest.mark.parametrize("named", ["{here}/ccache g++ -m64", "{here}/with space/g++"])
+def test_a_compiler_may_have_options_and_another_program_before_it_and_a_space_in_its_path(
+    tmp_path: Path, named: str
+) -> None:
+    (tmp_path / "with space").mkdir()
+    for name, text in (("ccache", 'exec "$@"'), ("with space/g++", 'exec g++ "$@"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho >> {tmp_path}/called\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path / "cache"), "CXX": named.format(here=tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip() == "built", done.stderr
+    assert (tmp_path / "called").exists()
+
+
+@pytest.mark.parametrize("named", ["false", "false -m64"])
+def test_a_program_that_is_no_compiler_is_named(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setenv("CXX", named)
+    kernels.cpu_kernel.cache_clear()
+    with pytest.raises(UnavailableError, match=rf"and {named} is none \(.*\); install one, g\+\+ say"):
+        kernels.cpu_kernel()
+
+
+@pytest.mark.parametrize("named", ["", "  "])
+def test_where_no_compiler_is_named_it_is_the_systems(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setenv("CXX", named)
+    assert kernels._compiler() == ["c++"]
+
+
 def test_a_compiler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "c++-of-nobody -m64")
     kernels.cpu_kernel.cache_clear()
