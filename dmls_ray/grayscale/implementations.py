@@ -139,7 +139,7 @@ def _opencv(images: Images) -> Pass:
 
 @_named("cpp")
 def _cpp(images: Images) -> Pass:
-    """A loop of our own in C++, which the compiler makes use of the processor's vector units in."""
+    """A loop of our own in C++, told what to do with AVX2 where the processor has it."""
     from dmls_ray.grayscale.kernels import cpu_kernel
 
     grey = cpu_kernel()
