@@ -88,6 +88,8 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
                     build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
                 )  # fmt: skip
             except OSError as error:
+                if error.errno is not None:  # no room, say: not what the loader of libraries complains of
+                    raise
                 # Built, and of no use: clang, say, wants a runtime for threads that is not PyTorch's.
                 why = error.__cause__ or error
                 raise RuntimeError(f"{wanted} cannot be loaded ({why}); build it with g++ (CXX=g++).") from error

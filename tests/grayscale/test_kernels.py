@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -128,6 +129,17 @@ def test_what_was_built_and_cannot_be_loaded_is_told_with_the_way_out(tmp_path: 
     told = done.stderr.splitlines()[-1]
     assert told.startswith("RuntimeError: our C++ kernel cannot be loaded (")
     assert told.endswith("file too short); build it with g++ (CXX=g++).")
+
+
+def test_a_full_disk_is_not_blamed_on_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "build.ninja")
+
+    monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path))
+    monkeypatch.setattr("torch.utils.cpp_extension.load", load)
+    kernels.cpu_kernel.cache_clear()
+    with pytest.raises(OSError, match=r"^\[Errno 28\] No space left on device: 'build.ninja'$"):
+        kernels.cpu_kernel()
 
 
 def test_a_newer_compiler_builds_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
