@@ -2,7 +2,8 @@
 //
 // 16 bits are enough: a level times 256 times its weight, of which the multiplication keeps the upper half, is off by less than 1/256 of
 // a level, three of them by less than 1/85. The vector units are told what to do rather than left to the compiler: what GCC 11, GCC 12 and
-// clang 14 make of the plain loop for AVX2 takes 2 to 4 times as long. AVX-512 would gain nothing: this goes at the speed of a copy.
+// clang 14 make of the plain loop for AVX2 takes 2 to 4 times as long. AVX-512 would gain nothing from memory, where this goes at the speed
+// of a copy, nor for pixels from the cache; for planes from the cache, a tenth or two.
 
 #include <ATen/Parallel.h>
 #include <torch/library.h>
@@ -128,7 +129,7 @@ void planar(const uint8_t* red, const uint8_t* green, const uint8_t* blue, uint8
 }
 
 // What is in memory is asked for some blocks before its turn: the processor's own guess runs dry where a thread reads three bytes for each
-// that it writes (1.2 times as fast on one thread of an AMD EPYC, and no slower from the cache).
+// that it writes (1.2 times as fast on one thread of an AMD EPYC; from the cache pixels take as long as without, and planes 1.2 times).
 template <typename Ask, typename Turn>
 void look_ahead(int64_t count, Ask ask, Turn turn) {
   for (int64_t block = 0; block < count; block += kBlock) {
