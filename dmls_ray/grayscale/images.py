@@ -131,11 +131,17 @@ def _middles(folder: Path, size: int) -> Iterator[NDArray[np.uint8]]:
     for path in files_in(folder):
         try:
             with Image.open(path) as image:
-                # A camera held upright stores the picture lying, and says so beside it.
-                upright = ImageOps.exif_transpose(image)
-                yield np.asarray(ImageOps.fit(upright.convert("RGB"), (size, size)))
+                yield np.asarray(ImageOps.fit(_upright(image).convert("RGB"), (size, size)))
         except UNREADABLE as error:
             raise DataError(f"pictures={folder}: {path.name} cannot be read ({error}); mend or remove it.") from error
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """A camera held upright stores the picture lying, and says so beside it."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except UNREADABLE:  # what is said beside it is broken; where the picture is, whoever converts it says so
+        return image
 
 
 def reference(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:

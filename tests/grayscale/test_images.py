@@ -49,6 +49,12 @@ def test_a_photograph_that_was_taken_upright_is_upright(tmp_path: Path) -> None:
     assert picture[2:].max() == 0
 
 
+def test_a_picture_is_taken_as_it_lies_where_what_is_said_beside_it_is_broken(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4), (250, 250, 250)).save(tmp_path / "a.png", exif=b"Exif\0\0MM\0\0nothing")
+    (picture,) = load_pictures(1, 4, str(tmp_path))
+    assert picture.min() == 250
+
+
 def test_a_broken_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"a\.jpg cannot be read"):
