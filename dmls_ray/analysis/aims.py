@@ -9,6 +9,7 @@ from typing import Literal
 from dmls_ray.analysis.formats import Form, number, ratio, seconds, shown, signed
 from dmls_ray.analysis.measures import MEASURES, TIMES, quantity_of
 from dmls_ray.analysis.pairs import logarithm_of, ratio_of
+from dmls_ray.analysis.pareto import costs_of
 from dmls_ray.analysis.rows import Row, Table
 from dmls_ray.analysis.stats import Estimate, Interval, compare, difference, estimate
 from dmls_ray.analysis.targets import time_to_target
@@ -130,6 +131,11 @@ def goal_of(
     if target is not None:
         _target(table, target)
     if aim == "cost":
+        if "total_s" not in costs_of(table):
+            raise ConfigError(
+                "--for cost needs runs that end when their work is done, and images are turned grey for as long as "
+                "--timed-s says; give --for throughput."
+            )
         return Goal(aim, "total_s", "cost/run", number, True, True, price_per_hour=price_per_hour)
     name = {"throughput": _speed(table), "memory": "peak_mem_mib"}.get(aim) or _metric(table, metric)
     if not any(row.estimate(name) for row in table.rows):

@@ -16,6 +16,7 @@ from dmls_ray.analysis.images import _TIMES_THE_CACHE
 from dmls_ray.analysis.layouts import LAYOUTS, beside_published
 from dmls_ray.analysis.published import match, published_images
 from dmls_ray.analysis.tables import make_table
+from dmls_ray.errors import ConfigError
 from dmls_ray.own import own_schema
 from dmls_ray.plan import make_plan
 from dmls_ray.record import Outcome, RunRecord
@@ -188,6 +189,8 @@ def test_how_long_a_run_was_told_to_go_on_is_no_cost() -> None:
     assert "peak MiB" in advice.frame()
     assert "s/run" not in advice.frame()
     assert not any(note.startswith("Front:") for note in advice.notes)
+    with pytest.raises(ConfigError, match="for as long as --timed-s says; give --for throughput"):
+        advise(results, "cost", price_per_hour=1.0)
 
 
 def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
