@@ -155,6 +155,7 @@ def test_a_newer_compiler_builds_anew(tmp_path: Path, monkeypatch: pytest.Monkey
     assert folders[0] == folders[1] != folders[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["{here}/ccache g++ -m64", "{here}/with space/g++"])
 def test_a_compiler_may_have_options_and_another_program_before_it_and_a_space_in_its_path(
     tmp_path: Path, named: str
