@@ -171,7 +171,8 @@ class Broker:
         """
         for name, rank in self._of(card.trainer).items():
             # Of one that joins twice, since the network failed over the answer, the first is nobody's.
-            if rank.card.group != card.group or rank.card.index == card.index:
+            is_former = rank.card.group != card.group or rank.card.index == card.index
+            if is_former and name in self._ranks:
                 self._lose(name, card=card)
         name = f"{card.trainer}/{card.index}#{self._nonce}-{next(self._numbers)}"
         if card.trainer not in self._ended:
@@ -302,7 +303,8 @@ class Broker:
         if left:
             self._left[left] = None
         for name in self._of(trainer):
-            self._lose(name, left=left)
+            if name in self._ranks:
+                self._lose(name, left=left)
         self._dispatch()
 
     async def refusal(self, trainer: str) -> str:
@@ -654,6 +656,9 @@ class Broker:
             if rank.waiting is not None and not rank.leaves:
                 # It has asked for work before the others of its run had ended.
                 self._idle[rank.card.machine].add(name)
+        for trainer in {name.partition("/")[0] for name in attempt.ranks}:
+            # So has one that is to leave, which could not be let go then.
+            self._let_go(trainer)
         verdict = attempt.verdict()
         may_try = (attempt.lost or attempt.is_disconnected) and not attempt.stopped
         again = attempt.again(verdict, self._limits) if may_try else None

@@ -493,6 +493,35 @@ async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_it
 
 
 @scenario
+async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_its_result_is_here() -> None:
+    # The broker may take calls in another order than they were made.
+    broker = Broker({"t": 2}, limits=Limits(recycle_above_mib=100.0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    beside = await soon(broker.next_lease(names[1]))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, names[0])
+    asks = await soon(broker.next_lease(names[0]))
+    await broker.finish(names[0], lease.lease_id, {"rank": 0, "outcome": "ok", "rss_mib": 101.0})
+    assert [await asks, await beside] == [Leave(), Leave()]
+
+
+@scenario
+async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_their_run_last() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=Limits(recycle_above_mib=100.0))
+    names = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
+    await broker.submit(job("r", 2))
+    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    await broker.finish(names[0], leases[0].lease_id, {"rank": 0, "outcome": "ok", "rss_mib": 101.0})
+    asks = await soon(broker.next_lease(names[0]))
+    await broker.finish(names[1], leases[1].lease_id, {"rank": 1, "outcome": "ok", "rss_mib": 10.0})
+    assert await asks == Leave()
+    await broker.submit(job("next"))
+    beside = await soon(broker.next_lease(names[1]))
+    assert not beside.done(), "it belongs on the other machine, whose rank will be back"
+    beside.cancel()
+
+
+@scenario
 async def test_a_run_that_is_submitted_again_is_told_from_its_start_and_not_run_twice() -> None:
     broker, log = Broker({"t": 1}), list[Lease]()
     rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
