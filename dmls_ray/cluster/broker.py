@@ -71,6 +71,8 @@ class _Rank:
     """Set while the rank asks whether its run is broken."""
     leaves: bool = False
     """It is to end its process when it asks for work."""
+    free_since: float = field(default_factory=time.monotonic)
+    """When it has joined, or its last run has ended."""
 
 
 @dataclass
@@ -132,8 +134,6 @@ class Broker:
         """Likewise by machine."""
         self._changed = time.monotonic()
         """When ranks were last lost for good, or announced."""
-        self._gathering = time.monotonic()
-        """When a rank has last joined or a run ended: the ranks are about to ask for work."""
         self._left: dict[str, None] = {}
         """Machines that have left, and are not back."""
         self._exclusive = exclusive
@@ -171,12 +171,12 @@ class Broker:
         """
         for name, rank in self._of(card.trainer).items():
             # Of one that joins twice, since the network failed over the answer, the first is nobody's.
-            if rank.card.group != card.group or rank.card.index == card.index:
+            is_former = rank.card.group != card.group or rank.card.index == card.index
+            if is_former and name in self._ranks:
                 self._lose(name, card=card)
         name = f"{card.trainer}/{card.index}#{self._nonce}-{next(self._numbers)}"
         if card.trainer not in self._ended:
             self._ranks[name] = _Rank(card)
-            self._gathering = time.monotonic()
             self._there[card.trainer] += 1
             self._held[card.machine] += 1
             self._left.pop(card.machine, None)
@@ -303,7 +303,8 @@ class Broker:
         if left:
             self._left[left] = None
         for name in self._of(trainer):
-            self._lose(name, left=left)
+            if name in self._ranks:
+                self._lose(name, left=left)
         self._dispatch()
 
     async def refusal(self, trainer: str) -> str:
@@ -485,10 +486,10 @@ class Broker:
         """Whether a rank is still on its way to ask for work.
 
         A run that does not wait for it takes whichever rank was quicker: equal runs would go on unlike machines, and
-        beside what that rank still does.
+        beside what that rank still does. One that hangs is waited for once, and not before every run.
         """
-        asks = all(rank.waiting is not None for rank in self._ranks.values())
-        return not asks and time.monotonic() - self._gathering < _ASKS_WITHIN_S
+        since = time.monotonic() - _ASKS_WITHIN_S
+        return any(rank.waiting is None and rank.free_since > since for rank in self._ranks.values())
 
     def _taken(self, chosen: Mapping[str, int]) -> list[str]:
         """So many idle ranks of each machine, those with the least numbers."""
@@ -647,15 +648,17 @@ class Broker:
             return
         del self._attempts[attempt.lease_id]
         attempt.settled.set()
-        self._gathering = time.monotonic()
         for name in attempt.ranks:
             rank = self._ranks.get(name)
             if rank is None:
                 continue
-            rank.attempt = None
+            rank.attempt, rank.free_since = None, time.monotonic()
             if rank.waiting is not None and not rank.leaves:
                 # It has asked for work before the others of its run had ended.
                 self._idle[rank.card.machine].add(name)
+        for trainer in {name.partition("/")[0] for name in attempt.ranks}:
+            # So has one that is to leave, which could not be let go then.
+            self._let_go(trainer)
         verdict = attempt.verdict()
         may_try = (attempt.lost or attempt.is_disconnected) and not attempt.stopped
         again = attempt.again(verdict, self._limits) if may_try else None

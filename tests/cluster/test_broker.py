@@ -156,15 +156,24 @@ async def test_runs_that_are_alike_go_on_the_same_machine_whichever_of_its_ranks
             await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
 
 
-@patch("dmls_ray.cluster.broker._ASKS_WITHIN_S", 0.1)
 @scenario
-async def test_a_rank_that_never_asks_again_is_not_waited_for_for_ever() -> None:
+async def test_a_rank_that_never_asks_again_is_waited_for_once_and_not_for_ever() -> None:
     broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
     asks = await soon(broker.next_lease(names[1]))
     await broker.submit(job("r"))
     assert not asks.done()
-    assert attempt_of(await asks) == "r/1"
+    with patch("dmls_ray.cluster.broker._ASKS_WITHIN_S", 0.0):
+        lease = await asks
+    assert attempt_of(lease) == "r/1"
+    await broker.begun(names[1], lease.lease_id, 0)
+    await asyncio.sleep(0.5)
+    # It has been silent for longer than that, though the other's run has just ended.
+    with patch("dmls_ray.cluster.broker._ASKS_WITHIN_S", 0.5):
+        await broker.finish(names[1], lease.lease_id, {"rank": 0, "outcome": "ok"})
+        await broker.submit(job("next"))
+        last = await soon(broker.next_lease(names[1]))
+        assert last.done()
 
 
 @scenario
@@ -481,6 +490,35 @@ async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_it
     assert (await follow(broker, "next"))[-1]["attempts"] == 1
     await broker.close()
     await asyncio.gather(*again)
+
+
+@scenario
+async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_its_result_is_here() -> None:
+    # The broker may take calls in another order than they were made.
+    broker = Broker({"t": 2}, limits=Limits(recycle_above_mib=100.0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    beside = await soon(broker.next_lease(names[1]))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, names[0])
+    asks = await soon(broker.next_lease(names[0]))
+    await broker.finish(names[0], lease.lease_id, {"rank": 0, "outcome": "ok", "rss_mib": 101.0})
+    assert [await asks, await beside] == [Leave(), Leave()]
+
+
+@scenario
+async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_their_run_last() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=Limits(recycle_above_mib=100.0))
+    names = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
+    await broker.submit(job("r", 2))
+    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    await broker.finish(names[0], leases[0].lease_id, {"rank": 0, "outcome": "ok", "rss_mib": 101.0})
+    asks = await soon(broker.next_lease(names[0]))
+    await broker.finish(names[1], leases[1].lease_id, {"rank": 1, "outcome": "ok", "rss_mib": 10.0})
+    assert await asks == Leave()
+    await broker.submit(job("next"))
+    beside = await soon(broker.next_lease(names[1]))
+    assert not beside.done(), "it belongs on the other machine, whose rank will be back"
+    beside.cancel()
 
 
 @scenario
