@@ -564,6 +564,7 @@ class Broker:
                     self._cut_short(attempt, reason)
                 else:
                     self._free_those_who_wait(attempt)
+            self._end_those_who_hang()
             self._dispatch()
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -585,6 +586,16 @@ class Broker:
             for name in attempt.waits_for:
                 self._end_process(self._ranks[name].card)
                 self._lose(name, beside=bool(attempt.lost), why=attempt.missed)
+
+    def _end_those_who_hang(self) -> None:
+        """End ranks that have not asked for work for as long as a run may go without progress: Train replaces them."""
+        if self._limits.stall_timeout is None:
+            return
+        since = time.monotonic() - self._limits.stall_timeout
+        for name, rank in list(self._ranks.items()):
+            if rank.attempt is None and rank.waiting is None and rank.free_since < since:
+                self._end_process(rank.card)
+                self._lose(name)
 
     def _cut_short(self, attempt: Attempt, reason: str) -> None:
         attempt.overdue = reason

@@ -177,6 +177,22 @@ async def test_a_rank_that_never_asks_again_is_waited_for_once_and_not_for_ever(
 
 
 @scenario
+async def test_a_rank_that_hangs_after_its_run_is_ended_and_runs_go_on_with_its_successor() -> None:
+    ended: list[int] = []
+    limits = Limits(stall_timeout=0.3)
+    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    first, second = [await broker.join(card(index, "a", trainer=trainer)) for index, trainer in enumerate("ab")]
+    waits = await soon(broker.next_lease(first))
+    await broker.submit(job("both", 2))
+    while not ended:
+        await asyncio.sleep(0.05)
+    assert ended == [1], "of those that wait for work none is"
+    assert await broker.next_lease(second) == Leave(join_again=False)
+    beside = await soon(broker.next_lease(await broker.join(card(1, "a", trainer="b", group=1))))
+    assert [attempt_of(await task) for task in (waits, beside)] == ["both/1", "both/1"]
+
+
+@scenario
 async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
     broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
