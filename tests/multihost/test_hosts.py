@@ -207,11 +207,12 @@ def test_a_shaped_link_has_its_rate_in_both_directions(network: Network, rate: s
     two.shape(rate)
     for sender, receiver in ((one, two), (two, one)):
         for size in (1 << 20, 16 << 20):
-            # A machine that is busy elsewhere makes a transfer slower, and never faster.
+            # Where this machine is busy elsewhere a transfer is slower, or faster by the clock of a receiver that was
+            # late: a link of another rate has none of ten within these bounds.
             found = [bits_per_s(sender, receiver, size)]
-            while max(found) < 0.85 * expected and len(found) < 10:
+            while abs(found[-1] / expected - 1) > 0.15 and len(found) < 10:
                 found.append(bits_per_s(sender, receiver, size))
-            assert max(found) == pytest.approx(expected, rel=0.15)
+            assert found[-1] == pytest.approx(expected, rel=0.15), found
     two.unshape()
     assert bits_per_s(one, two, 16 << 20) > 2e9
 
