@@ -56,8 +56,9 @@ def test_a_slower_link_shows_in_the_exposed_communication_and_not_in_the_accurac
         _, shaped = sweep(one, tmp_path / rate, *flags, *spread)
         row = shaped[2, 1]
         assert row["test_accuracy"] == table[2, 1]["test_accuracy"]
-        # The shaping is a ceiling; a busy machine may stay well below it.
-        assert expected / 4 < row["link_mbit_per_s"] < 1.35 * expected
+        # A busy machine may stay well below what the shaping allows; the rate is of a difference of two times, so where
+        # the first of them was disturbed it is too high.
+        assert expected / 4 < row["link_mbit_per_s"] < 2 * expected
         exposed.append(row["exposed_comm_ms"])
     assert exposed[0] < exposed[2]
     assert exposed[1] < exposed[2] / 2
