@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.launch.command import run_command, unavailable
-from dmls_ray.launch.spawn import run_spawned
-from dmls_ray.machine import describe_machine, describe_versions
-from dmls_ray.rank import Emit, RankInfo
+from dmls_ray.launchers.command import run_command, unavailable
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.provenance import describe_machine, describe_versions
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 
 FORMATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8)
 

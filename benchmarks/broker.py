@@ -27,11 +27,11 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from dmls_ray.cluster.attempt import Queued
-from dmls_ray.cluster.broker import Broker
 from dmls_ray.cluster.messages import Job, Lease, Limits, RankCard
-from dmls_ray.config import TrialConfig
-from dmls_ray.machine import describe_machine, describe_versions
+from dmls_ray.cluster.scheduler.attempt import Queued
+from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.records.provenance import describe_machine, describe_versions
+from dmls_ray.workloads.classification.config import TrialConfig
 
 MOST_RANKS = 16
 STOPPED = 10
@@ -99,7 +99,7 @@ def jobs(count: int, *, asks: bool) -> list[Job]:
         job = Job(
             run_id=f"{number:012x}-0",
             trial_id=f"{number:012x}",
-            train="dmls_ray.training.loop:run_trial",
+            train="dmls_ray.training.engine:run_trial",
             config=config,
             device="cpu",
             backend="gloo",

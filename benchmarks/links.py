@@ -19,8 +19,8 @@ PROJECT = Path(__file__).parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from dmls_ray import load  # noqa: E402
-from dmls_ray.analysis.layouts import by_machines  # noqa: E402
-from dmls_ray.analysis.written import markdown  # noqa: E402
+from dmls_ray.analysis.export.text_tables import markdown  # noqa: E402
+from dmls_ray.analysis.table.layouts import by_machines  # noqa: E402
 from tests.multihost.hosts import Host, Network, install_folders  # noqa: E402
 
 RATES = ("unshaped", "1gbit", "100mbit")

@@ -21,12 +21,12 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.launch.spawn import run_spawned
-from dmls_ray.machine import describe_machine, describe_versions
-from dmls_ray.rank import Emit, RankInfo
-from dmls_ray.training.loop import Trial
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.provenance import describe_machine, describe_versions
+from dmls_ray.training.engine import Trial
+from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.utilization import PERIOD_S, UtilizationSampler
+from dmls_ray.workloads.classification.config import TrialConfig
 
 
 def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:

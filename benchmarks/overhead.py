@@ -26,7 +26,7 @@ import pandas as pd
 
 from dmls_ray import TrialConfig, sweep
 from dmls_ray.cluster.connect import connect
-from dmls_ray.machine import describe_machine, describe_versions
+from dmls_ray.records.provenance import describe_machine, describe_versions
 
 TRIVIAL = {"dataset": "synthetic:shape=1x8x8,classes=4,train=160,test=40", "batch_per_rank": 8, "epochs": 1}
 """20 steps at world size 1, 10 at world size 2; milliseconds of training."""
@@ -124,8 +124,8 @@ def _as_torchrun_rank(told: str) -> None:
 
 
 def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> float:
-    from dmls_ray.rank import RankInfo
-    from dmls_ray.training.loop import run_trial
+    from dmls_ray.training.engine import run_trial
+    from dmls_ray.training.rank import RankInfo
 
     config = TrialConfig(**{**TRIVIAL, "world_size": world_size})  # type: ignore[arg-type]
     info = RankInfo(

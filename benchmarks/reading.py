@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dmls_ray.machine import describe_machine, describe_versions
+from dmls_ray.records.provenance import describe_machine, describe_versions
 
 MODEL = Path(__file__).parents[1] / "results" / "reference" / "batch_size" / "runs.jsonl"
 REPEATS = 10

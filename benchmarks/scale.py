@@ -21,7 +21,7 @@ import pandas as pd
 import psutil
 
 from dmls_ray import load
-from dmls_ray.machine import describe_machine, describe_versions
+from dmls_ray.records.provenance import describe_machine, describe_versions
 
 SWEEP = Path(__file__).parents[1] / "sweeps" / "grid.py"
 PARTS = {"broker": "ray::Broker", "Tune's actor": "ray::RunTrainable", "rank": "ray::RayTrainWorker"}
@@ -90,7 +90,7 @@ READ = """
 import resource, sys, time
 began = time.perf_counter()
 from dmls_ray import load
-from dmls_ray.analysis.tables import make_table
+from dmls_ray.analysis.table.build import make_table
 results = load(sys.argv[1]); loaded = time.perf_counter()
 runs = results.runs; framed = time.perf_counter()
 table = make_table(results, ["lr"]); tabled = time.perf_counter()

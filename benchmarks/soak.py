@@ -19,7 +19,7 @@ import pandas as pd
 import psutil
 
 from dmls_ray import load
-from dmls_ray.machine import describe_machine, describe_versions
+from dmls_ray.records.provenance import describe_machine, describe_versions
 
 SWEEP = Path(__file__).parents[1] / "sweeps" / "grid.py"
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")

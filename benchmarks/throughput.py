@@ -38,15 +38,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.launch.place import rank_info
-from dmls_ray.launch.spawn import run_spawned
-from dmls_ray.machine import describe_machine, describe_versions
-from dmls_ray.rank import Emit, RankInfo
+from dmls_ray.launchers.local_rank import rank_info
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.provenance import describe_machine, describe_versions
+from dmls_ray.training.clocks import give_back_free_pages
 from dmls_ray.training.data.loaders import make_loader
-from dmls_ray.training.loop import Trial
-from dmls_ray.training.measure import give_back_free_pages
+from dmls_ray.training.engine import Trial
 from dmls_ray.training.models import find_model
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 
 SHAPES = {"mnist_convnet": (1, 28, 28), "convnet": (3, 32, 32)}
 IMAGES = {"mnist_convnet": 4096, "convnet": 512}

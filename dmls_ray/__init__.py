@@ -13,27 +13,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.frames import Results, load
-    from dmls_ray.config import TrialConfig
-    from dmls_ray.errors import DmlsRayError, InputError
-    from dmls_ray.plan import make_plan
-    from dmls_ray.rank import RankInfo
-    from dmls_ray.record import Outcome, RunRecord
-    from dmls_ray.runner import sweep
-    from dmls_ray.space import Range
+    from dmls_ray.analysis.results import Results, load
+    from dmls_ray.config.grid import make_plan
+    from dmls_ray.config.search_space import Range
+    from dmls_ray.execution.run import sweep
+    from dmls_ray.records.model import Outcome, RunRecord
+    from dmls_ray.training.rank import RankInfo
+    from dmls_ray.util.errors import DmlsRayError, InputError
+    from dmls_ray.workloads.classification.config import TrialConfig
 
-_HOMES = {
-    "DmlsRayError": "errors",
-    "InputError": "errors",
-    "Outcome": "record",
-    "Range": "space",
-    "RankInfo": "rank",
-    "Results": "analysis.frames",
-    "RunRecord": "record",
-    "TrialConfig": "config",
-    "load": "analysis.frames",
-    "make_plan": "plan",
-    "sweep": "runner",
+_MODULES = {
+    "DmlsRayError": "util.errors",
+    "InputError": "util.errors",
+    "Outcome": "records.model",
+    "Range": "config.search_space",
+    "RankInfo": "training.rank",
+    "Results": "analysis.results",
+    "RunRecord": "records.model",
+    "TrialConfig": "workloads.classification.config",
+    "load": "analysis.results",
+    "make_plan": "config.grid",
+    "sweep": "execution.run",
 }
 
 __all__ = [
@@ -52,9 +52,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'dmls_ray' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dmls_ray.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"dmls_ray.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ step. Pass --global-batch to hold the global batch instead: then batch_per_rank 
 should change.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

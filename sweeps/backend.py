@@ -4,7 +4,7 @@ A backend that is not available here is a skipped row with the reason. At world_
 it is left out; add it with --world-size 1 2 for the speed-up.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

@@ -4,7 +4,7 @@ Weak scaling: batch_per_rank is fixed from one world size to the next, so global
 --global-batch instead for strong scaling, and --lr-scaling linear to let the learning rate follow the global batch.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

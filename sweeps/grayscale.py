@@ -6,8 +6,8 @@ planar asks the same of planes. --images sets the working set: one that is 4 tim
 held against the bandwidth of memory. --threads-per-rank says how many processor threads an implementation may use.
 """
 
-from dmls_ray.cli import main
-from dmls_ray.grayscale.config import IMPLEMENTATIONS
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.workloads.grayscale.config import IMPLEMENTATIONS
 
 if __name__ == "__main__":
     main(

@@ -5,7 +5,7 @@ interpreter a rank for each run, and inline is one such process without DDP. All
 and --backend mpi need pip install 'dmls_ray[mpi]'.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

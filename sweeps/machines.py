@@ -6,7 +6,7 @@ there are too few machines, a row is skipped, and says so. What a byte takes fro
 each run: the round trip and the bandwidth of the link stand beside the communication that training could not hide.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

@@ -3,7 +3,7 @@
 One learning rate does not suit all optimizers: pass several with --lr, and compare each optimizer at its best.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

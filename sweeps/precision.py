@@ -4,7 +4,7 @@ fp32 against automatic mixed precision in bf16 (add fp16 by --precision), and TF
 processor has no units for a format it is said before the start: it runs there all the same, and slower.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

@@ -5,7 +5,7 @@ to int8 after every epoch and tested as int8. Inference is timed for fp32, eager
 --inference-batch samples; PyTorch's profiler tables lie in runs/<run>/profile_*.txt.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

@@ -4,7 +4,7 @@ One thing is changed at a time: dropout, batch normalisation, label smoothing, w
 stopping. A flag for any of them (--dropout 0 0.3 0.5) asks for that grid in their place.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

@@ -5,8 +5,8 @@ Runs fill all ranks at once, so their times say nothing: this is for finding acc
 measured again: python sweeps/grid.py with the values that it names.
 """
 
-from dmls_ray.cli import main
-from dmls_ray.space import Range
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.config.search_space import Range
 
 if __name__ == "__main__":
     main(

@@ -5,7 +5,7 @@ strong scaling: then batch_per_rank shrinks as ranks are added, and every world 
 same steps.
 """
 
-from dmls_ray.cli import main
+from dmls_ray.cli.sweep_script import main
 
 if __name__ == "__main__":
     main(

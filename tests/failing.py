@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from dmls_ray.rank import Emit, RankInfo
+from dmls_ray.training.rank import Emit, RankInfo
 
 
 def _send(number: signal.Signals) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.published import published
-from dmls_ray.analysis.reading import read
-from dmls_ray.commands import main
+from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.cli.main import main
 from tests.conftest import PROJECT
 
 FOLDERS = sorted(path.parent for path in (PROJECT / "results" / "reference").glob("**/runs.jsonl"))

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.frames import load
-from dmls_ray.errors import StoreError
-from dmls_ray.harmless import harmless
-from dmls_ray.store import latest_records, read_sweep
+from dmls_ray.analysis.results import load
+from dmls_ray.storage.folder import latest_records, read_sweep
+from dmls_ray.util.errors import StoreError
+from dmls_ray.util.text import harmless
 from tests.analysis.samples import results
+from tests.cli.test_main import keep, run
 from tests.conftest import PROJECT
-from tests.test_commands import keep, run
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b31m"
 """Sets a terminal's title, empties its screen, and turns what follows around."""
@@ -324,7 +324,7 @@ def test_no_file_behind_a_link_gets_into_a_report(
     (folder / "runs" / first.run_id / "log.txt").symlink_to(secrets / "token.txt")
     (folder / "runs" / first.run_id / "own.txt").write_text("a log")
     (folder / "runs" / second.run_id).symlink_to(secrets)
-    from dmls_ray.analysis.report.details import details
+    from dmls_ray.analysis.report.payload import details
 
     told = json.dumps(details(load(folder).records, folder), default=str)
     assert "hunter2" not in told

@@ -22,9 +22,9 @@ import pytest
 import torch
 
 from dmls_ray import load
-from dmls_ray.analysis.reading import read
-from dmls_ray.config import TrialConfig
-from dmls_ray.launch.spawn import run_spawned
+from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL, Command, command_line, readme_example
 
 GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
-from dmls_ray.commands import main
-from dmls_ray.objects import Objects
+from dmls_ray.cli.main import main
+from dmls_ray.storage.object_store import Objects
 from tests.conftest import S3, SMALL, Command, command_line, start_s3
 from tests.test_sweeps import start
 

@@ -1,1 +1,1 @@
-"""From records to answers; imports neither PyTorch nor Ray."""
+"""Turn records into results, tables, summaries, comparisons, advice, figures and reports; loads no PyTorch or Ray."""

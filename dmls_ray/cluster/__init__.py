@@ -1,1 +1,1 @@
-"""Ray: where the ranks of a sweep live, and who hands them their runs."""
+"""Ray: the cluster, its worker groups, the scheduler and Ray Tune. No other package imports Ray."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import joblib
 
-from dmls_ray.cluster.reach import check_address, no_answer
-from dmls_ray.cluster.token import keep_token_private
-from dmls_ray.errors import ClusterError
+from dmls_ray.cluster.auth import keep_token_private
+from dmls_ray.cluster.preflight import check_address, no_answer
+from dmls_ray.util.errors import ClusterError
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.placement import Placed
-from dmls_ray.rank import Keep
+from dmls_ray.config.runtime import Placed
+from dmls_ray.training.rank import Keep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class RankCard:
     place: int = 0
     """Where its machine stands among those that runs may take; the first comes first."""
     about: dict[str, Any] = field(default_factory=dict)
-    """What its machine is, as `dmls_ray.machine.describe_machine` tells it."""
+    """What its machine is, as `dmls_ray.records.provenance.describe_machine` tells it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import joblib
 
-from dmls_ray.cluster.placing import Need, holdings, placed, rooms_of
-from dmls_ray.machine import describe_machine
-from dmls_ray.placement import Placed
-from dmls_ray.plan import Plan
+from dmls_ray.cluster.placement import Need, holdings, placed, rooms_of
+from dmls_ray.config.grid import Plan
+from dmls_ray.config.runtime import Placed
+from dmls_ray.records.provenance import describe_machine
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The training floor: plain PyTorch, readable top to bottom; runs under any launcher and never imports Ray."""
+"""The training loop and its instruments in plain PyTorch. Runs under any launcher and never imports Ray."""

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.rank import RankInfo
-from dmls_ray.store import replacing
+from dmls_ray.storage.folder import replacing
 from dmls_ray.training.process import Collective
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 
 _KEPT = 2
 _TRIED = 8

@@ -12,8 +12,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.training.noise import NoiseMeter
+from dmls_ray.training.gradient_noise_scale import NoiseMeter
+from dmls_ray.workloads.classification.config import TrialConfig
 
 _SAMPLED_EVERY = {"cpu": 10, "cuda": 100}
 """Every so many passes DDP reads its timers; on a GPU that waits for the device, so it is rare."""

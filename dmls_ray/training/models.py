@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.errors import ConfigError, UnknownNameError, UserCodeError
-from dmls_ray.importing import import_function, is_reference
+from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.workloads.classification.config import TrialConfig
 
 Shape = tuple[int, int, int]
 """Channels, height, width."""

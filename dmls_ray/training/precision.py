@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from dmls_ray.config import TrialConfig
+from dmls_ray.workloads.classification.config import TrialConfig
 
 _AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 

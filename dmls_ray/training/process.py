@@ -16,10 +16,10 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from dmls_ray.placement import Placed
-from dmls_ray.rank import RankInfo
+from dmls_ray.config.runtime import Placed
 from dmls_ray.training.data.seeding import mixed_seed, seed_process
 from dmls_ray.training.precision import allow_tf32
+from dmls_ray.training.rank import RankInfo
 
 _MAY_WAIT = 2048
 """Ranks that may wait to be let into a store at once, as PyTorch has it."""
@@ -74,7 +74,7 @@ def process_group(
     device = torch.device(rank.device)
     backend = rank.backend
     if backend == "mpi":
-        from dmls_ray.training.mpi import backend_name
+        from dmls_ray.training.mpi_backend import backend_name
 
         backend = backend_name()
     dist.init_process_group(

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.errors import UnavailableError
-from dmls_ray.machine import has_cpp_compiler
+from dmls_ray.records.provenance import has_cpp_compiler
+from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.data.cache import decoded
 from dmls_ray.training.data.loaders import normalized
 from dmls_ray.training.data.sharding import hold_out
-from dmls_ray.training.measure import synchronize
+from dmls_ray.util.errors import UnavailableError
+from dmls_ray.workloads.classification.config import TrialConfig
 
 CALIBRATION_BATCHES = 16
 """Training batches over which static quantization observes activations."""

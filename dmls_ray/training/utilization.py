@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import torch
 
-from dmls_ray.training.measure import MIB
+from dmls_ray.training.clocks import MIB
 
 PERIOD_S = 0.5
 MOST_POINTS = 240

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.frames import Results
-from dmls_ray.own import own_schema
-from dmls_ray.plan import make_plan
-from dmls_ray.record import EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.analysis.results import Results
+from dmls_ray.config.grid import make_plan
+from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.workloads.user_function.schema import own_schema
 
 MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}
 

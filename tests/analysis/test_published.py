@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.answer import answer
-from dmls_ray.analysis.layouts import beside_published
 from dmls_ray.analysis.published import match, published
-from dmls_ray.analysis.tables import make_table
-from dmls_ray.record import RunRecord
+from dmls_ray.analysis.summary.sentence import answer
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.layouts import beside_published
+from dmls_ray.records.model import RunRecord
 from tests.analysis.samples import own_results, results
 
 

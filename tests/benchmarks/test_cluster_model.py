@@ -14,9 +14,9 @@ import torch
 import torch.distributed as dist
 
 from benchmarks import cluster_model as model
-from dmls_ray.config import TrialConfig
-from dmls_ray.record import STEP_QUANTILES, EpochRecord, Outcome, RankRecord, RunRecord
-from dmls_ray.store import Store
+from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.storage.folder import Store
+from dmls_ray.workloads.classification.config import TrialConfig
 
 PARAMETERS = 250_000
 """A megabyte of gradients, which is one bucket: the ring alone, and nothing of it hidden."""

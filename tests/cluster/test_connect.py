@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.cluster.connect import cluster_at, connect
-from dmls_ray.errors import ClusterError
+from dmls_ray.util.errors import ClusterError
 
 
 def test_a_running_cluster_is_found_by_flag_variable_or_its_own_mark(

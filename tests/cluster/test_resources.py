@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.cluster.placing import Need
+from dmls_ray.cluster.placement import Need
 from dmls_ray.cluster.resources import Machine, Resources, local_resources
-from dmls_ray.config import TrialConfig
+from dmls_ray.workloads.classification.config import TrialConfig
 
 LAPTOP = Resources((Machine("laptop", "", 2, 0),))
 SERVER = Resources((Machine("one", "1", 8, 2), Machine("two", "2", 8, 2)))

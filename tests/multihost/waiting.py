@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dmls_ray.rank import Emit, RankInfo
+from dmls_ray.training.rank import Emit, RankInfo
 
 STEP_S = 0.02
 

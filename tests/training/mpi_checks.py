@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dmls_ray.training.mpi import backend_name, world
+from dmls_ray.training.mpi_backend import backend_name, world
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 WHOLE = (torch.int32, torch.int64, torch.uint8)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.rank import Emit, RankInfo
-from dmls_ray.training.loop import run_trial
+from dmls_ray.training.engine import run_trial
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 
 _built: list[nn.Module] = []
 
@@ -79,7 +79,7 @@ def turned_floats(split: str) -> Floats:
 
 def train_and_tell_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """`run_trial`, with what the int8 model holds in the result."""
-    from dmls_ray.training.loop import Trial
+    from dmls_ray.training.engine import Trial
     from dmls_ray.training.quantization import weights_of
 
     trial = Trial(config, rank)

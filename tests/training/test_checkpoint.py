@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.launch.inline import run_inline
-from dmls_ray.launch.spawn import run_spawned
-from dmls_ray.rank import Keep
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.training.models import build_model
+from dmls_ray.training.rank import Keep
+from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.probes import Payload
-from tests.training.test_loop import UNEVEN
+from tests.training.test_engine import UNEVEN
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.launch.spawn import run_spawned
-from dmls_ray.rank import RankInfo
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.probes import train_and_tell_weights
-from tests.training.test_loop import UNEVEN, run_each, weights
+from tests.training.test_engine import UNEVEN, run_each, weights
 
 
 def config(**changes: Any) -> TrialConfig:
@@ -117,7 +117,7 @@ def test_the_noise_scale_is_told_where_it_is_asked_for(trained: Any) -> None:
 def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
     """The noise scale by the meter, and by its definition from each sample's own gradient, at fixed weights."""
     from dmls_ray.training.data.loaders import normalized
-    from dmls_ray.training.loop import Trial
+    from dmls_ray.training.engine import Trial
 
     made = Trial(trial, rank)
     model = made.model

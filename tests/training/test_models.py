@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from dmls_ray.config import BUILTIN_MODELS, TrialConfig
-from dmls_ray.errors import ConfigError, UnknownNameError, UserCodeError
-from dmls_ray.launch.inline import run_inline
+from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.models import MODELS, build_model, check_fits, find_model
+from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.workloads.classification.config import BUILTIN_MODELS, TrialConfig
 
 
 def of(model: str) -> TrialConfig:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.launch.inline import run_inline
+from dmls_ray.launchers.inline import run_inline
 from dmls_ray.training.precision import has_fast_units, make_scaler
+from dmls_ray.workloads.classification.config import TrialConfig
 
 CPU = torch.device("cpu")
 

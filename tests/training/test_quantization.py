@@ -6,11 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.errors import ConflictError
-from dmls_ray.launch.inline import run_inline
-from dmls_ray.launch.spawn import run_spawned
-from dmls_ray.rank import Keep
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.training import quantization
 from dmls_ray.training.models import build_model
 from dmls_ray.training.quantization import (
@@ -21,6 +18,9 @@ from dmls_ray.training.quantization import (
     to_int8,
     weights_of,
 )
+from dmls_ray.training.rank import Keep
+from dmls_ray.util.errors import ConflictError
+from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.probes import train_and_tell_int8
 
 SHAPE = (1, 8, 8)
@@ -167,8 +167,8 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
 def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
     from torch._dynamo.utils import counters
 
-    from dmls_ray.rank import RankInfo
-    from dmls_ray.training.loop import Trial
+    from dmls_ray.training.engine import Trial
+    from dmls_ray.training.rank import RankInfo
 
     trial = Trial(config(quantization="qat", epochs=1), RankInfo())
     trial.model.train()

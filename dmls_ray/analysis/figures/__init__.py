@@ -17,7 +17,7 @@ from dmls_ray.analysis.figures import (
     utilization,
 )
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.rows import Table
+from dmls_ray.analysis.table.row import Table
 
 FIGURES: dict[str, Callable[[Table], Chart | None]] = {
     "implementations": implementations.chart,

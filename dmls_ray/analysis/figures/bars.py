@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Panel, Series, known
-from dmls_ray.analysis.figures.palette import Key, key_of
+from dmls_ray.analysis.figures.style import Key, key_of
 
 _WIDE = 0.8
 """Of the room that a name has, what its bars take."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, few, lines_along, measured, ooms, told
-from dmls_ray.analysis.rows import Table
+from dmls_ray.analysis.figures.series import batch_axis, factor_axis, few, lines_along, measured, ooms, told
+from dmls_ray.analysis.table.row import Table
 
 _TIMES = {
     "epoch_s": "training steps of an epoch (s)",

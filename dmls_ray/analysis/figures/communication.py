@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
-from dmls_ray.analysis.figures.lines import (
+from dmls_ray.analysis.figures.series import (
     MEASURED,
     factor_axis,
     few,
@@ -15,8 +15,8 @@ from dmls_ray.analysis.figures.lines import (
     number_axis,
     present,
 )
-from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.record import RankRecord
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.model import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]
 

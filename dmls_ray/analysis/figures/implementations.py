@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
-from dmls_ray.analysis.figures.lines import few, measured
-from dmls_ray.analysis.groups import IN_IMPLEMENTATION, alike_but_for, where
-from dmls_ray.analysis.rows import Row, Table
+from dmls_ray.analysis.figures.series import few, measured
+from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, alike_but_for, where
+from dmls_ray.analysis.table.row import Row, Table
 
 _DEVICES = {"cpu": "on the processor", "cuda": "on the GPU"}
 

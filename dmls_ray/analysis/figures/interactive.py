@@ -14,8 +14,8 @@ from typing import Any
 
 from dmls_ray.analysis.figures.bars import bars_of, beside, foot, top
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, known
-from dmls_ray.analysis.figures.palette import LIGHT, Style, key_of, styles
-from dmls_ray.analysis.figures.picture import REFUSED, decoded
+from dmls_ray.analysis.figures.jpeg import REFUSED, decoded
+from dmls_ray.analysis.figures.style import LIGHT, Style, key_of, styles
 
 HEIGHT = 400
 """Pixels, of a row of panels."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import few_rows, labels, measured, present
-from dmls_ray.analysis.measures import quantity_of
-from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.stats import estimate
+from dmls_ray.analysis.figures.series import few_rows, labels, measured, present
+from dmls_ray.analysis.metrics import quantity_of
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.table.row import Row, Table
 
 _TOGETHER = 4
 """Trials whose curves of training and of test share a panel; more have a panel for each."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, few, lines_along, measured, ooms, told
-from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.record import Outcome
+from dmls_ray.analysis.figures.series import batch_axis, factor_axis, few, lines_along, measured, ooms, told
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.model import Outcome
 
 _WIDE = 4
 """A limit this many times as high as the peaks would press them flat on a linear axis."""

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable, Mapping
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import MEASURED, few_rows, labels, measured, present
-from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.record import RankRecord, RunRecord
+from dmls_ray.analysis.figures.series import MEASURED, few_rows, labels, measured, present
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.model import RankRecord, RunRecord
 
 Value = Callable[[RankRecord], float | None]
 

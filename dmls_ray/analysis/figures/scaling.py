@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import Line, factor_axis, few, lines_along, measured, ooms, told
-from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.analysis.scaling import Fit, Points, Refusal, fits
-from dmls_ray.analysis.stats import MIN_REPEATS, estimate
+from dmls_ray.analysis.figures.series import Line, factor_axis, few, lines_along, measured, ooms, told
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
+from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
+from dmls_ray.analysis.table.row import Row, Table
 
 _CURVE_POINTS = 25
 

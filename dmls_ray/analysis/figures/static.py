@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.figures.bars import beside, foot
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, known
-from dmls_ray.analysis.figures.looks import BLACK, GREY, Look, legend_of, looks_of
-from dmls_ray.analysis.figures.picture import REFUSED, decoded
-from dmls_ray.harmless import harmless
-from dmls_ray.store import replacing
+from dmls_ray.analysis.figures.jpeg import REFUSED, decoded
+from dmls_ray.analysis.figures.style_matplotlib import BLACK, GREY, Look, legend_of, looks_of
+from dmls_ray.storage.folder import replacing
+from dmls_ray.util.text import harmless
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

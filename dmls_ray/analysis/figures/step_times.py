@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import MEASURED, few_rows, labels
-from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.record import STEP_QUANTILES
+from dmls_ray.analysis.figures.series import MEASURED, few_rows, labels
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.model import STEP_QUANTILES
 
 _FAR = 10
 """Slowest by fastest step, from which on the axis is logarithmic."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import MOST, few, labels, measured
-from dmls_ray.analysis.pareto import ALIKE_MEMORY, front_of
-from dmls_ray.analysis.rows import Row, Table
+from dmls_ray.analysis.figures.series import MOST, few, labels, measured
+from dmls_ray.analysis.table.row import Row, Table
 
 _ACCURACY = "test_accuracy"
 _COSTS = {"total_s": "a run, from assignment to result (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import MEASURED, MOST, few_rows, labels, present
-from dmls_ray.analysis.rows import Row, Table
-from dmls_ray.record import RunRecord
+from dmls_ray.analysis.figures.series import MEASURED, MOST, few_rows, labels, present
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.model import RunRecord
 
 _BUSY = {
     "cpu_percent": "processor, mean of the ranks (% of a core)",

@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.frames import GRAYSCALE, OWN, Results, factors_of, turns_grey
-from dmls_ray.config import COUNTS_WITH, DEFAULTS
-from dmls_ray.record import EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.analysis.results import GRAYSCALE, OWN, Results, factors_of, turns_grey
+from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.workloads.classification.config import COUNTS_WITH, DEFAULTS
 
 _FOLDER = Path(__file__).parent
 

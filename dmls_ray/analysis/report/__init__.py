@@ -1,1 +1,1 @@
-"""The report of a sweep: one HTML file with everything in it, that fetches nothing."""
+"""The report of a sweep: one self-contained HTML file."""

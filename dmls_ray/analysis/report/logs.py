@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dmls_ray.record import RunRecord
-from dmls_ray.store import RUNS, is_inside
+from dmls_ray.records.model import RunRecord
+from dmls_ray.storage.folder import RUNS, is_inside
 
 MOST = 4_000
 """Characters of one text."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.training.data.seeding import AUGMENTATION, mixed_seed
 from dmls_ray.training.data.sharding import Pass
+from dmls_ray.workloads.classification.config import TrialConfig
 
 _PADDED_SHARE = 8
 """Crops are of the image padded by an eighth of its side: 4 pixels for 32, as He et al., arXiv 1512.03385."""

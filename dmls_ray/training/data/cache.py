@@ -28,8 +28,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from PIL import Image
 
-from dmls_ray.errors import DataError
 from dmls_ray.training.data.sources import Samples, Source, cache_root, find_source
+from dmls_ray.util.errors import DataError
 
 _LAYOUT = 1
 _CHUNK = 256

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.augmentation import Augmentation
 from dmls_ray.training.data.cache import as_chw, decoded, source_of
 from dmls_ray.training.data.seeding import mixed_seed, seed_worker
 from dmls_ray.training.data.sharding import Pass, epoch_order, hold_out, passes_of, test_shards
 from dmls_ray.training.data.sources import Samples
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 
 Batch = tuple[Tensor, Tensor]
 """Images (batch x channels x height x width, float32, from -1 to 1) and labels (batch, int64), on the rank's device."""

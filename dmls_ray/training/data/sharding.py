@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.training.data.seeding import HOLD_OUT, mixed_seed
+from dmls_ray.workloads.classification.config import TrialConfig
 
 
 @dataclass(frozen=True)

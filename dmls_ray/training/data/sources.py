@@ -19,8 +19,8 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from dmls_ray.errors import ConfigError, DataError, UnknownNameError, UserCodeError
-from dmls_ray.importing import import_function, is_reference
+from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
+from dmls_ray.util.importing import import_function, is_reference
 
 Split = Literal["train", "test"]
 

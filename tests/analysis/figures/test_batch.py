@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.batch import chart
-from dmls_ray.analysis.tables import make_table
+from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.communication import chart, exposed_share, hidden_share
-from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.tables import make_table
-from dmls_ray.record import RankRecord
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import RankRecord
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.figures import implementations
-from dmls_ray.analysis.tables import make_table
+from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import results
-from tests.analysis.test_images import ALL, sweep, usual
+from tests.analysis.summary.test_images import ALL, sweep, usual
 from tests.conftest import jpeg
 
 

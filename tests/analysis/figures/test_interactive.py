@@ -10,7 +10,7 @@ import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.interactive import figure, plain, rounded
-from dmls_ray.analysis.figures.palette import DARK, LIGHT, Style, Theme, styles
+from dmls_ray.analysis.figures.style import DARK, LIGHT, Style, Theme, styles
 from tests.conftest import jpeg
 
 X, Y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)

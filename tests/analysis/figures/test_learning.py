@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.learning import chart
-from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.stats import estimate
-from dmls_ray.analysis.tables import make_table
-from dmls_ray.record import EpochRecord
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import EpochRecord
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import own_results, results
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.rank_spread import chart
-from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.tables import make_table
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.scaling import chart
-from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.scaling import Fit, Points, Refusal, amdahl
-from dmls_ray.analysis.tables import make_table
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, amdahl
+from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 

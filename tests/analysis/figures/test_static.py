@@ -15,8 +15,8 @@ from PIL import Image
 from dmls_ray.analysis.figures import FIGURES, charts
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.static import draw, save
-from dmls_ray.analysis.tables import make_table
-from dmls_ray.record import STEP_QUANTILES, EpochRecord
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import STEP_QUANTILES, EpochRecord
 from tests.analysis.samples import MACHINE, results
 from tests.conftest import jpeg
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.figures.step_times import chart, quantiles
-from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.tables import make_table
-from dmls_ray.record import STEP_QUANTILES
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import STEP_QUANTILES
 from tests.analysis.figures.reading import one_panel, points, series
 from tests.analysis.samples import results
 

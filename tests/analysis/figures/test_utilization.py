@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.figures.utilization import chart
-from dmls_ray.analysis.frames import Results
-from dmls_ray.analysis.tables import make_table
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 

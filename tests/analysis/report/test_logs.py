@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dmls_ray.analysis.report.logs import MOST, Texts, files_of, logs_of, shortened
-from dmls_ray.record import Outcome, RunRecord
+from dmls_ray.records.model import Outcome, RunRecord
 
 
 def failed(traceback: str = "") -> RunRecord:

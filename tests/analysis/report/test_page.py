@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.reading import Question, Reading
-from dmls_ray.analysis.report.make import write_report
-from dmls_ray.record import Outcome
+from dmls_ray.analysis.report.render import write_report
+from dmls_ray.analysis.summary.sweep_summary import Question, Reading
+from dmls_ray.records.model import Outcome
 from tests.analysis.report.samples import bars_and_picture, curves, rates
 from tests.analysis.samples import own_results, results
 from tests.conftest import jpeg

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.augmentation import Augmentation
 from dmls_ray.training.data.loaders import make_loader
 from dmls_ray.training.data.sharding import Pass
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 
 CPU = torch.device("cpu")
 DATA = "synthetic:shape=3x16x16,classes=4,train=24,test=8"

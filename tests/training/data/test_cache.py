@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
-from dmls_ray.errors import DataError
 from dmls_ray.training.data import cache
 from dmls_ray.training.data.cache import as_chw, decoded, is_decoded, look_at
 from dmls_ray.training.data.sources import Source
+from dmls_ray.util.errors import DataError
 from tests.training.data.test_sources import write_folder
 from tests.training.probes import Payload
 

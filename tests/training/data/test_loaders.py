@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dmls_ray.config import TrialConfig
-from dmls_ray.rank import RankInfo
 from dmls_ray.training.data.loaders import make_loader, normalized
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
 
 CPU = torch.device("cpu")
 DATA = "synthetic:shape=3x6x5,classes=3,train=23,test=11"

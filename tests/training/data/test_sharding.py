@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_ray.config import TrialConfig
 from dmls_ray.training.data.sharding import epoch_order, passes_of, steps_of, test_shards
+from dmls_ray.workloads.classification.config import TrialConfig
 
 configs = st.builds(
     TrialConfig,

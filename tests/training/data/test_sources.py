@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 from torchvision import datasets
 
-from dmls_ray.errors import ConfigError, DataError, UnknownNameError, UserCodeError
 from dmls_ray.training.data.sources import SyntheticSpec, check_source, find_source
+from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
 from tests.training.probes import Payload
 
 RANDOM = np.random.default_rng(0)

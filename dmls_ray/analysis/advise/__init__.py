@@ -1,0 +1,1 @@
+"""`dmls-ray advise`: rank configurations by an objective and suggest what to run next."""

@@ -1,0 +1,123 @@
+"""What the data of a sweep cannot say to an aim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmls_ray.analysis.advise.objectives import Candidate, Goal
+from dmls_ray.analysis.results import OWN, Results, factors_of
+from dmls_ray.analysis.stats.formatting import accuracy, shown, signed
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
+from dmls_ray.analysis.stats.paired import mean_interval
+from dmls_ray.analysis.summary.phrases import counted
+from dmls_ray.analysis.table.row import Table
+from dmls_ray.records.model import Outcome
+
+
+def unsaid(results: Results, table: Table, goal: Goal, best: Candidate | None) -> list[str]:
+    """A line for each thing that the runs leave open; none that does not follow from them."""
+    lines = [
+        _repeats(table),
+        *_origins(results, goal),
+        _failed(results),
+        _rising(best),
+        _chosen_by_test(table, goal, best),
+        _work(table, goal),
+        _scope(table),
+        _cost(goal),
+    ]
+    return [line for line in lines if line]
+
+
+def _repeats(table: Table) -> str:
+    counts = [len(row.counted) for row in table.rows if row.counted]
+    few = sum(count < MIN_REPEATS for count in counts)
+    if not few:
+        return ""
+    which = "every configuration" if few == len(counts) else counted(few, "configuration")
+    return f"how much {which} with n={min(counts)} varies by chance; intervals begin at --repeats {MIN_REPEATS}."
+
+
+def _origins(results: Results, goal: Goal) -> list[str]:
+    records = [record for record in results.records if record.outcome is Outcome.OK]
+    machines = {str([record.machine.get(name) for name in ("host", "cpu", "cores", "gpus")]) for record in records}
+    lines = []
+    if len(machines) > 1:
+        lines.append("what is the configuration's and what the machine's, since the runs are of different machines.")
+    if len({str(record.versions) for record in records}) > 1:
+        lines.append("what is the configuration's and what the versions', since the runs are of different ones.")
+    sessions = {record.session for record in records}
+    if len(sessions) > 1 and goal.aim != "accuracy":
+        lines.append(f"what drifted between the {len(sessions)} sessions of these runs; blocks even out one's alone.")
+    if any(record.oversubscribed for record in records) and goal.aim != "accuracy":
+        lines.append("how fast the oversubscribed configurations are with a core a thread.")
+    searched = sum(record.mode == "search" for record in records)
+    if searched:
+        lines.append(f"the times of {counted(searched, 'run')} of a search; poor ones were stopped before their end.")
+    return lines
+
+
+def _failed(results: Results) -> str:
+    failed = [record for record in results.records if not record.outcome.is_answer()]
+    if not failed:
+        return ""
+    return f"what {counted(len(failed), 'run')} would have come to that failed; the same command runs them again."
+
+
+def _rising(best: Candidate | None) -> str:
+    """Whether the best one was still learning when its epochs ended."""
+    if best is None:
+        return ""
+    steps = []
+    for record in best.row.counted:
+        tested = [epoch.test_accuracy for epoch in record.epochs if epoch.test_accuracy is not None]
+        if len(tested) > 1 and record.best_epoch is None:
+            steps.append(tested[-1] - tested[-2])
+    if not steps or min(steps) <= 0:
+        return ""
+    rise = mean_interval(steps)
+    if rise.low is not None and rise.low <= 0:
+        return ""
+    epochs = best.row.records[0].config.get("epochs")
+    flag = f" (--epochs {2 * epochs})" if isinstance(epochs, int) else ""
+    return (
+        f"what more epochs come to{flag}: test accuracy of {best.name} still rose in the last one, by "
+        f"{shown(rise, signed(accuracy))} (n={len(steps)})."
+    )
+
+
+def _chosen_by_test(table: Table, goal: Goal, best: Candidate | None) -> str:
+    tests = goal.target is not None or goal.measure in ("test_accuracy", "test_loss")
+    if not tests or best is None or len([row for row in table.rows if row.counted]) < 2:
+        return ""
+    return (
+        "how accurate the choice is on new samples: it was made by the test samples, which flatters it; "
+        "--validation-share 0.1 holds others out to choose by (--metric validation_accuracy)."
+    )
+
+
+def _work(table: Table, goal: Goal) -> str:
+    """Whether what is fast or cheap merely does less."""
+    other = {"model", "dataset", "image_size", "train"} | ({"epochs"} if goal.measure == "total_s" else set())
+    names = [name for name in table.varied if name in other]
+    if not names or goal.aim not in ("throughput", "cost", "memory"):
+        return ""
+    return f"which is better at equal work: these configurations differ in {' and '.join(names)}."
+
+
+def _scope(table: Table) -> str:
+    factors = [factors_of(row.records[0]) for row in table.rows]
+    if any(OWN in each for each in factors):
+        return f"anything of another function than {_only(factors, OWN)}."
+    return f"anything of another model or data set than {_only(factors, 'model')} on {_only(factors, 'dataset')}."
+
+
+def _only(factors: Sequence[Mapping[str, Any]], name: str) -> str:
+    return " and ".join(sorted({str(each.get(name)) for each in factors}))
+
+
+def _cost(goal: Goal) -> str:
+    if goal.aim != "cost":
+        return ""
+    return "what starting ranks costs, and ranks that stand idle: a run's own seconds times its ranks are counted."

@@ -1,0 +1,89 @@
+"""Which of several compromises nothing beats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmls_ray.analysis.metrics import quantity_of
+from dmls_ray.analysis.table.row import Row, Table
+
+_COSTS = ("total_s", "peak_mem_mib")
+
+ALIKE_MEMORY = 0.02
+"""Below this share trials do not differ in memory: a process's resident set varies by as much by itself."""
+
+_DECIMALS = {"total_s": 3, "peak_mem_mib": 0}
+
+
+@dataclass(frozen=True)
+class Front:
+    """The trials of a table that no other one beats."""
+
+    axes: Sequence[str]
+    """The measures that it is of."""
+    rows: Sequence[Row]
+    """The trials of which all of them are known."""
+    places: Sequence[int]
+    """Which of these are on the front."""
+    is_of_like_memory: bool
+    """Whether memory was measured, and left out since it hardly differs."""
+
+
+def costs_of(table: Table) -> list[str]:
+    """What a trial costs, all of it to be small; beside what was learnt a front is of that.
+
+    Turning images grey goes on for as long as it was told to, so how long its runs took is no cost.
+    """
+    return [name for name in _COSTS if not (name == "total_s" and table.is_of_images)]
+
+
+def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:
+    """The front of less time a run, less memory and more accuracy, by medians.
+
+    Medians are taken to the digits of a table, so that a tenth of a MiB beats nobody. A search has no times: its front
+    is of memory and accuracy.
+
+    Args:
+        table: the sweep's table.
+        learnt: what stands for accuracy; left out where no trial has it.
+        minimizes: whether that is to be small.
+    """
+    rows = [row for row in table.rows if row.level(learnt) is not None]
+    accuracies = [learnt] if rows else []
+    rows = rows or table.rows
+    costs = [name for name in costs_of(table) if name != learnt and any(row.level(name) is not None for row in rows)]
+    rows = [row for row in rows if all(row.level(name) is not None for name in costs)]
+    sizes = [row.level("peak_mem_mib") or 0.0 for row in rows] if "peak_mem_mib" in costs else []
+    is_alike = bool(sizes) and max(sizes) < min(sizes) * (1 + ALIKE_MEMORY)
+    axes = [*(name for name in costs if name != "peak_mem_mib" or not is_alike), *accuracies]
+    points = [[_told(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
+    return Front(axes, rows, front(points), is_alike)
+
+
+def _told(row: Row, measure: str) -> float:
+    level = row.level(measure)
+    assert level is not None, measure
+    decimals = 3 if quantity_of(measure) == "share" else _DECIMALS.get(measure)
+    return float(f"{level:.4g}") if decimals is None else round(level, decimals)
+
+
+def front(points: Sequence[Sequence[float]]) -> list[int]:
+    """The points that no other is at least as good as in everything and better than in something, by their places.
+
+    Points that are equal in everything are all on the front, or none of them is.
+
+    Args:
+        points: of each, what it costs; less is better throughout, so give an accuracy with a minus.
+    """
+    best: list[int] = []
+    # In the order of their values a point comes after all that could beat it, and what is beaten needs no watching:
+    # whoever beat it beats all that it would.
+    for place in sorted(range(len(points)), key=lambda place: tuple(points[place])):
+        if not any(_beats(points[other], points[place]) for other in best):
+            best.append(place)
+    return sorted(best)
+
+
+def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
+    return tuple(one) != tuple(other) and all(mine <= its for mine, its in zip(one, other, strict=True))

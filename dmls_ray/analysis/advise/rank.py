@@ -1,0 +1,226 @@
+"""Which configuration to use for an aim, which others are not told apart from it, and what would be worth trying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dmls_ray.analysis.advise.caveats import unsaid
+from dmls_ray.analysis.advise.gradient_noise import batch_by_noise_scale
+from dmls_ray.analysis.advise.objectives import TIMES_UNKNOWN, Aim, Candidate, Goal, candidates, goal_of
+from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, costs_of, front_of
+from dmls_ray.analysis.advise.suggestions import untried
+from dmls_ray.analysis.metrics import MEASURES
+from dmls_ray.analysis.results import Results, field_names
+from dmls_ray.analysis.stats.formatting import accuracy, bare, ratio, shown
+from dmls_ray.analysis.stats.intervals import compare, level_of_each
+from dmls_ray.analysis.summary.phrases import configuration, counted, listed, told_factors
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.util.errors import ConfigError
+
+_WORTH = 0.05
+"""A saving of memory below this share is not worth a sentence, however sure it is."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the runs of a sweep say to an aim."""
+
+    goal: Goal
+    table: Table
+    best: Candidate | None
+    """None where no configuration can be chosen: none reached the target."""
+    alike: Sequence[Candidate]
+    """Those that are not told apart from it, the best first."""
+    worse: Sequence[Candidate]
+    """Those that are worse beyond doubt."""
+    unable: Sequence[tuple[Row, str]]
+    """Those that cannot be chosen, and why."""
+    front: Sequence[str]
+    """trial_id of those that no other one beats in all of `axes`, by their medians."""
+    axes: Sequence[str]
+    """The measures that the front is of."""
+    savings: Sequence[str]
+    """What speaks for another one that is not told apart."""
+    noise_scale: str
+    """The global batch that the gradient noise scale suggests; empty where it was not measured."""
+    untried: Sequence[str]
+    """What was not tried and would be worth it, with the flag that does it."""
+    unsaid: Sequence[str]
+    """What the data cannot say."""
+
+    @property
+    def sentence(self) -> str:
+        """The configuration to use."""
+        goal = self.goal
+        if self.best is None:
+            reached = f"reached a test accuracy of {goal.target:g}" if goal.target is not None else "can be chosen"
+            if any(reason == TIMES_UNKNOWN for _, reason in self.unable):
+                return f"For {goal.aim}: no configuration has a known time to a test accuracy of {goal.target:g}."
+            return (
+                f"For {goal.aim}: none of {counted(len(self.table.rows), 'configuration')} {reached}{self._nearest()}."
+            )
+        best = self.best
+        told = [f"For {goal.aim} use {best.name} ({goal.head} {best.text}; n={len(best.samples)})"]
+        if self.alike:
+            names = listed([f"{other.name} ({other.text})" for other in self.alike])
+            why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
+            told.append(f"not told apart from it{why}: {names}")
+        elif self.worse:
+            rest = "the only other one" if len(self.worse) == 1 else f"each of the {len(self.worse)} others"
+            told.append(f"better than {rest} beyond doubt")
+        return ". ".join([f"{'; '.join(told)}", *self.savings]) + "."
+
+    @property
+    def notes(self) -> list[str]:
+        """How to read the table, what to try, and what the data cannot say."""
+        axes = ", ".join(MEASURES[name].head if name in MEASURES else name for name in self.axes)
+        notes = []
+        if self.front:
+            alike = "" if "peak_mem_mib" in self.axes or not self.table.has("peak_mem_mib") else (
+                f"; peak MiB differs by less than {ALIKE_MEMORY:.0%} and is left out")  # fmt: skip
+            notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{alike}.")
+        others = len(self.worse) + len(self.alike)
+        if self.worse:
+            notes.append(
+                "Told apart by the interval of the median over blocks"
+                + (
+                    f", each of {100 * level_of_each(others):.4g}% for {others} comparisons (Bonferroni)"
+                    if others > 1
+                    else ""
+                )
+                + ": of configurations that are equally good one is called better than all others at most 5 times in "
+                "100."
+            )
+        late = [f"{configuration(row.factors)} {reason}" for row, reason in self.unable if reason.startswith("not yet")]
+        if late:
+            notes.append(f"Not half of the runs reached the target: {listed(late)}.")
+        if self.noise_scale:
+            notes.append(f"Batch size: {self.noise_scale}")
+        return [*notes, *(f"Worth trying: {line}" for line in self.untried),
+                *(f"Not known: {line}" for line in self.unsaid)]  # fmt: skip
+
+    def frame(self) -> pd.DataFrame:
+        """The configurations as texts, the best first, with marks."""
+        goal, ranked = self.goal, [*([self.best] if self.best else []), *self.alike, *self.worse]
+        ranked.sort(key=lambda item: goal.badness(item.value.centre))
+        verdicts = {item.row.trial_id: "worse" for item in self.worse}
+        verdicts |= {item.row.trial_id: "not told apart" for item in self.alike}
+        verdicts |= {self.best.row.trial_id: "best"} if self.best else {}
+        beside = [name for name in self._beside() if name != goal.measure]
+        rows: list[dict[str, str]] = []
+        for row, text in [*((item.row, item.text) for item in ranked), *self.unable]:
+            cells = {f"{goal.head} [95%]": text}
+            for name in beside:
+                cells[MEASURES[name].head] = bare(row.measures.get(name), MEASURES[name].form)
+            cells["n"] = str(len(row.counted))
+            cells["front"] = "yes" if row.trial_id in self.front else ""
+            cells["verdict"] = verdicts.get(row.trial_id, "")
+            cells["outcome"] = row.outcome
+            rows.append(told_factors(row.factors, beside=cells) | cells)
+        return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
+
+    def _beside(self) -> list[str]:
+        return [name for name in (*costs_of(self.table), "test_accuracy") if self.table.has(name)]
+
+    def _nearest(self) -> str:
+        """Which came nearest to the target."""
+        known = [(level, row) for row in self.table.rows if (level := row.level("test_accuracy")) is not None]
+        if not known or self.goal.target is None:
+            return ""
+        level, row = max(known, key=lambda item: item[0])
+        return f"; the highest is {accuracy(level)}, with {configuration(row.factors)}"
+
+
+def advise(
+    results: Results,
+    aim: Aim,
+    *,
+    target: float | None = None,
+    price_per_hour: float | None = None,
+    metric: str | None = None,
+    minimizes: bool | None = None,
+) -> Advice:
+    """Which configuration to use for an aim, and what the runs say beyond that.
+
+    Args:
+        results: the runs of a sweep.
+        aim: what matters.
+        target: test accuracy to be reached: for time-to-accuracy (without it, the runs' own target_accuracy); for cost,
+            which is of a whole run without it; for throughput and memory, what a configuration must come to.
+        price_per_hour: of a rank, in any currency; for cost.
+        metric: for accuracy, what to judge by; without it validation_accuracy where all have it, else test_accuracy.
+        minimizes: whether that is to be small; without it, if it is a loss.
+
+    Raises:
+        ConfigError: the aim cannot be judged by these runs, or what is given does not go with it.
+    """
+    if not results.records:
+        raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
+    table = make_table(results)
+    goal = goal_of(table, aim, target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes)
+    able, unable = candidates(table, goal)
+    best = able[0] if able else None
+    alike, worse = _told_apart(able, goal)
+    by_metric = goal.aim == "accuracy"
+    front = front_of(table, goal.measure, minimizes=goal.minimizes) if by_metric else front_of(table)
+    return Advice(
+        goal=goal,
+        table=table,
+        best=best,
+        alike=alike,
+        worse=worse,
+        unable=unable,
+        front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],
+        axes=front.axes,
+        savings=_savings(best, alike) if best else [],
+        noise_scale=batch_by_noise_scale(table, best),
+        untried=untried(table, goal, best, able, alike, level=level_of_each(len(able) - 1)),
+        unsaid=unsaid(results, table, goal, best),
+    )
+
+
+def _told_apart(able: Sequence[Candidate], goal: Goal) -> tuple[list[Candidate], list[Candidate]]:
+    """Those that are not told apart from the first one, and those that are worse.
+
+    The intervals hold together (Bonferroni), and both sides count, since any of them may be the one that looks best: of
+    configurations that are equally good one is called better than all others at most 1 time in 20.
+    """
+    alike: list[Candidate] = []
+    worse: list[Candidate] = []
+    for other in able[1:]:
+        by = goal.compared(other, able[0], level_of_each(len(able) - 1))
+        # Where the first has runs that did not get there, its times are too short to be held against others.
+        known = able[0].is_whole and by is not None and by.low is not None and by.low > 0
+        (worse if known else alike).append(other)
+    return alike, worse
+
+
+def _savings(best: Candidate, alike: Sequence[Candidate]) -> list[str]:
+    """What those not told apart have for themselves: every run got there, fewer ranks, less memory."""
+    told = []
+    surest = next((other for other in alike if other.is_whole), best)
+    if not best.is_whole and surest is not best:
+        told.append(f"Of these {surest.name} is the fastest that got there in every run")
+    fewest = min(alike, key=lambda item: item.row.world_size, default=best)
+    if fewest.row.world_size < best.row.world_size:
+        told.append(
+            f"Of these {fewest.name} needs {counted(fewest.row.world_size, 'rank')} in place of {best.row.world_size}"
+        )
+    lighter = []
+    for other in alike:
+        sizes = ({block: size for block, size in item.row.by_block("peak_mem_mib").items() if size > 0}
+                 for item in (other, best))  # fmt: skip
+        if (
+            (less := compare(*sizes, level=level_of_each(len(alike))))
+            and less.ratio.high is not None
+            and less.ratio.high < 1 - _WORTH
+        ):
+            lighter.append((less.ratio.centre, other, less.ratio))
+    if lighter:
+        _, least, times = min(lighter, key=lambda item: item[0])
+        told.append(f"Of these {least.name} takes {shown(times, ratio)} times the peak memory of a rank")
+    return told

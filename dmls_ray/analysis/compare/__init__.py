@@ -1,0 +1,1 @@
+"""`dmls-ray compare`: the differences between two sweeps."""

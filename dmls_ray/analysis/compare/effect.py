@@ -1,0 +1,112 @@
+"""How one sweep's samples relate to another's: what counts as a sample, and what is made of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dmls_ray.analysis.metrics import quantity_of
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart
+from dmls_ray.analysis.stats.paired import mean_interval, paired
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.records.model import Outcome
+
+Way = Literal["speed", "amount", "difference"]
+"""How B is set against A: as a ratio of speeds, as one of amounts, or by how much it has more."""
+
+Unit = Literal["repeat", "session"]
+
+_VERDICTS: dict[Way, tuple[str, str]] = {
+    "speed": ("faster", "slower"), "amount": ("more", "less"), "difference": ("higher", "lower")
+}  # fmt: skip
+"""What B is where the interval lies above, and below, that of no difference."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """How B relates to A."""
+
+    interval: Interval
+    """B / A, of times A / B; B - A where differences are taken."""
+    verdict: str
+    """faster, slower, more, less, higher or lower; `indistinguishable`; `unknown` where there is no interval."""
+
+
+def way_of(measure: str) -> Way:
+    """How two sweeps are set against each other by a measure.
+
+    Times and memory are not paired: A's third repeat was at another time than B's. What training came to is: it had the
+    same seed.
+    """
+    quantity = quantity_of(measure)
+    if quantity == "rate" or (quantity == "amount" and measure.endswith(("_s", "_ms_p50"))):
+        return "speed"
+    return "amount" if quantity == "amount" and not measure.endswith("_loss") else "difference"
+
+
+def unit_of(a: Results, b: Results, measure: str) -> Unit:
+    """What counts as one sample of A, and of B.
+
+    Repeats of one session have their processes, and the state of the machine, in common, and so are more alike than
+    they are like another session's (Kalibera & Jones, ISMM 2013): where there are sessions enough, each is one sample.
+    A process's resident memory hardly varies but from one session to the next, so repeats say nothing of it. That of a
+    GPU is what was allocated, which is counted anew for each run.
+    """
+    runs = [[record for record in side.records if record.outcome is Outcome.OK] for side in (a, b)]
+    if way_of(measure) == "difference":
+        return "repeat"
+    if measure == "peak_mem_mib" and any(
+        not record.device.startswith("cuda") and record.isolation == "group" for side in runs for record in side
+    ):
+        return "session"
+    enough = all(len({record.session for record in side}) >= MIN_REPEATS for side in runs)
+    return "session" if enough else "repeat"
+
+
+def values_of(row: Row, measure: str, unit: Unit = "repeat") -> dict[str, float]:
+    """By repeat or by session, of the runs that ended ok; where ratios are taken, those above 0."""
+    values = row.by_block(measure)
+    if way_of(measure) == "difference":
+        return {str(repeat): value for repeat, value in values.items()}
+    parts: dict[str, list[float]] = {}
+    for record in row.counted:
+        if (value := values.get(record.repeat, 0.0)) > 0:
+            parts.setdefault(record.session if unit == "session" else str(record.repeat), []).append(value)
+    # The mean of one is that one, without what rounding a logarithm adds.
+    return {name: statistics.geometric_mean(part) if len(part) > 1 else part[0] for name, part in parts.items()}
+
+
+def means_of(rows: Sequence[Mapping[str, float]], measure: str) -> dict[str, float]:
+    """The mean over configurations of each sample that has them all, geometric where ratios are taken.
+
+    So a block that was slow as a whole counts once, and not as often as there are configurations.
+    """
+    mean = statistics.fmean if way_of(measure) == "difference" else statistics.geometric_mean
+    if len(rows) == 1:
+        return dict(rows[0])
+    names = [name for name in rows[0] if all(name in row for row in rows)] if rows else []
+    return {name: mean([row[name] for row in rows]) for name in names}
+
+
+def change_of(a: Mapping[str, float], b: Mapping[str, float], measure: str, level: float) -> Change | None:
+    """How B's samples relate to A's; None where there is nothing to relate."""
+    way = way_of(measure)
+    if way == "difference":
+        more = paired(b, a)
+        return _judged(mean_interval(more, level), 0, way) if more else None
+    if not a or not b:
+        return None
+    # Of times the inverse, so that more is faster.
+    power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1
+    apart = compare_apart([value**power for value in b.values()], [value**power for value in a.values()], level=level)
+    return _judged(Interval(apart.ratio.centre, apart.ratio.low, apart.ratio.high), 1, way)
+
+
+def _judged(interval: Interval, same: float, way: Way) -> Change:
+    if interval.low is None or interval.high is None:
+        return Change(interval, "unknown")
+    above, below = _VERDICTS[way]
+    return Change(interval, above if interval.low > same else below if interval.high < same else "indistinguishable")

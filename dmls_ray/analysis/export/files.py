@@ -1,0 +1,73 @@
+"""The files made from `runs.jsonl`: the report, the table with the answer, and what other programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from dmls_ray.analysis.export.text_tables import csv, markdown_text
+from dmls_ray.analysis.figures import charts
+from dmls_ray.analysis.report.render import write_report
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.storage.folder import RUNS, replacing
+from dmls_ray.util.errors import StoreError
+
+DERIVED = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
+
+
+def are_written(folder: Path) -> bool:
+    """Whether the derived files are there, and made since the last run was added."""
+    source = folder / RUNS
+    return not source.exists() or all(
+        (path := folder / name).is_file() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED
+    )
+
+
+def write_files(results: Results) -> None:
+    """Make the derived files of a folder anew, from all of its runs.
+
+    Raises:
+        StoreError: some of them cannot be written, or sweep.json cannot be read; the others are written.
+    """
+    if not results.records:
+        return
+    failed: dict[str, OSError] = {}
+
+    def write(name: str, how: Callable[[Path], object]) -> None:
+        try:
+            with replacing(results.folder / name) as aside:
+                how(aside)
+        except OSError as error:
+            failed[name] = error
+
+    for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
+        write(f"{name}.csv", partial(_write_csv, frame))
+    write("runs.parquet", partial(of_one_type(results.runs).to_parquet, index=False))
+    reading = read(results)
+    text = f"{reading.table.markdown()}\n{markdown_text(reading.sentence)}\n"
+    write("table.md", lambda path: path.write_text(text))
+    write("table.csv", partial(_write_csv, reading.table.numbers()))
+    write("report.html", partial(write_report, reading, charts(reading.table)))
+    if failed:
+        first = next(iter(failed.values()))
+        raise StoreError(
+            f"{', '.join(failed)} of {results.where} cannot be written ({first.strerror or first}); make room for "
+            f"{'it' if len(failed) == 1 else 'them'} there, or read a copy of the folder."
+        )
+
+
+def _write_csv(frame: pd.DataFrame, path: Path) -> None:
+    path.write_text(csv(frame), encoding="utf-8")
+
+
+def of_one_type(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame as Parquet can hold it: a column of several types, or of lists, as texts."""
+    frame = frame.copy(deep=False)
+    for head in [head for head, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]:
+        if {type(value) for value in frame[head] if value is not None} not in ({str}, {bool}, set()):
+            frame[head] = [None if value is None else str(value) for value in frame[head]]
+    return frame

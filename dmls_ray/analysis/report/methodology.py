@@ -1,0 +1,161 @@
+"""How a sweep was measured, where, and what makes it again: from its records and its sweep.json."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import MIN_PERCENTILE, MIN_REPEATS
+from dmls_ray.analysis.table.row import Table
+from dmls_ray.records.model import Outcome, RunRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A machine with its versions and the code's commit."""
+
+    machine: Mapping[str, str]
+    versions: Mapping[str, str]
+    code: Mapping[str, str]
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One command that filled the folder."""
+
+    when: str
+    lines: str
+    """As a shell takes it."""
+
+
+def counts(results: Results) -> str:
+    """`24 runs: 22 ok, 2 oom`."""
+    found = Counter(record.outcome.value for record in results.records)
+    told = ", ".join(f"{count:,} {outcome}" for outcome, count in found.most_common())
+    return f"{len(results):,} {'run' if len(results) == 1 else 'runs'}" + (f": {told}" if told else "")
+
+
+def method(results: Results, table: Table) -> list[str]:
+    """How it was measured, a sentence an item, the table's notes first."""
+    ran = [record for record in results.records if record.outcome is not Outcome.SKIPPED]
+    told = list(table.notes)
+    if not ran:
+        return told
+    told.append(_order(ran))
+    isolations = {record.isolation for record in ran}
+    if "group" in isolations:
+        told.append(
+            "Isolation group: one group of workers serves the sweep, and each run leases as many ranks as it needs."
+        )
+    if "per_run" in isolations:
+        told.append("Isolation per_run: a group of workers is started for each run.")
+    told.append(f"Seeds that runs trained with: {_listed(record.seed for record in ran)}.")
+    warmup = {record.config["warmup_steps"] for record in ran if "warmup_steps" in record.config}
+    if warmup:
+        told.append(f"The first optimizer steps of a run ({_listed(warmup)}) count in no rate.")
+    if any(len(row.records) > 2 for row in table.rows):
+        told.append(
+            f"An interval holds the true median 95 times in 100, from {MIN_REPEATS} repeats on: below "
+            f"{MIN_PERCENTILE} repeats by a parametric bootstrap that assumes a normal distribution (of logarithms, "
+            "for times, rates, memory and ratios), which is why it reaches beyond the values; from there on by a "
+            "percentile bootstrap. Comparisons are paired by block: faster and slower mean that the interval leaves 1 "
+            "out, indistinguishable that it does not, which is no evidence of equality."
+        )
+    loads = [record.load_average for record in ran if record.load_average is not None]
+    if loads:
+        told.append(
+            f"The machine's one-minute load average when a run began: {median(loads):.2f} in the median, "
+            f"{min(loads):.2f} to {max(loads):.2f}."
+        )
+    again = sum(record.attempts > 1 for record in ran)
+    if again:
+        told.append(
+            f"Begun more than once, since a rank was lost: {again} of {len(ran)} runs; their own pages say why."
+        )
+    if any(record.oversubscribed for record in ran):
+        told.append("Some runs had more threads than cores (oversubscribed).")
+    return told
+
+
+def places(records: Sequence[RunRecord]) -> list[Place]:
+    """Where the runs were made, in the order in which `details` numbers them."""
+    found: dict[str, list[RunRecord]] = {}
+    for record in records:
+        found.setdefault(json.dumps([record.machine, record.versions, record.git], default=str), []).append(record)
+    return [
+        Place(
+            machine=_texts(made[0].machine),
+            versions=_texts(made[0].versions),
+            code=_code(made[0].git),
+            runs=len(made),
+        )
+        for made in found.values()
+    ]
+
+
+def calls(sessions: Sequence[Mapping[str, Any]]) -> list[Call]:
+    """The commands that made it, each with the commit and the versions that it had."""
+    return [
+        Call(when=str(session.get("started_at", "")), lines="\n".join(_lines(session)))
+        for session in sessions
+        if session.get("command")
+    ]
+
+
+def _lines(session: Mapping[str, Any]) -> list[str]:
+    git, versions = session.get("git") or {}, session.get("versions") or {}
+    lines = []
+    if git.get("commit"):
+        changed = "  # the files had changes that this commit lacks" if git.get("dirty") else ""
+        lines.append(f"git checkout {shlex.quote(str(git['commit']))}{changed}")
+    pinned = [shlex.quote(f"{name}=={versions[name]}") for name in ("torch", "torchvision", "ray") if name in versions]
+    if pinned:
+        lines.append(f"pip install {' '.join(pinned)} -e .")
+    command = str(session["command"])
+    lines.append(f"python {command}" if command.partition(" ")[0].endswith(".py") else command)
+    return lines
+
+
+def _order(ran: Sequence[RunRecord]) -> str:
+    if any(record.mode == "search" for record in ran):
+        return "Runs of a search go side by side, and what is tried next may depend on what came before."
+    blocks = len({record.repeat for record in ran})
+    seeds = _listed(record.order_seed for record in ran)
+    if blocks == 1:
+        return f"Each run had its ranks' resources to itself; the runs went in an order shuffled by seed {seeds}."
+    return (
+        f"Each run had its ranks' resources to itself. The runs went in {blocks} blocks, one repeat of every trial a "
+        f"block, shuffled within the block by seed {seeds}, so that what drifts meets all trials alike."
+    )
+
+
+def _listed(values: Any, most: int = 8) -> str:
+    distinct = sorted(set(values))
+    if len(distinct) <= most:
+        return ", ".join(map(str, distinct))
+    return f"{len(distinct):,} different ones from {distinct[0]} to {distinct[-1]}"
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _text(value) for name, value in values.items() if value not in (None, "", [])}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(
+            f"{count} x {item}" if count > 1 else str(item) for item, count in Counter(map(str, value)).items()
+        )
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _code(git: Mapping[str, Any]) -> dict[str, str]:
+    if not git.get("commit"):
+        return {}
+    return {"commit": str(git["commit"]), "files": "changed since" if git.get("dirty") else "as committed"}

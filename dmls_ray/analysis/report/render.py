@@ -1,0 +1,151 @@
+"""The report as one file: the page's own files, plotly's script and what is known of each run, put together."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dmls_ray.analysis.figures.chart import Chart
+from dmls_ray.analysis.figures.interactive import figure
+from dmls_ray.analysis.figures.style import DARK, LIGHT
+from dmls_ray.analysis.report.gzip_json import as_json, packed
+from dmls_ray.analysis.report.methodology import calls, counts, method, places
+from dmls_ray.analysis.report.payload import details
+from dmls_ray.analysis.summary.sweep_summary import Reading
+from dmls_ray.analysis.table.row import Table
+from dmls_ray.storage.folder import RUNS, read_sweep, write_whole
+from dmls_ray.util.text import harmless
+
+MOST_RUNS = 5_000
+"""Runs, and rows of the table, that a report holds; of more it says where the rest is."""
+
+SCRIPTS = ("page.js", "tables.js", "run.js", "figures.js", "start.js")
+"""In the order in which they need one another."""
+
+_HERE = Path(__file__).parent
+
+
+def write_report(reading: Reading, charts: Sequence[Chart], path: Path) -> Path:
+    """Write the report whole, beside the runs whose files it links to.
+
+    Args:
+        reading: a sweep's runs and its question.
+        charts: the figures to show.
+        path: where it goes: results/<sweep>/report.html.
+
+    Raises:
+        StoreError: sweep.json cannot be read.
+        OSError: the file cannot be written.
+    """
+    write_whole(path, make_report(reading, charts))
+    return path
+
+
+def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
+    """The report as HTML.
+
+    Raises:
+        StoreError: sweep.json cannot be read.
+    """
+    results, table = reading.results, reading.table
+    frame = table.frame()
+    shown = results.records[:MOST_RUNS]
+    sessions = read_sweep(results.folder).get("sessions", [])
+    css = (_HERE / "page.css").read_text()
+    script = "\n".join((_HERE / name).read_text() for name in SCRIPTS)
+    plotly = _plotly() if charts else b""
+    data = {
+        "varied": list(table.varied),
+        "runs": details(shown, results.folder),
+        "charts": [{"name": chart.name, "title": chart.title, **figure(chart)} for chart in charts],
+        "themes": {"light": asdict(LIGHT), "dark": asdict(DARK)},
+        "left_out": len(results) - len(shown),
+    }
+    question, *more = _paragraphs(reading.question.text) or [_asked(reading)]
+    days = sorted({record.started_at[:10] for record in results.records if record.started_at})
+    return harmless(
+        _environment().get_template("page.html.j2").render(
+            policy=_policy(script, plotly),
+            css=Markup(css),
+            script=Markup(script),
+            plotly=packed(plotly) if charts else "",
+            data=packed(as_json(data)),
+            name=(sessions[-1].get("name") if sessions else "") or results.name or "sweep",
+            days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
+            counts=counts(results),
+            unfinished=reading.unfinished,
+            question=question,
+            more=more,
+            answer=reading.sentence,
+            heads=list(frame.columns),
+            rows=_rows(table, frame.values.tolist(), [record.trial_id for record in shown]),
+            rows_left_out=max(0, len(table.rows) - MOST_RUNS),
+            charts=charts,
+            runs=len(shown),
+            left_out=len(results) - len(shown),
+            source=RUNS,
+            method=method(results, table),
+            places=places(results.records),
+            calls=calls(sessions),
+        )
+    )  # fmt: skip
+
+
+def _rows(table: Table, cells: Sequence[Sequence[str]], trials: Sequence[str]) -> list[dict[str, Any]]:
+    """The table's cells, each row with the number that `details` gives its trial, None where its runs are left out."""
+    numbers: dict[str, int] = {}
+    for trial in trials:
+        numbers.setdefault(trial, len(numbers))
+    return [
+        {"cells": texts, "trial": numbers.get(row.trial_id), "runs": len(row.records), "outcome": row.outcome}
+        for texts, row in zip(cells[:MOST_RUNS], table.rows, strict=False)
+    ]
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
+
+
+def _asked(reading: Reading) -> str:
+    names = reading.question.varied or reading.table.varied
+    if not names:
+        return "How does this configuration train?"
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"What {'does' if len(names) == 1 else 'do'} {listed} do to the time, memory and accuracy of training?"
+
+
+def _policy(script: str, plotly: bytes) -> str:
+    """Only the report's own scripts run, and nothing is fetched; plotly puts style elements into the page."""
+    allowed = " ".join(f"'sha256-{_digest(text)}'" for text in (script.encode(), plotly) if text)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(text).digest()).decode()
+
+
+def _plotly() -> bytes:
+    """plotly's script, from its package, which takes a second to import and is not."""
+    found = importlib.util.find_spec("plotly")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("The report's figures need plotly (pip install plotly>=6).", name="plotly")
+    return (Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )

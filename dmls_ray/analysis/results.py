@@ -1,0 +1,237 @@
+"""Records as pandas tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
+
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.storage.folder import latest_records, uncollected
+from dmls_ray.storage.mirror import Mirror, loose_in
+from dmls_ray.storage.object_store import check_place, is_uri
+from dmls_ray.workloads.classification.config import DEFAULTS
+
+NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
+PICTURE = "picture"
+"""The field that is in no table: no program reads a picture there."""
+KEYS = ("run_id", "trial_id", "repeat")
+RESERVED = (*KEYS, "outcome", "reason", "run_seed")
+"""Columns that say which run a row is of, and how it ended: no field of the user's own takes their place."""
+OWN = "train"
+"""The entry of a configuration that names a training function of the user's own."""
+GRAYSCALE = "dmls_ray.grayscale.trial:turn_grey"
+"""What `OWN` names where implementations that turn images grey are compared."""
+
+
+class Results:
+    """A sweep's runs as pandas DataFrames.
+
+    Attributes:
+        folder: where they lie; of results at a URI, the local folder that stands for it.
+        records: one `RunRecord` a run.
+        mirror: what holds that local folder; None where the results lie in a folder.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], records: Sequence[RunRecord], *, mirror: Mirror | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.mirror = mirror
+        self.records = sorted(records, key=attrgetter("repeat", "order"))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        counts = self.runs["outcome"].value_counts().to_dict() if self.records else {}
+        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        return f"Results({self.where!r}, {len(self)} runs: {told or 'none'})"
+
+    @property
+    def where(self) -> str:
+        """What the folder is called: its path, or its URI."""
+        return str(self.folder) if self.mirror is None or self.mirror.is_kept else self.mirror.uri
+
+    @property
+    def name(self) -> str:
+        """The last part of that."""
+        return Path(urlsplit(self.where).path if is_uri(self.where) else self.folder).name
+
+    def of(self, records: Sequence[RunRecord]) -> Results:
+        """These records of the same folder."""
+        return Results(self.folder, records, mirror=self.mirror)
+
+    @cached_property
+    @uncollected()
+    def runs(self) -> pd.DataFrame:
+        """One row a run: every field of the configuration, every column of the record but its picture, and the
+        machine's name.
+        """
+        records = self.records
+        # Column by column: a dict a run would take gigabytes for a hundred thousand.
+        read = _columns(records, [item.name for item in fields(RunRecord) if item.name not in (*NESTED, PICTURE)])
+        columns: dict[str, Any] = {name: read.pop(name) for name in KEYS}
+        columns |= _spread([record.config for record in records], _factor_columns)
+        columns["run_seed"] = read.pop("seed")
+        read["outcome"] = [outcome.value for outcome in read["outcome"]]
+        # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
+        columns |= {f"resolved_{name}" if name in columns else name: values for name, values in read.items()}
+        for name in field_names(record.measures for record in records):
+            column = _apart(name, columns)
+            columns[column] = [record.measures.get(name) for record in records]
+        columns |= _spread([record.machine for record in records], _machine_columns)
+        columns |= _spread([record.versions for record in records], _version_columns)
+        columns |= _spread([record.git for record in records], _git_columns)
+        frame = pd.DataFrame(columns)
+        for head in frame.select_dtypes("float"):
+            if np.isinf(frame[head]).any():
+                frame[head] = frame[head].where(np.isfinite(frame[head]))
+        return frame
+
+    @cached_property
+    def ranks(self) -> pd.DataFrame:
+        """One row a rank of a run."""
+        columns = [item.name for item in fields(RankRecord) if item.name != "epochs"]
+        rows = [
+            {name: getattr(record, name) for name in KEYS} | {name: getattr(rank, name) for name in columns}
+            for record in self.records
+            for rank in record.ranks
+        ]
+        return pd.DataFrame(rows, columns=[*KEYS, *columns])
+
+    @cached_property
+    def epochs(self) -> pd.DataFrame:
+        """One row an epoch of a run, over all its ranks."""
+        columns = [item.name for item in fields(EpochRecord) if item.name != "measures"]
+        told = field_names(epoch.measures for record in self.records for epoch in record.epochs)
+        own = [_apart(name, columns) for name in told]
+        rows = [
+            {name: getattr(record, name) for name in KEYS}
+            | {_apart(name, columns): value for name, value in epoch.measures.items()}
+            | {name: getattr(epoch, name) for name in columns}
+            for record in self.records
+            for epoch in record.epochs
+        ]
+        return pd.DataFrame(rows, columns=[*KEYS, *columns, *own])
+
+    @cached_property
+    def rank_epochs(self) -> pd.DataFrame:
+        """One row an epoch of a rank, over that rank's own samples."""
+        rows = [
+            {name: getattr(record, name) for name in KEYS} | {"rank": rank.rank, **epoch}
+            for record in self.records
+            for rank in record.ranks
+            for epoch in rank.epochs
+        ]
+        return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
+
+
+@uncollected()
+def load(folder: str | os.PathLike[str]) -> Results:
+    """The results in a folder, or at a URI: s3://bucket/batch_size, say.
+
+    Raises:
+        ConfigError: the URI has credentials in it.
+        StoreError: the folder holds no sweep, or cannot be reached, or a line in it is no record.
+    """
+    check_place(folder)
+    if is_uri(folder) or loose_in(folder):
+        mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
+        return Results(mirror.folder, mirror.records(), mirror=mirror)
+    return Results(folder, latest_records(folder))
+
+
+def turns_grey(record: RunRecord) -> bool:
+    """Whether it is a run of `GRAYSCALE`, with a configuration as that has it: the folder may come from anybody."""
+    config = record.config
+    return (
+        config.get(OWN) == GRAYSCALE
+        and isinstance(config.get("implementation"), str)
+        and config.get("device") in ("cpu", "cuda")
+        and all(type(config.get(name)) is int and config[name] > 0 for name in ("images", "image_size"))
+    )
+
+
+def factors_of(record: RunRecord) -> dict[str, Any]:
+    """Every field of the run's configuration, and what follows from them: global_batch."""
+    return config_factors(record.config)
+
+
+def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Likewise, of a configuration as plain values."""
+    if OWN in config:
+        return dict(config)
+    # What a newer version, or a report, tells besides stands last.
+    factors = {**DEFAULTS, **config}
+    if factors["batch_per_rank"] is not None:
+        factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
+    return factors
+
+
+def _apart(name: str, columns: Iterable[str]) -> str:
+    """What a measure of the user's own is called beside these columns."""
+    return f"measured_{name}" if name in KEYS or name in columns else name
+
+
+def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names that any of them has, in their order."""
+    names: dict[str, None] = {}
+    for item in items:
+        if not item.keys() <= names.keys():
+            names |= dict.fromkeys(item)
+    return list(names)
+
+
+def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, list[Any]]:
+    """These fields of the records, each as a list."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    # A block of records fits into the processor's cache; record after record for each column would not.
+    for start in range(0, len(records), 1000):
+        rows = map(attrgetter(*names), records[start : start + 1000])
+        for column, values in zip(columns.values(), zip(*rows, strict=True), strict=True):
+            column.extend(values)
+    return columns
+
+
+def _spread(
+    objects: Sequence[Mapping[str, Any]], columns_of: Callable[[list[Mapping[str, Any]]], dict[str, list[Any]]]
+) -> dict[str, Any]:
+    """The columns of objects that many runs share: worked out once an object, and then spread over the runs."""
+    distinct = {id(item): item for item in objects}
+    place = {key: number for number, key in enumerate(distinct)}
+    spread = pd.DataFrame(columns_of(list(distinct.values()))).take([place[id(item)] for item in objects])
+    return {str(name): column.array for name, column in spread.items()}
+
+
+def _factor_columns(configs: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    factors = [config_factors(config) for config in configs]
+    names = {name: f"config_{name}" if name in RESERVED else name for name in field_names(factors)}
+    return {column: [item.get(name) for item in factors] for name, column in names.items()}
+
+
+def _machine_columns(machines: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    columns = {
+        name: [machine.get(name, default) for machine in machines]
+        for name, default in (("host", ""), ("cpu", ""), ("cores", None))
+    }
+    return {**columns, "gpus": [", ".join(machine.get("gpus", [])) for machine in machines]}
+
+
+def _version_columns(versions: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [item.get(name, "") for item in versions] for name in ("torch", "ray")}
+
+
+def _git_columns(states: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {
+        "git_commit": [state.get("commit", "") for state in states],
+        "git_dirty": [state.get("dirty") for state in states],
+    }

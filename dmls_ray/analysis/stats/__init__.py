@@ -1,0 +1,1 @@
+"""Intervals, paired comparisons, censored times, scaling laws and number formats. Knows no record."""

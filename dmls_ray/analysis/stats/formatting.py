@@ -1,0 +1,115 @@
+"""How numbers are written in tables and answers: with the digits that their interval supports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dmls_ray.analysis.stats.intervals import Estimate, Interval
+
+_MOST_DECIMALS = 6
+"""What needs more is written with an exponent."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a kind of number is written."""
+
+    usual: Callable[[float], int]
+    """Its decimals where nothing is known of its interval, and the most that it has otherwise."""
+    signed: bool = False
+    """Whether a sign stands before what is more than nothing, too."""
+
+    def __call__(self, value: float, most: int | None = None) -> str:
+        """The number with its usual decimals, but at most so many; below 0 for whole tens and hundreds."""
+        usual = self.usual(value)
+        return self.exactly(value, usual if most is None else min(usual, most))
+
+    def exactly(self, value: float, decimals: int) -> str:
+        """The number with so many decimals."""
+        if not math.isfinite(value):
+            return str(value)
+        if decimals > _MOST_DECIMALS:
+            text = f"{value:.{max(decimals + math.floor(math.log10(abs(value))), 0)}e}" if value else "0"
+            return f"+{text}" if self.signed and value >= 0 else text
+        text = f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"  # no -0
+        return text if not self.signed or text.startswith("-") else f"+{text}"
+
+
+def shown(value: Estimate | Interval | None, form: Form, *, null: float | None = None) -> str:
+    """A value with its interval; the bare value where there is none; nothing where there is no value.
+
+    Args:
+        value: what is shown.
+        form: how.
+        null: the value that means no difference: an end that is beside it is written with decimals enough to be so.
+    """
+    if value is None:
+        return ""
+    if value.low is None or value.high is None:
+        return form(value.centre)
+    most = supported(value)
+    usual = max(form.usual(number) for number in (value.centre, value.low, value.high))
+    decimals = usual if most is None else min(usual, most)
+    if null is not None:
+        decimals = _beside(null, (value.low, value.high), decimals)
+    centre, low, high = (form.exactly(number, decimals) for number in (value.centre, value.low, value.high))
+    return f"{centre} [{low}, {high}]"
+
+
+def _beside(null: float, ends: tuple[float, float], decimals: int) -> int:
+    """Decimals with which no end that differs from a value is written as that value."""
+    close = [abs(end - null) for end in ends if end != null and math.isfinite(end)]
+    if ends[0] <= null <= ends[1] or not close:
+        return decimals
+    while decimals < _MOST_DECIMALS and any(
+        round(end, decimals) == round(null, decimals) for end in ends if math.isfinite(end)
+    ):
+        decimals += 1
+    return decimals
+
+
+def bare(value: Estimate | Interval | None, form: Form) -> str:
+    """A value alone, with no more digits than its interval supports."""
+    return "" if value is None else form(value.centre, supported(value))
+
+
+def supported(value: Estimate | Interval) -> int | None:
+    """Decimals down to the second digit of half the interval, and to the first of the value; None where there is no
+    interval, or none to speak of.
+    """
+    if value.low is None or value.high is None or not 0 < value.high - value.low < math.inf:
+        return None
+    digits = 1 - math.floor(math.log10((value.high - value.low) / 2))
+    return max(digits, -math.floor(math.log10(abs(value.centre)))) if value.centre else digits
+
+
+def _four_digits(value: float) -> int:
+    if abs(value) >= 1e4 or value.is_integer() or not math.isfinite(value):
+        return 0
+    return 3 - math.floor(math.log10(abs(value)))
+
+
+rate = Form(lambda value: 0 if abs(value) >= 100 else 1)
+"""Images a second."""
+
+seconds = Form(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3)
+"""Seconds or milliseconds, to about three digits."""
+
+ratio = Form(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
+"""How many times as much."""
+
+whole = Form(lambda value: 0)
+"""Memory in MiB, bytes: no part of one is of interest."""
+
+accuracy = Form(lambda value: 3)
+"""A fraction from 0 to 1."""
+
+number = Form(_four_digits)
+"""A number of which nothing is known, to four digits."""
+
+
+def signed(form: Form) -> Form:
+    """The same with a sign before what is more than nothing, too."""
+    return replace(form, signed=True)

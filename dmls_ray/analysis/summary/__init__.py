@@ -1,0 +1,1 @@
+"""The sentence that answers the question of a sweep."""

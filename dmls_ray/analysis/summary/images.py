@@ -1,0 +1,159 @@
+"""What a sweep over implementations that turn images grey says, and what a reader of its table must know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dmls_ray.analysis.published import PUBLISHED
+from dmls_ray.analysis.results import turns_grey
+from dmls_ray.analysis.stats.formatting import number, ratio, shown
+from dmls_ray.analysis.stats.intervals import Comparison, level_of_each
+from dmls_ray.analysis.summary.phrases import listed
+from dmls_ray.analysis.summary.user_function import answer_own
+from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, alike_but_for, count_values, where
+from dmls_ray.analysis.table.row import Row, Table
+
+_PLACES = {"cpu": "the processor", "cuda": "the GPU"}
+_ONE_THREAD = ("python_loops", "numpy", "pillow")
+_TOLD = ("pass_ms", "gb_per_s", "of_copy")
+_DOUBTS: dict[str, tuple[str | None, ...]] = {
+    "not told apart from it:": ("indistinguishable", "slower"),
+    "too few repeats to tell it from": ("unknown",),
+    "not compared, for they ran elsewhere or at other times:": (None,),
+}
+"""Why the one of least time is not called the fastest, by what comparing it with others came to."""
+_TIMES_THE_CACHE = 4
+"""A set so many times as large as the last-level cache comes from memory; as `dmls_ray.workloads.grayscale` has it."""
+
+
+def answer_images(table: Table, axis: str) -> str:
+    """Which implementation is fastest on the processor and on the GPU, by how much, and whether the pictures agree; or
+    what another axis does to the time of a pass.
+
+    Args:
+        table: the sweep's table.
+        axis: the field that the sweep asks about.
+    """
+    rows = [row for row in table.rows if row.level("pass_ms") is not None]
+    if not rows:
+        return f"No run ended ok, so nothing can be said of {axis}."
+    if axis != "implementation" or count_values(rows, axis) < 2:
+        return answer_own(table, axis, [name for name in _TOLD if name in table.own_measures])
+    told = []
+    for group in alike_but_for(rows, IN_IMPLEMENTATION):
+        parts = [_fastest(sorted(on, key=_ms)) for on in _by_device(group) if on]
+        told.append(f"{where(group, *IN_IMPLEMENTATION)}{'; '.join(parts)}")
+    apart = [value for row in rows if (known := row.estimate("levels_apart")) for value in known.values]
+    counts = sorted({len(row.counted) for row in rows})
+    of = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    sentence = "; ".join(told)
+    agree = f"; no grey level is more than {max(apart):.0f} from the float64 reference's" if apart else ""
+    return f"{sentence[:1].upper()}{sentence[1:]} (n={of}){agree}."
+
+
+def _by_device(group: Sequence[Row]) -> list[list[Row]]:
+    return [[row for row in group if row.counted[0].config["device"] == device] for device in _PLACES]
+
+
+def _ms(row: Row) -> float:
+    return row.level("pass_ms") or 0.0
+
+
+def _fastest(rows: Sequence[Row]) -> str:
+    """The fastest of some, which come in the order of their times, against the loops and against the next.
+
+    It is called the fastest where it is told apart from each of the others; else why it is not.
+    """
+    best, *others = rows
+    config = best.counted[0].config
+    size = config["image_size"]
+    of = f"of {config['images']:,} images of {size}x{size}"
+    time = f"{shown(best.estimate('pass_ms'), number)} ms a pass {of}"
+    on = f"on {_PLACES[config['device']]} "
+    if not others:
+        return f"{on}{_name(best)} takes {time}{_over_loops(best)}"
+    # It is picked for being the best, out of so many pairs.
+    level = level_of_each(len(rows) * (len(rows) - 1) // 2)
+    against = [(other, best.speed_against(other, level=level)) for other in others]
+    following, ahead = against[0]
+    if ahead and all(than and than.verdict == "faster" for _, than in against):
+        than = f"{_times(ahead)} as fast as {_name(following)}, the next"
+        over = "" if _name(following) == "python_loops" else _over_loops(best)
+        return f"{on}{_name(best)} is the fastest of {len(rows)}: {time}{over}, {than}"
+    doubts = [
+        (why, [other for other, than in against if (than.verdict if than else None) in verdicts])
+        for why, verdicts in _DOUBTS.items()
+    ]
+    told = [f"{why} {listed([_timed(row) for row in doubted])}" for why, doubted in doubts if doubted]
+    return f"{on}{_name(best)} took the least time of {len(rows)}: {time}{_over_loops(best)}; {'; '.join(told)}"
+
+
+def _timed(row: Row) -> str:
+    return f"{_name(row)} ({shown(row.estimate('pass_ms'), number)} ms)"
+
+
+def _over_loops(row: Row) -> str:
+    return f", {_times(row.speed_up)} as fast as python_loops" if row.speed_up else ""
+
+
+def _times(ahead: Comparison) -> str:
+    return f"{shown(ahead.ratio, ratio, null=1)} times"
+
+
+def _name(row: Row) -> str:
+    return str(row.counted[0].config["implementation"])
+
+
+def notes_of_images(rows: Sequence[Row]) -> list[str]:
+    """What was timed, and what its times can be held against; nothing where no images were turned grey."""
+    known = [row for row in rows if row.counted and turns_grey(row.counted[0]) and row.level("pass_ms") is not None]
+    ours = [row for row in known if row.counted[0].isolation != PUBLISHED]
+    notes = []
+    if ours:
+        anew = ", ".join(dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output")))
+        besides = f" (in each pass by {anew})" if anew else ""
+        notes.append(
+            f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes that "
+            "it cannot but read and write."
+        )
+    threads = {row.counted[0].config.get("threads_per_rank") for row in ours}
+    if len(threads) == 1:
+        alone = dict.fromkeys(_name(row) for row in ours if _name(row) in _ONE_THREAD)
+        whatever = f"; {', '.join(alone)} {'uses' if len(alone) == 1 else 'use'} one thread at any" if alone else ""
+        notes.append(f"threads_per_rank is {threads.pop()}{whatever}.")
+    for row in ours:
+        timed, images = row.level("timed_images"), row.counted[0].config["images"]
+        if timed is not None and timed < images:
+            notes.append(
+                f"{_name(row)} went over {timed:.0f} of {images:,} images, and its time is scaled to all; --full goes "
+                "over all."
+            )
+    if known and any(row.speed_up for row in rows):
+        notes.append("Speed-up is against python_loops.")
+    if any(row.level("of_copy") is not None for row in ours):
+        notes.append(
+            "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy "
+            "writes half of them and a pass a quarter, so more than 1 is possible."
+        )
+    return list(dict.fromkeys([*notes, *(note for row in ours if (note := _without_bound(row)))]))
+
+
+def _without_bound(row: Row) -> str:
+    """Why a time is not held against the bandwidth of memory; empty where it is, or nobody would expect it."""
+    if row.level("of_copy") is not None or row.counted[0].measures.get("own_output"):
+        return ""
+    images, on = row.counted[0].config["images"], _PLACES[row.counted[0].config["device"]]
+    size, cache = row.level("set_mib"), row.level("cache_mib")
+    if cache is None or not math.isfinite(cache):
+        return f"The last-level cache of {on} is not known, so no time is held against its memory's bandwidth."
+    if not size or size >= _TIMES_THE_CACHE * cache:
+        return ""  # one of which a part was timed
+    enough = images * _TIMES_THE_CACHE * cache / size
+    if not math.isfinite(enough):
+        return ""  # no cache is so large, and no set so small
+    return (
+        f"{images:,} images are {number(size)} MiB read and written, and the last-level cache of {on} has "
+        f"{number(cache)}: memory's bandwidth bounds nothing there. From --images "
+        f"{math.ceil(enough)} on it is measured."
+    )

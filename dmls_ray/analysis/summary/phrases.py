@@ -1,0 +1,46 @@
+"""How configurations are named in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from dmls_ray.analysis.stats.formatting import number
+
+
+def configuration(factors: Mapping[str, Any]) -> str:
+    """A configuration by the fields that vary: `world_size=2 batch_per_rank=16`; its batch once."""
+    told = told_once(factors).items()
+    texts = (f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told)
+    return " ".join(texts) or "the one configuration"
+
+
+def told_once(factors: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are known, and of the two batches one: the other follows."""
+    told = {name: value for name, value in factors.items() if value is not None}
+    if "batch_per_rank" in told:
+        told.pop("global_batch", None)
+    return told
+
+
+def told_factors(factors: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, str]:
+    """Fields of a configuration as the cells of a row.
+
+    Args:
+        factors: name -> value.
+        beside: heads of the row's other cells; a field of the user's own that is called like one gets `config_` before
+            its name.
+    """
+    heads = {name: f"config_{name}" if name in beside else name for name in factors}
+    return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names one after the other; of many the first, and how many more there are."""
+    shown = "; ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}; and {len(names) - most} more"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,305 @@
+"""One sentence that answers a sweep's question, and says no more than the data allows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from statistics import median
+
+from dmls_ray.analysis.metrics import MEASURES
+from dmls_ray.analysis.stats.formatting import accuracy, bare, rate, ratio, seconds, shown, signed, whole
+from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare, difference, level_of_each
+from dmls_ray.analysis.summary.images import answer_images
+from dmls_ray.analysis.summary.phrases import told_once
+from dmls_ray.analysis.summary.user_function import answer_own
+from dmls_ray.analysis.table.grouping import compared_along, count_values, in_blocks, where
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.workloads.classification.config import DEFAULTS
+
+_MOST_LOST = 4
+"""Trials that are named of those that could not be measured."""
+
+_WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
+
+
+def answer(table: Table, axis: str) -> str:
+    """What the axis does to speed, memory and accuracy.
+
+    Where it is a number, from its first value to its last; else which value is best.
+
+    Args:
+        table: the sweep's table.
+        axis: the field that the sweep asks about.
+    """
+    if table.is_of_images:
+        return answer_images(table, axis)
+    if table.is_own:
+        return answer_own(table, axis)
+    rows = [row for row in table.rows if row.rates()]
+    if not rows:
+        if any(row.counted for row in table.rows):
+            return "These runs were searched, not measured, and their times say nothing: run them with --mode bench."
+        return f"No run ended ok, so nothing can be said of {axis}."
+    if axis == "batch_per_rank" and table.held == "global_batch":
+        axis = "global_batch"
+    asked, alone = axis, ""
+    if count_values(rows, axis) < 2:
+        # The one that does vary is the question then: world_size at one global_batch, say.
+        if axis in table.varied:
+            alone = _only_one(table, rows[0], asked)
+        axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
+    if count_values(rows, axis) < 2:
+        return alone or f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
+    groups = compared_along(rows, axis, table.held)
+    if not groups:
+        return f"No two trials differ in {axis} alone, so nothing can be said of it."
+    sentence = "; ".join(_along(group, axis) for group in groups)
+    sentence = f"{sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)}){_lost(table, rows)}."
+    return f"{alone} {sentence}" if asked != axis and alone else sentence
+
+
+def answer_variants(table: Table, changed: Collection[str]) -> str:
+    """What each change, made alone, does to test accuracy and to its gap to training, against the trial without any.
+
+    Args:
+        table: the sweep's table.
+        changed: the fields that variants change.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in table.rows:
+        if row.by_block("test_accuracy"):
+            same = {name: value for name, value in row.factors.items() if name not in changed}
+            groups.setdefault(repr(same), []).append(row)
+    level = level_of_each(sum(len(rows) - 1 for rows in groups.values()))
+    told = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed, level))]
+    if not told:
+        return "There is no trial to compare with, so nothing can be said of what was changed."
+    together = ", intervals that hold together" if sum(len(rows) - 1 for rows in groups.values()) > 1 else ""
+    return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])}{together})."
+
+
+def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -> str:
+    base = next((row for row in rows if not _changes(row, changed)), None)
+    if base is None or len(rows) < 2:
+        return ""
+    told: dict[str, list[str]] = {"higher with": [], "lower with": [], "not told apart from it with": []}
+    for row in sorted(rows, key=lambda row: -row.measures["test_accuracy"].median):
+        more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"), level=level)
+        if row is base or more is None:
+            continue
+        verdict = "not told apart from it with"
+        if more.low is not None and more.high is not None:
+            verdict = "higher with" if more.low > 0 else "lower with" if more.high < 0 else verdict
+        by = f"{shown(more, signed(accuracy), null=0)}{in_blocks(more.n, row, base)}"
+        told[verdict].append(f"{_changes(row, changed)} ({by})")
+    if not any(told.values()):
+        return ""
+    parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in told.items() if names)
+    gaps = [row for row in rows if "accuracy_gap" in row.measures]
+    least = min(gaps, key=lambda row: abs(row.measures["accuracy_gap"].median), default=base)
+    gap = ""
+    if "accuracy_gap" in base.measures and least is not base:
+        gap = (
+            f"; the gap to training accuracy, {bare(base.measures['accuracy_gap'], accuracy)}, is closest to zero with "
+            f"{_changes(least, changed)}: {bare(least.measures['accuracy_gap'], accuracy)}"
+        )
+    where = {name: value for name, value in base.factors.items() if name not in changed}
+    at = f"At {', '.join(f'{name} {value}' for name, value in where.items())}, against" if where else "Against"
+    return f"{at} a test accuracy of {shown(base.measures['test_accuracy'], accuracy)} without, it is {parts}{gap}"
+
+
+def _changes(row: Row, changed: Collection[str]) -> str:
+    """What a row changes: `dropout=0.3`."""
+    made = {name: value for name, value in row.factors.items() if name in changed and value != DEFAULTS[name]}
+    return " ".join(f"{name}={value}" for name, value in made.items())
+
+
+def _only_one(table: Table, row: Row, axis: str) -> str:
+    """That, and why, only one of several values could be measured."""
+    value = row.factors.get(axis)
+    others = [other for other in table.rows if other.factors.get(axis) != value]
+    if not others:
+        return ""
+    names = ", ".join(dict.fromkeys(str(other.factors.get(axis)) for other in others))
+    if any(other.counted for other in others):
+        return f"Of {axis} the times are known of {value} alone, so its speed is not compared with {names}."
+    why = next((f" ({other.reason.rstrip('.')})" for other in others if other.reason), "")
+    return f"Of {axis} only {value} could be measured, so it is not compared with {names}{why}."
+
+
+def _along(group: Sequence[Row], axis: str) -> str:
+    """For an axis of numbers: from its first value to its last, and what is best in between."""
+    if any(isinstance(row.factors[axis], bool | str | type(None)) for row in group):
+        return _among(group, axis)
+    ordered = sorted(group, key=lambda row: row.factors[axis])
+    first, last = ordered[0], ordered[-1]
+    return (
+        f"{where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {_pace(first, last)}"
+        f"{_between(ordered, axis)}{_memory(first, last)}{_learned(first, last)}"
+        f"{_between(ordered, axis, 'test_accuracy')}"
+    )
+
+
+def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
+    """The best of all values of an axis, where it is neither the first nor the last, and better than both.
+
+    Args:
+        ordered: the trials, from the axis's first value to its last.
+        axis: the field.
+        measure: what is to be high; without it, the speed.
+    """
+    values = [(row.by_block(measure) if measure else row.rates()).values() for row in ordered]
+    levels = {index: median(each) for index, each in enumerate(values) if each}
+    best = max(levels, key=lambda index: levels[index], default=0)
+    if best in (0, len(ordered) - 1):
+        return ""
+    row, ends = ordered[best], (ordered[0], ordered[-1])
+    # It is picked for being the best, out of so many pairs.
+    level = level_of_each(len(ordered) * (len(ordered) - 1) // 2)
+    if measure:
+        more = [difference(row.by_block(measure), end.by_block(measure), level=level) for end in ends]
+        if any(item is None or item.low is None or item.low <= 0 for item in more):
+            return ""
+        return f", highest at {axis} {row.factors[axis]} ({shown(row.measures[measure], MEASURES[measure].form)})"
+    faster = [row.speed_against(end, level=level) for end in ends]
+    if any(item is None or item.verdict != "faster" for item in faster):
+        return ""
+    return f", fastest at {axis} {row.factors[axis]} ({_rate(row)})"
+
+
+def _pace(first: Row, last: Row) -> str:
+    """How fast training goes in one trial and in another; where no rate is known, by how long a run takes."""
+    faster = last.speed_against(first)
+    if "images_per_s" in first.measures and "images_per_s" in last.measures:
+        went = f"training went from {bare(first.measures['images_per_s'], rate)} to {_rate(last)}"
+        return f"{went}, {_speed(faster, first, last)}"
+    if "total_s" not in first.measures or "total_s" not in last.measures:
+        return f"training went on at {_rate(first)} and at {_rate(last)}, which do not compare"
+    times = [bare(row.measures["total_s"], seconds) for row in (first, last)]
+    took = f"a run went from {times[0]} to {times[1]} s"
+    longer = first.speed_against(last)
+    if faster is None or longer is None or faster.ratio.centre >= 1:
+        return f"{took}, {_speed(faster, first, last)}"
+    verdict = "" if faster.verdict == "unknown" else f"{_WORDS[faster.verdict]}: "
+    return f"{took}, {verdict}{shown(longer.ratio, ratio, null=1)} times as long{_blocks(longer, first, last)}"
+
+
+def _among(group: Sequence[Row], axis: str) -> str:
+    """For an axis of choices."""
+    slowest, *_, fastest = sorted(group, key=lambda row: median(row.rates().values()))
+    # They are picked for being the fastest and the slowest, out of so many pairs.
+    level = level_of_each(len(group) * (len(group) - 1) // 2)
+    speed = (
+        f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is "
+        f"{_speed(fastest.speed_against(slowest, level=level), fastest, slowest)}"
+    )
+    quantized = [text for row in group if (text := _quantized(row))]
+    if quantized:
+        return f"{where(group, axis)}{'; '.join(quantized)}; {speed}"
+    return f"{where(group, axis)}{_best(group, axis, level)}; {speed}"
+
+
+def _best(group: Sequence[Row], axis: str, level: float) -> str:
+    """Which choice reached the highest test accuracy, if that can be told."""
+    tested = [row for row in group if "test_accuracy" in row.measures]
+    if not tested:
+        return f"no test accuracy is known of any {axis}"
+    best, *others = sorted(tested, key=lambda row: -row.measures["test_accuracy"].median)
+    reached = f"{axis} {best.factors[axis]} reached {shown(best.measures['test_accuracy'], accuracy)}"
+    if not others:
+        return f"{reached} of test accuracy"
+    if any(row.measures["test_accuracy"].low is None for row in tested):
+        return f"{reached} of test accuracy, the highest that was seen, of too few repeats to tell chance apart"
+    alike = [row for row in others if not _is_lower(row, best, level)]
+    if not alike:
+        return f"{reached}, the highest test accuracy"
+    names = ", ".join(str(row.factors[axis]) for row in alike)
+    if len(alike) == len(others):
+        return f"{reached} of test accuracy, not told apart from {names}"
+    return f"{reached}, the highest test accuracy but not told apart from {names}"
+
+
+def _is_lower(row: Row, best: Row, level: float) -> bool:
+    """Whether a row's test accuracy is below the best one's in the blocks they share, as far as repeats can tell."""
+    less = difference(row.by_block("test_accuracy"), best.by_block("test_accuracy"), level=level)
+    return less is not None and less.high is not None and less.high < 0
+
+
+def _quantized(row: Row) -> str:
+    """What int8 does to accuracy, size and latency of one kind of quantization."""
+    if "int8_test_accuracy" not in row.measures:
+        return ""
+    changed = difference(row.by_block("int8_test_accuracy"), row.by_block("fp32_test_accuracy"))
+    parts = [
+        f"{row.factors['quantization']}: int8 test accuracy {shown(row.measures['int8_test_accuracy'], accuracy)}, "
+        f"{shown(changed, signed(accuracy), null=0)} against its own fp32 form"
+    ]
+    sizes = [row.measures.get(f"{form}_checkpoint_bytes") for form in ("int8", "fp32")]
+    if all(sizes):
+        parts.append("checkpoint {} against {} bytes".format(*(bare(size, whole) for size in sizes)))
+    times = [row.by_block(f"{form}_compiled_ms_p50") for form in ("fp32", "int8")]
+    comparison = compare(*times)
+    if comparison is not None:
+        batch = row.records[0].config["inference_batch"]
+        parts.append(f"inference of {batch} images {_speed(comparison, row, row)} as in fp32, both compiled")
+    return ", ".join(parts)
+
+
+def _speed(comparison: Comparison | None, one: Row, other: Row) -> str:
+    if comparison is None:
+        return "not compared: no block has both on one machine and device"
+    times = f"{shown(comparison.ratio, ratio, null=1)} times as fast{_blocks(comparison, one, other)}"
+    return times if comparison.verdict == "unknown" else f"{_WORDS[comparison.verdict]}: {times}"
+
+
+def _blocks(comparison: Comparison, one: Row, other: Row) -> str:
+    """How many blocks a comparison is of, where it is not of all."""
+    pairs = comparison.ratio.n if isinstance(comparison.ratio, Estimate) else 0
+    return in_blocks(pairs, one, other, " on one machine and device")
+
+
+def _memory(first: Row, last: Row) -> str:
+    one, other = first.measures.get("peak_mem_mib"), last.measures.get("peak_mem_mib")
+    return "" if one is None or other is None else f", peak memory from {bare(one, whole)} to {bare(other, whole)} MiB"
+
+
+def _learned(first: Row, last: Row) -> str:
+    """What becomes of test accuracy, paired by block."""
+    one, other = first.measures.get("test_accuracy"), last.measures.get("test_accuracy")
+    if one is None or other is None:
+        return ""
+    went = f", test accuracy from {bare(one, accuracy)} to {bare(other, accuracy)}"
+    more = difference(last.by_block("test_accuracy"), first.by_block("test_accuracy"))
+    if more is None or more.low is None or more.high is None:
+        return went
+    verdict = "higher" if more.low > 0 else "lower" if more.high < 0 else "not told apart"
+    return f"{went}, {verdict}: {shown(more, signed(accuracy), null=0)}{in_blocks(more.n, first, last)}"
+
+
+def _lost(table: Table, rows: Sequence[Row]) -> str:
+    """What could not be measured, as it ended."""
+    lost = [row for row in table.rows if row not in rows and not row.counted]
+    if not lost:
+        return ""
+    told = [f"{_named(row)} ({row.outcome})" for row in lost[:_MOST_LOST]]
+    more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+    return f"; not measured: {', '.join(told)}{more}"
+
+
+def _named(row: Row) -> str:
+    return " ".join(f"{name} {value}" for name, value in told_once(row.factors).items())
+
+
+def _level(row: Row) -> str:
+    tested = row.measures.get("test_accuracy")
+    return _rate(row) + (f", test accuracy {bare(tested, accuracy)}" if tested else "")
+
+
+def _rate(row: Row) -> str:
+    """How fast, with its unit."""
+    name = "images_per_s" if "images_per_s" in row.measures else "total_s"
+    return f"{bare(row.measures[name], MEASURES[name].form)} {MEASURES[name].head}"
+
+
+def _repeats(rows: Sequence[Row]) -> str:
+    counts = sorted({len(row.rates()) for row in rows})
+    return f"n={counts[0]}" if len(counts) == 1 else f"n={counts[0]} to {counts[-1]}"

@@ -1,0 +1,111 @@
+"""What was asked of a sweep, and what its runs say to it: a table and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.sentence import answer, answer_variants
+from dmls_ray.analysis.summary.user_function import answer_search
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.row import Table
+from dmls_ray.storage.folder import read_sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a sweep asks."""
+
+    text: str = ""
+    """In words."""
+    varied: tuple[str, ...] = ()
+    """Fields that were given several values."""
+    axis: str | None = None
+    """The field that it asks about; None for the first that varies."""
+    changed: tuple[str, ...] = ()
+    """Fields that were changed one at a time."""
+    metric: str | None = None
+    """What was searched for; None where runs were measured."""
+    minimizes: bool = False
+    """Whether the metric is to be small."""
+    asked: frozenset[str] = frozenset()
+    """run_id of every run that the last call asked for; empty where that is not known, as in a search."""
+    is_fresh: bool = False
+    """Whether that call took a folder of its own, which the same command would not go on with."""
+
+    @classmethod
+    def of(cls, sessions: Sequence[Mapping[str, Any]]) -> Question:
+        """What the calls that filled a folder asked: what any of them varied, and the last one's axis."""
+        values: dict[str, set[str]] = {}
+        for session in sessions:
+            for name, given in session.get("axes", {}).items():
+                values.setdefault(name, set()).update(map(repr, given))
+        last = sessions[-1] if sessions else {}
+        trials, repeats = str(last.get("trials", "")).split(), last.get("repeats", 0)
+        return cls(
+            text=last.get("question", ""),
+            varied=tuple(name for name, given in values.items() if len(given) > 1),
+            axis=last.get("axis"),
+            changed=tuple(last.get("changed", ())),
+            metric=last["metric"] if last.get("mode") == "search" else None,
+            minimizes=bool(last.get("minimizes")),
+            asked=frozenset(f"{trial}-{repeat}" for trial in trials for repeat in range(repeats)),
+            is_fresh="--fresh" in str(last.get("command", "")).split(),
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a sweep's runs say to its question."""
+
+    results: Results
+    question: Question
+
+    @cached_property
+    def table(self) -> Table:
+        """A row a trial; of a search, the best one first."""
+        best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
+        table = make_table(self.results, self.question.varied, best_by=best_by)
+        if self.unfinished:
+            table.notes.append(self.unfinished)
+        return table
+
+    @cached_property
+    def unfinished(self) -> str:
+        """How many of the runs that were asked for have not ended, and what runs them; empty where all have."""
+        asked = self.question.asked
+        left = len(asked - {record.run_id for record in self.results.records if record.mode == "bench"})
+        if not left:
+            return ""
+        again = ", with --out on this folder in place of --fresh," if self.question.is_fresh else ""
+        have, them = ("has", "it") if left == 1 else ("have", "them")
+        return (
+            f"{left:,} of the {len(asked):,} runs that were asked for {have} not ended; the same command{again} runs "
+            f"{them}."
+        )
+
+    @property
+    def axis(self) -> str:
+        """The field that the answer goes along: the one that was asked about, if it varies."""
+        asked, varied = self.question.axis, self.table.varied
+        return asked if asked in varied else next(iter(self.question.varied), asked or "batch_per_rank")
+
+    @cached_property
+    def sentence(self) -> str:
+        """The answer."""
+        question = self.question
+        if question.metric:
+            return answer_search(self.table, question.metric, minimizes=question.minimizes)
+        return answer_variants(self.table, question.changed) if question.changed else answer(self.table, self.axis)
+
+
+def read(results: Results) -> Reading:
+    """All runs of a folder, read by what its sweep.json says was asked.
+
+    Raises:
+        StoreError: sweep.json cannot be read.
+    """
+    return Reading(results, Question.of(read_sweep(results.folder).get("sessions", [])))

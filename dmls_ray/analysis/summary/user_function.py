@@ -1,0 +1,111 @@
+"""The answer of a sweep of a training function of the user's own, and of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmls_ray.analysis.stats.formatting import bare, number, shown, signed
+from dmls_ray.analysis.stats.intervals import difference, level_of_each
+from dmls_ray.analysis.summary.phrases import configuration
+from dmls_ray.analysis.table.grouping import compared_along, count_values, in_blocks, where
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.model import METRICS, Outcome
+
+
+def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
+    """Which configuration reached the best value of a metric, among how many, and how the next one did.
+
+    Args:
+        table: the search's table.
+        metric: what was searched for.
+        minimizes: whether it is to be small.
+    """
+    known = [row for row in table.rows if row.level(metric) is not None]
+    best_first = sorted(known, key=lambda row: _level_of(row, metric), reverse=not minimizes)
+    if not best_first:
+        return f"No run that ended ok told its {metric}, so nothing can be said of it."
+    best, *others = best_first
+    stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
+                  for row in table.rows for record in row.records)  # fmt: skip
+    told = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
+            f"{number(_level_of(best, metric))}, with {configuration(best.factors)}"]  # fmt: skip
+    if others:
+        told.append(f"the next is {number(_level_of(others[0], metric))}, with {configuration(others[0].factors)}")
+    if stopped:
+        told.append(f"{stopped} were stopped early")
+    return (
+        f"{'; '.join(told)}. The best of many looks better than it is: run it again with several seeds (--mode bench) "
+        "before you trust it."
+    )
+
+
+def answer_own(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
+    """What the axis does to the time of a run and to whatever a training function of the user's own measured.
+
+    Args:
+        table: the sweep's table.
+        axis: the field that the sweep asks about.
+        measures: what is told in place of all that.
+    """
+    rows = [row for row in table.rows if "total_s" in row.measures]
+    if not rows:
+        return f"No run ended ok, so nothing can be said of {axis}."
+    if count_values(rows, axis) < 2:
+        axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
+    groups = compared_along(rows, axis, table.held) if count_values(rows, axis) > 1 else []
+    if not groups:
+        return f"No two trials differ in {axis} alone, so nothing can be compared."
+    vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]
+    told = measures or ["total_s", *vocabulary, *table.own_measures]
+    sentence = "; ".join(_own_along(group, axis, told) for group in groups)
+    counts = sorted({row.measures["total_s"].n for row in rows})
+    return f"{sentence[:1].upper()}{sentence[1:]} (n={' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))})."
+
+
+def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
+    """From the first value of the axis to its last; for choices, from what has least of a measure to what has most."""
+    values = [row.factors[axis] for row in group]
+    choices = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
+    parts = []
+    for name in measures:
+        having = [row for row in group if row.by_block(name)]
+        if len(having) > 1:
+            ends = [pick(having, key=lambda row: _level_of(row, name) if choices else row.factors[axis])
+                    for pick in (min, max)]  # fmt: skip
+            pairs = len(having) * (len(having) - 1) // 2 if choices else 1
+            parts.append(_own_change(*ends, axis=axis, name=name, choices=choices, level=level_of_each(pairs)))
+    if choices:
+        return f"{where(group, axis)}{'; '.join(parts)}"
+    first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
+    return f"{where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {', '.join(parts)}"
+
+
+def _level_of(row: Row, name: str) -> float:
+    level = row.level(name)
+    assert level is not None, name
+    return level
+
+
+def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level: float) -> str:
+    """How a measure goes from one trial to another.
+
+    Args:
+        first: where it is least, of choices.
+        last: where it is most.
+        axis: the field in which they differ.
+        name: the measure.
+        choices: whether the trials were picked for that.
+        level: of the interval, so that it allows for the picking.
+    """
+    words = "seconds a run" if name == "total_s" else name
+    low, high = (bare(row.estimate(name), number) for row in (first, last))
+    if first is last:
+        return f"{words} is {low} with every {axis}"
+    more = difference(last.by_block(name), first.by_block(name), level=level)
+    told = "no block in common" if more is None else shown(more, signed(number), null=0)
+    told += "" if more is None else in_blocks(more.n, first, last)
+    if more is not None and more.low is not None and more.high is not None and more.low <= 0 <= more.high:
+        told += ", not told apart"
+    if not choices:
+        return f"{words} went from {low} to {high} ({told})"
+    return f"{words} from {low} with {axis} {first.factors[axis]} to {high} with {last.factors[axis]} ({told})"

@@ -1,0 +1,1 @@
+"""The table of a sweep: rows, columns, groups, notes and layouts."""

@@ -1,0 +1,212 @@
+"""Which columns a table has: only those that vary or answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dmls_ray.analysis.metrics import MEASURES, OF_IMAGES
+from dmls_ray.analysis.stats.formatting import bare, number, ratio, shown
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
+from dmls_ray.analysis.table.row import Column, Row, Table
+from dmls_ray.records.model import Outcome
+
+_INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
+              "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
+
+_LINK = ("link_round_trip_ms", "link_mbit_per_s")
+
+_OF_IMAGES = ("gb_per_s", "copy_gb_per_s", "of_copy", "to_device_ms", "from_device_ms", "levels_apart")
+
+INTERVAL = " [95%]"
+"""Ends the head of a column whose values have intervals."""
+
+_REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
+"""Fields whose tables tell the gap between training and test."""
+
+
+def columns_of(table: Table) -> list[Column]:
+    """The columns of a table, in the order a reader wants."""
+    return _headed(table, _columns(table))
+
+
+def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
+    """Columns of these measures, and `speed_up`, as far as any trial has them, each with its interval; n and
+    outcome.
+    """
+    columns = []
+    for place, name in enumerate(names):
+        if name == "speed_up":
+            columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
+        elif table.has(name):
+            columns.append(_measure(name, interval=True, answers=place == 0))
+        elif name in table.own_measures:
+            columns.append(_named(name))
+    return _headed(table, [*columns, _COUNT, _OUTCOME])
+
+
+def _headed(table: Table, columns: list[Column]) -> list[Column]:
+    """Heads that speak of intervals only where there are some."""
+    if any(len(row.counted) >= MIN_REPEATS for row in table.rows):
+        return columns
+    return [replace(column, head=column.head.removesuffix(INTERVAL)) for column in columns]
+
+
+def _columns(table: Table) -> list[Column]:
+    columns = [_factor(name) for name in table.varied]
+    if table.is_of_images:
+        columns.append(_measure("pass_ms", interval=True, answers=True))
+        columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
+        columns += [_measure(name, interval=name == "of_copy") for name in _OF_IMAGES if name in table.own_measures]
+        return [*columns, _COUNT, _OUTCOME]
+    is_timed = any(record.mode == "bench" for row in table.rows for record in row.records)
+    if table.has("images_per_s"):
+        columns += [_measure("images_per_s", interval=True, answers=True), _measure("epoch_s"), _measure("total_s")]
+    elif is_timed:
+        columns += [_measure("total_s", interval=True, answers=True)]
+        columns += [_measure("step_ms_p50")] if table.has("step_ms_p50") else []
+    if "launcher" in table.varied:
+        columns.append(_measure("overhead_s"))
+    if any(row.speed_up for row in table.rows):
+        columns += [_SPEED_UP, _EFFICIENCY]
+    if is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
+        columns.append(_TARGET)
+    if table.has("exposed_comm_ms"):
+        columns.append(_measure("exposed_comm_ms"))
+    columns += [_measure(name) for name in _LINK if table.has(name)]
+    if table.has("peak_mem_mib") or not table.own_measures:
+        columns.append(_measure("peak_mem_mib"))
+    columns += [_measure("train_accuracy")] if table.has("train_accuracy") else []
+    if table.has("test_accuracy"):
+        columns.append(_measure("test_accuracy", interval=True, answers=not is_timed))
+    if _REGULARISERS & set(table.varied):
+        columns += [_measure("accuracy_gap"), _OVERFIT]
+    columns += [_measure(name) for name in _INFERENCE if table.has(name)]
+    columns += [_measure("gradient_noise_scale", interval=True)] if table.has("gradient_noise_scale") else []
+    for name in ("train_loss", "test_loss", "validation_loss") if table.is_own else ():
+        columns += [_named(name)] if table.has(name) else []
+    columns += [_named(name) for name in table.own_measures]
+    columns += [_measure("stopped_epoch")] if table.has("stopped_epoch") else []
+    columns += [_COUNT, _OUTCOME]
+    if any(record.oversubscribed for row in table.rows for record in row.records):
+        columns.append(_OVERSUBSCRIBED)
+    return columns
+
+
+def _factor(name: str) -> Column:
+    def text(row: Row) -> str:
+        return "" if row.factors[name] is None else str(row.factors[name])
+
+    return Column(name, text, lambda row: {name: row.factors[name]})
+
+
+def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Column:
+    """A measure of the vocabulary.
+
+    Args:
+        name: the field of a record.
+        interval: whether its interval is shown.
+        answers: whether a trial of which no run is ok has its outcome for a word here.
+    """
+    measure = MEASURES.get(name) or OF_IMAGES[name]
+    write = shown if interval else bare
+
+    def text(row: Row) -> str:
+        known = row.estimate(name)
+        return row.outcome if answers and not row.counted else f"{write(known, measure.form)}{_of_how_many(known, row)}"
+
+    return Column(measure.head + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.estimate(name)))
+
+
+def _named(name: str) -> Column:
+    """A measure under its own name, with its interval."""
+    return Column(
+        f"{name}{INTERVAL}",
+        lambda row: f"{shown(row.estimate(name), number)}{_of_how_many(row.estimate(name), row)}",
+        lambda row: _numbers(name, row.estimate(name)),
+    )
+
+
+def _of_how_many(known: Estimate | None, row: Row) -> str:
+    """Of how many runs a value is, where not all have one."""
+    return f" ({known.n} of {len(row.counted)})" if known is not None and known.n < len(row.counted) else ""
+
+
+def _numbers(name: str, known: Estimate | Interval | None) -> dict[str, Any]:
+    """One value stands under the measure's own name; what is not known is None, so that every row has the same
+    names.
+    """
+    mean = deviation = None
+    if isinstance(known, Estimate):
+        mean, deviation = known.mean, known.deviation
+    return {
+        name: known.centre if known else None,
+        f"{name}_low": known.low if known else None,
+        f"{name}_high": known.high if known else None,
+        f"{name}_mean": mean,
+        f"{name}_deviation": deviation,
+    }
+
+
+def _ratio(row: Row) -> Estimate | Interval | None:
+    return row.speed_up.ratio if row.speed_up else None
+
+
+def _told_speed_up(row: Row) -> str:
+    known = _ratio(row)
+    text = shown(known, ratio, null=1)
+    pairs = known.n if isinstance(known, Estimate) else 0
+    return f"{text} ({pairs} of {len(row.counted)})" if known and pairs < len(row.counted) else text
+
+
+def _efficiency(row: Row) -> float | None:
+    return row.speed_up.ratio.centre / row.world_size if row.speed_up else None
+
+
+def _told_efficiency(row: Row) -> str:
+    value = _efficiency(row)
+    return "" if value is None else ratio(value)
+
+
+def _overfit(row: Row) -> str:
+    """The epoch, and of how many runs where not of all."""
+    told = row.measures.get("overfit_epoch")
+    if told is None:
+        return ""
+    of_all = len(row.counted)
+    return f"{told.median:.0f}" + (f" ({told.n} of {of_all})" if told.n < of_all else "")
+
+
+def _target(row: Row) -> dict[str, Any]:
+    reached = row.reached()
+    names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
+             "target_n": "reached"}  # fmt: skip
+    return {name: getattr(reached, field) if reached else None for name, field in names.items()}
+
+
+def _told_target(row: Row) -> str:
+    reached = row.reached()
+    return "" if reached is None else str(reached)
+
+
+def _outcomes(row: Row) -> dict[str, Any]:
+    return {
+        "outcome": row.outcome,
+        **{str(kind): sum(record.outcome is kind for record in row.records) for kind in Outcome},
+    }
+
+
+_SPEED_UP = Column(f"speed-up{INTERVAL}", _told_speed_up, lambda row: _numbers("speed_up", _ratio(row)))
+_EFFICIENCY = Column("efficiency", _told_efficiency, lambda row: {"efficiency": _efficiency(row)})
+_TARGET = Column(f"s to target{INTERVAL}", _told_target, _target)
+_OVERFIT = Column(
+    MEASURES["overfit_epoch"].head, _overfit, lambda row: _numbers("overfit_epoch", row.measures.get("overfit_epoch"))
+)
+_COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
+_OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)
+_OVERSUBSCRIBED = Column(
+    "oversubscribed",
+    lambda row: "yes" if any(record.oversubscribed for record in row.records) else "",
+    lambda row: {"oversubscribed": any(record.oversubscribed for record in row.records)},
+)

@@ -1,0 +1,98 @@
+"""Trials that differ in one factor alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.workloads.classification.config import COUNTS_WITH
+
+BATCHES = {"batch_per_rank", "global_batch"}
+IN_IMPLEMENTATION = {"implementation", "device"}
+"""What differs where one implementation that turns images grey takes another's place."""
+
+
+def along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+    """Rows that differ in the axis alone, together; one that has no such neighbour stands alone.
+
+    Args:
+        rows: trials of one table.
+        axis: the field that they may differ in.
+        held: the table's held batch; of the two, the one that is not held follows from the axis.
+    """
+    free = {axis}
+    if axis in BATCHES:
+        free |= BATCHES
+    elif axis in ("world_size", "accum_steps"):
+        free |= BATCHES - {held}
+    elif axis in ("machines", "ranks_per_machine"):
+        free |= {"world_size", *BATCHES} - {held}
+    if axis in ("world_size", "machines", "ranks_per_machine"):
+        return _with_each_backend(rows, free)
+    # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
+    follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
+    wide = alike_but_for(rows, free | follows)
+    if all(len(group) == count_values(group, axis) for group in wide):
+        return wide
+    return alike_but_for(rows, free)
+
+
+def compared_along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+    """As `along`, but for the rows that have no neighbour."""
+    return [group for group in along(rows, axis, held) if len(group) > 1]
+
+
+def alike_but_for(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
+    """Rows that agree in all that varies except for some fields, together."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        same = {name: value for name, value in row.factors.items() if name not in free}
+        groups.setdefault(repr(same), []).append(row)
+    return list(groups.values())
+
+
+def count_values(rows: Sequence[Row], axis: str) -> int:
+    """How many values of an axis there are."""
+    return len({repr(row.factors.get(axis)) for row in rows})
+
+
+def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
+    """As `alike_but_for`; rows of which no backend is told, one rank's, stand beside those of each backend."""
+    alone = [row for row in rows if row.factors.get("backend", "") is None]
+    backends = dict.fromkeys(row.factors["backend"] for row in rows if row not in alone) if alone else {}
+    groups = []
+    for backend in backends:
+        beside = [*alone, *(row for row in rows if row.factors["backend"] == backend)]
+        for group in alike_but_for(beside, {*free, "backend"}):
+            if len({row.world_size for row in group}) == len(group) > 1:
+                groups.append(group)
+    grouped = {row.trial_id for group in groups for row in group}
+    return [*groups, *alike_but_for([row for row in rows if row.trial_id not in grouped], free)]
+
+
+def where(group: Sequence[Row], *axes: str) -> str:
+    """The varied factors but the axes, as far as they are equal in the group: `at batch_per_rank 32, `."""
+    same: dict[str, Any] = {
+        name: value
+        for name, value in group[0].factors.items()
+        if name not in axes and value is not None and all(row.factors[name] == value for row in group)
+    }
+    backends = {row.factors["backend"] for row in group if row.factors.get("backend")}
+    if "backend" not in same and len(backends) == 1 and "backend" not in axes:
+        same["backend"] = backends.pop()  # one rank, which talks to nobody, has none
+    if "batch_per_rank" in same and "global_batch" in same:
+        del same["global_batch"]
+    told = ", ".join(f"{name} {value}" for name, value in same.items())
+    return f"at {told}, " if told else ""
+
+
+def in_blocks(pairs: int, one: Row, other: Row, where_they_ran: str = "") -> str:
+    """How many blocks a comparison of two trials is of, where it is not of all."""
+    if pairs == max(len(one.counted), len(other.counted)):
+        return ""
+    return (
+        f" in the {pairs} blocks that have both{where_they_ran}"
+        if pairs > 1
+        else (f" in the one block that has both{where_they_ran}")
+    )

@@ -1,0 +1,258 @@
+"""The tables of the reports, each one call: by batch, by rank, by backend, by machines, and normal against quantized;
+and the published rows beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from dmls_ray.analysis.metrics import MEASURES
+from dmls_ray.analysis.published import ACCURACIES, IMPLEMENTATION, PUBLISHED, Match, match
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.formatting import accuracy, bare, number, seconds
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.summary.phrases import told_factors
+from dmls_ray.analysis.table.build import make_table, place_of
+from dmls_ray.analysis.table.columns import measure_columns
+from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.model import Outcome, RankRecord, RunRecord
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table as texts, and what its reader must know."""
+
+    frame: pd.DataFrame
+    notes: Sequence[str]
+
+
+def by_batch(results: Results, *, beside: bool = False) -> Layout:
+    """Time, memory and test accuracy by batch and world size, as report B's first table.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    return _by(results, ("batch_per_rank", "world_size"), _TIME_MEMORY_ACCURACY, beside)
+
+
+def by_backend(results: Results, *, beside: bool = False) -> Layout:
+    """Time, memory and test accuracy by batch and backend, as report B's third table; runs of several ranks alone.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    several = results.of([record for record in results.records if record.config["world_size"] > 1])
+    if results.records and not several.records:
+        return Layout(pd.DataFrame(), ["All runs have one rank, which talks to nobody."])
+    return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, beside)
+
+
+def by_machines(results: Results, *, beside: bool = False) -> Layout:
+    """Time, speed-up, communication and test accuracy by machines and ranks on each, as report C's first table.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    placed = results.of([_placed(record) for record in results.records])
+    factors = ("machines", "ranks_per_machine", "backend")
+    measures = ("total_s", "images_per_s", "speed_up", "exposed_comm_ms", "link_round_trip_ms", "link_mbit_per_s",
+                "test_accuracy")  # fmt: skip
+    return _by(placed, factors, measures, beside)
+
+
+def by_quantization(results: Results, *, beside: bool = False) -> Layout:
+    """Time, accuracy, size and latency, normal against quantized, as report C's second table.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    measures = ("total_s", "test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
+                "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
+    return _by(results, ("world_size", "quantization"), measures, beside)
+
+
+def by_rank(results: Results, *, beside: bool = False) -> Layout:
+    """Time, memory and accuracies of each rank, as report B's second table: medians over the repeats; accuracies are
+    over the rank's own share of the samples. A trial of which no run is ok has one row, with its outcome.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    table = make_table(results)
+    cells = []
+    found = [match(row.records[0]) if beside else None for row in table.rows]
+    has_failed = any(row.outcome != Outcome.OK for row in table.rows)
+    for row, theirs in zip(table.rows, found, strict=True):
+        ranks: list[int | None] = [*sorted({rank.rank for record in row.counted for rank in record.ranks})]
+        for number_of in ranks or [None]:
+            same = [rank for record in row.counted for rank in record.ranks if rank.rank == number_of]
+            told = {"rank": "" if number_of is None else str(number_of)}
+            told |= {MEASURES[name].head: _median(same, name) for name in _OF_A_RANK}
+            told |= _published_rank(theirs, number_of) if beside else {}
+            told |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
+            cells.append(_own_factors(row, _heads(table), told) | told)
+    frame = pd.DataFrame(cells, dtype=object).fillna("")
+    notes = _notes_beside(table, found) if beside else _notes(table)
+    return Layout(_without_empty(frame), notes)
+
+
+def by_implementation(results: Results, *, beside: bool = False) -> Layout:
+    """Time of turning images grey by implementation, as report B tells it.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand beside ours.
+    """
+    table = make_table(results)
+    if results.records and not table.is_of_images:
+        return Layout(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
+    return beside_published(table) if beside else Layout(_without_empty(table.frame()), _notes(table))
+
+
+LAYOUTS: dict[str, Callable[..., Layout]] = {
+    "batch": by_batch,
+    "rank": by_rank,
+    "backend": by_backend,
+    "machines": by_machines,
+    "quantization": by_quantization,
+    IMPLEMENTATION: by_implementation,
+}
+
+
+def beside_published(table: Table) -> Layout:
+    """The table of a sweep with the published rows beside ours, matched by configuration."""
+    found = [match(row.records[0]) for row in table.rows]
+    return _with_published(table.frame(), table, found)
+
+
+_TIME_MEMORY_ACCURACY = ("total_s", "peak_mem_mib", "peak_mem_mb", "test_accuracy")
+"""Reports tell memory in their own unit."""
+
+_OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
+
+
+def _by(results: Results, factors: Sequence[str], measures: Sequence[str], beside: bool) -> Layout:
+    table = make_table(results, factors)
+    # What was varied besides tells rows apart, too.
+    heads = list(dict.fromkeys((*factors, *_heads(table))))
+    columns = measure_columns(table, measures)
+    rows = sorted(table.rows, key=lambda row: [place_of(name, row.factors.get(name)) for name in heads])
+    table = replace(table, rows=rows)
+    cells = []
+    for row in rows:
+        told = {column.head: column.text(row) for column in columns}
+        cells.append(_own_factors(row, heads, told) | told)
+    frame = _without_empty(pd.DataFrame(cells, dtype=object))
+    if beside:
+        return _with_published(frame, table, [match(row.records[0]) for row in rows])
+    return Layout(frame, _notes(table))
+
+
+def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | None]) -> Layout:
+    if not any(found):
+        return Layout(frame, _notes_beside(table, found))
+    told = frame.assign(
+        **{head: [read(item.record) if item else "" for item in found] for head, read in _OF_A_PUBLISHED_RUN.items()},
+        **{"published on": [item.hardware if item else "" for item in found]},
+        **{"differs in": [item.differs_in if item else "" for item in found]},
+    )
+    return Layout(_without_empty(told), _notes_beside(table, found))
+
+
+def _notes(table: Table) -> list[str]:
+    """The table's, and whose accuracies those are that were published."""
+    shown = [record for row in table.rows for record in row.records if record.isolation == PUBLISHED]
+    return [*table.notes, *_of_accuracies(shown)]
+
+
+def _of_accuracies(published: Iterable[RunRecord]) -> list[str]:
+    return [ACCURACIES] if any(record.test_accuracy is not None for record in published) else []
+
+
+def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:
+    """Likewise, of a table that has these published runs beside ours."""
+    if not any(found):
+        return [*_notes(table), "The reports have no run of these configurations."]
+    ours = table.notes[0].partition("measured on ")[2].rstrip(".") or "this machine"
+    theirs = ", ".join(dict.fromkeys(item.hardware for item in found if item))
+    return [
+        *table.notes,
+        *_of_accuracies(item.record for item in found if item),
+        f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do not "
+        "tell is compared where ours is not at its default.",
+    ]
+
+
+def _seconds(record: RunRecord) -> str:
+    return "" if record.total_s is None else seconds(record.total_s)
+
+
+def _memory(record: RunRecord) -> str:
+    return number(record.measures["peak_mem_mb"]) if "peak_mem_mb" in record.measures else ""
+
+
+def _tested(record: RunRecord) -> str:
+    return "" if record.test_accuracy is None else accuracy(record.test_accuracy)
+
+
+def _pass_ms(record: RunRecord) -> str:
+    return number(record.measures["pass_ms"]) if "pass_ms" in record.measures else ""
+
+
+_OF_A_PUBLISHED_RUN: dict[str, Callable[[RunRecord], str]] = {
+    "published s/run": _seconds,
+    "published peak MB": _memory,
+    "published test acc.": _tested,
+    "published ms": _pass_ms,
+}
+
+
+def _published_rank(found: Match | None, number_of: int | None) -> dict[str, str]:
+    if found is None:
+        return {"published test acc.": "", "published on": "", "differs in": ""}
+    ranks = {rank.rank: rank for rank in found.record.ranks}
+    tested = ranks[number_of].test_accuracy if number_of in ranks else None
+    return {
+        "published test acc.": "" if tested is None else accuracy(tested),
+        "published on": found.hardware,
+        "differs in": found.differs_in,
+    }
+
+
+def _median(ranks: Sequence[RankRecord], name: str) -> str:
+    values = [value for rank in ranks if (value := getattr(rank, name)) is not None]
+    return bare(estimate(values, MEASURES[name].quantity), MEASURES[name].form) if values else ""
+
+
+def _placed(record: RunRecord) -> RunRecord:
+    """The same with how many machines its ranks were on, how many were on each, and what backend=auto was."""
+    told = dict(record.config)
+    if not told.get("machines"):
+        told["machines"] = len({rank.machine for rank in record.ranks}) or 1
+        told["ranks_per_machine"] = told["world_size"] // told["machines"]
+    if told.get("backend") == "auto" and record.outcome is Outcome.OK:
+        # One rank has none, and an older record does not tell.
+        told["backend"] = record.backend or (None if told["world_size"] == 1 else "auto")
+    return replace(record, config=told)
+
+
+def _heads(table: Table) -> list[str]:
+    """The fields that tell rows apart; the batch once."""
+    return [name for name in table.varied if name != "global_batch"]
+
+
+def _own_factors(row: Row, names: Sequence[str], beside: Collection[str]) -> dict[str, str]:
+    return told_factors({name: row.factors.get(name) for name in names}, beside=beside)
+
+
+def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without columns that say nothing of any row."""
+    return frame[[head for head in frame.columns if (frame[head] != "").any()]] if len(frame) else frame

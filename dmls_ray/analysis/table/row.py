@@ -1,0 +1,193 @@
+"""A sweep's trials and what is known of each: the rows of a table, and its columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from dmls_ray.analysis.export.text_tables import markdown, markdown_text
+from dmls_ray.analysis.metrics import TIMES
+from dmls_ray.analysis.results import GRAYSCALE, OWN, field_names, turns_grey
+from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
+from dmls_ray.analysis.stats.time_to_target import Reached, time_to_target
+from dmls_ray.records.model import Outcome, RunRecord
+
+
+@dataclass
+class Row:
+    """One trial: its varied fields, its measures over the repeats, and how its runs ended."""
+
+    trial_id: str
+    factors: dict[str, Any]
+    """The fields that vary in this table."""
+    records: list[RunRecord]
+    measures: dict[str, Estimate] = field(default_factory=dict)
+    own: dict[str, Estimate] = field(default_factory=dict)
+    """What a training function of the user's own measured."""
+    speed_up: Comparison | None = None
+    """Against world size 1 without DDP, all else equal; where images are turned grey, against the Python loops."""
+
+    @property
+    def world_size(self) -> int:
+        return int(self.records[0].config["world_size"])
+
+    @cached_property
+    def outcome(self) -> str:
+        """`ok`, or how many runs ended in what."""
+        counts = Counter(record.outcome.value for record in self.records)
+        if len(counts) == 1:
+            return next(iter(counts))
+        return ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+
+    @property
+    def reason(self) -> str:
+        """Why the first run that is not ok is not."""
+        return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
+
+    @cached_property
+    def counted(self) -> list[RunRecord]:
+        """The runs that its measures are of: those that ended ok, and of them whole ones where there are any."""
+        ok = [record for record in self.records if record.outcome is Outcome.OK]
+        return [record for record in ok if record.stopped_epoch is None] or ok
+
+    @property
+    def timed(self) -> list[RunRecord]:
+        """Of these, the ones whose times say something: they had their ranks' resources to themselves."""
+        return [record for record in self.counted if record.mode == "bench"]
+
+    def rates(self) -> dict[int, float]:
+        """How fast training went by block, of the runs that ended ok: images_per_s, or runs a second where nothing is
+        known but how long a run of the same work took.
+        """
+        return self.by_block("images_per_s") or self._runs_per_s()
+
+    def speed_against(self, base: Row, *, level: float = 0.95) -> Comparison | None:
+        """How fast this trial is against another one, paired by the blocks in which both ran on one machine and device;
+        None where there are none, or nothing says how fast both are.
+
+        Args:
+            base: the other one.
+            level: how often the interval is to hold the truth.
+        """
+        mine, its = self.by_block("images_per_s"), base.by_block("images_per_s")
+        if not (mine and its):
+            # Images a second stand beside no seconds a run.
+            mine, its = self._runs_per_s(), base._runs_per_s()
+        alike = {block for block in self.in_one_place_with(base) if mine.get(block, 0) > 0 and its.get(block, 0) > 0}
+        return compare({block: mine[block] for block in alike}, its, level=level)
+
+    def in_one_place_with(self, other: Row) -> set[int]:
+        """The blocks in which both ran on one machine and device: times of one place say nothing of another's."""
+        mine, its = self._places(), other._places()
+        return {block for block in mine.keys() & its.keys() if mine[block] == its[block]}
+
+    def _runs_per_s(self) -> dict[int, float]:
+        """Of a function of the user's own nobody knows whether runs are of the same work."""
+        if OWN in self.records[0].config:
+            return {}
+        return {block: 1 / taken for block, taken in self.by_block("total_s").items() if taken > 0}
+
+    def _places(self) -> dict[int, tuple[Any, ...]]:
+        """Where each block ran; the device does not count where it is what was varied."""
+        return {
+            record.repeat: (
+                *(str(record.machine.get(name)) for name in ("host", "cpu", "cores", "gpus")),
+                record.device if record.config.get("device", "auto") == "auto" else "",
+            )
+            for record in self.counted
+        }
+
+    def level(self, measure: str) -> float | None:
+        """The median of a measure; None where it is not known."""
+        known = self.estimate(measure)
+        return None if known is None else known.median
+
+    def estimate(self, measure: str) -> Estimate | None:
+        """A measure over the repeats, the vocabulary's or a user's own; None where it is not known."""
+        return self.measures.get(measure) or self.own.get(measure)
+
+    def reached(self) -> Reached | None:
+        """When its runs reached their target accuracy; None where they have none."""
+        return time_to_target(self.records)
+
+    def by_block(self, measure: str) -> dict[int, float]:
+        """A measure by block, of the runs that ended ok."""
+        values = {
+            item.repeat: item.measures[measure] if measure in item.measures else getattr(item, measure, None)
+            for item in self.counted
+            if measure not in TIMES or item.mode == "bench"
+        }
+        return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what it says of a trial, in words and in numbers."""
+
+    head: str
+    text: Callable[[Row], str]
+    values: Callable[[Row], dict[str, Any]]
+    """Name -> number, for who reads the table by a program."""
+
+
+def apart(heads: Sequence[str]) -> list[str]:
+    """Heads that differ: a field of the user's own that is called like a column of ours is `config_` and its name."""
+    named: list[str] = []
+    for head in reversed(heads):  # what was varied stands first, and gives way
+        while head in named:
+            head = f"config_{head}"
+        named.append(head)
+    return named[::-1]
+
+
+@dataclass
+class Table:
+    """A sweep's trials, in the order of their factors."""
+
+    varied: tuple[str, ...]
+    rows: list[Row]
+    held: str
+    """The batch that stays where the ranks or the passes of a step change: `batch_per_rank` or `global_batch`."""
+    notes: list[str] = field(default_factory=list)
+    """What its reader must know."""
+    columns: list[Column] = field(default_factory=list)
+
+    def frame(self) -> pd.DataFrame:
+        """The table as texts, a column a head."""
+        cells = [[column.text(row) for column in self.columns] for row in self.rows]
+        return pd.DataFrame(cells, columns=apart([column.head for column in self.columns]), dtype=object)
+
+    def numbers(self) -> pd.DataFrame:
+        """The table as numbers: of each measure the median, the ends of its interval, mean and standard deviation."""
+        told = [[item for column in self.columns for item in column.values(row).items()] for row in self.rows]
+        heads = [name for name, _ in told[0]] if told else []
+        return pd.DataFrame([[value for _, value in values] for values in told], columns=apart(heads))
+
+    def markdown(self) -> str:
+        """The table and its notes as Markdown."""
+        return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {markdown_text(note)}" for note in self.notes) + "\n"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a training function of the user's own was swept."""
+        return any(OWN in record.config for row in self.rows for record in row.records)
+
+    @property
+    def is_of_images(self) -> bool:
+        """Whether it compares implementations that turn images grey."""
+        claimed = any(row.records[0].config.get(OWN) == GRAYSCALE for row in self.rows)
+        return claimed and all(turns_grey(row.counted[0]) for row in self.rows if row.counted)
+
+    @property
+    def own_measures(self) -> list[str]:
+        """What training functions of the user's own measured."""
+        return field_names([row.own for row in self.rows])
+
+    def has(self, measure: str) -> bool:
+        """Whether any trial has such a measure."""
+        return any(measure in row.measures for row in self.rows)

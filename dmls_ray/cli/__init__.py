@@ -1,0 +1,1 @@
+"""Command lines: sweep scripts, `dmls-ray` and the progress view."""

@@ -1,0 +1,136 @@
+"""Tables and sentences on the console: as wide as they are in a pipe, as wide as there is room in a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import console as rich_console
+from rich.text import Text
+
+from dmls_ray.analysis.export.text_tables import LEFT, plain
+from dmls_ray.util.text import harmless
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPARE = ("train acc.", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "s/epoch")
+"""Columns of a sweep's table that answer least, in the order in which they go where there is no room."""
+
+MOST_DRAWN = 1000
+"""Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
+
+_WRAPPED = ("hardware", "question", "outcome", "differs in", "published on", "reason")
+"""Columns of words, which may take several lines."""
+_NARROWEST = 16
+"""Characters that such a column keeps of its width."""
+_WIDEST = 1_000_000
+"""More than any table has; narrower ones would be cut to it when they are measured."""
+
+
+class Console(rich_console.Console):
+    """Where tables go. A reader that has read enough (`| head`) raises, and does not end the program with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def say(console: rich_console.Console, text: str, style: str | None = None) -> None:
+    """A line as it is: no mark-up and no command to the terminal in it is read, and none of it is cut."""
+    console.print(harmless(text), style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def print_table(
+    frame: pd.DataFrame, console: rich_console.Console, *, spare: Sequence[str] = (), elsewhere: str = ""
+) -> None:
+    """A table of texts as wide as it is in a pipe; in a terminal none of its columns is cut.
+
+    Where that is too narrow, words take several lines, then heads and intervals a line of their own, then columns go
+    that it can spare, and are named. What is too wide even so is a record a row: its columns one below the other.
+
+    Args:
+        frame: the texts.
+        console: where to.
+        spare: heads of columns that may be left out, the first first.
+        elsewhere: what has the columns that were left out, beside a wider terminal: `--format csv`.
+    """
+    frame = frame.rename(columns=harmless).map(harmless)
+    if len(frame) > MOST_DRAWN:
+        print(plain(frame))
+        return
+    drawn = _rich_table(frame)
+    if not console.is_terminal:
+        console.width = max(console.width, _width(drawn, console))
+    if _width(drawn, console) <= console.width:
+        console.print(drawn)
+        return
+    if _least_width(frame, console) <= console.width:
+        console.print(_rich_table(frame, wrapped=True))
+        return
+    hidden: list[str] = []
+    for head in (None, *(head for head in spare if head in frame.columns)):
+        hidden += [head] if head is not None else []
+        shown = frame.drop(columns=hidden)
+        if _least_width(shown, console, stacked=True) <= console.width:
+            console.print(_rich_table(shown, stacked=True, wrapped=True))
+            if hidden:
+                others = f", or {elsewhere}, has them" if elsewhere else " has them"
+                say(console, f"Not shown for want of room: {', '.join(hidden)}; a wider terminal{others}.", "dim")
+            return
+    _print_records(frame, console)
+
+
+def _print_records(frame: pd.DataFrame, console: rich_console.Console) -> None:
+    """The rows one after the other, each column of a row on a line of its own."""
+    for place, cells in enumerate(frame.itertuples(index=False)):
+        if place:
+            say(console, "")
+        for head, cell in zip(frame.columns, cells, strict=True):
+            say(console, f"{head}: {cell}".rstrip())
+
+
+def _width(drawn: Any, console: rich_console.Console) -> int:
+    from rich.measure import Measurement
+
+    return Measurement.get(console, console.options.update(max_width=_WIDEST), drawn).maximum
+
+
+def _least_width(frame: pd.DataFrame, console: rich_console.Console, *, stacked: bool = False) -> int:
+    """What a table needs at the least where its columns of words are wrapped."""
+    short = frame.copy(deep=False)
+    for head in _WRAPPED:
+        if head in short.columns:
+            short[head] = [cell[:_NARROWEST] for cell in short[head]]
+    return _width(_rich_table(short, stacked=stacked), console)
+
+
+def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = False) -> Any:
+    """The table for the terminal.
+
+    Args:
+        frame: the texts.
+        stacked: whether heads and intervals take a line of their own.
+        wrapped: whether columns of words take as many lines as they need.
+    """
+    from rich import box
+    from rich.table import Table
+
+    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for head in frame.columns:
+        text = _stacked(head, frame[head]) if stacked else head
+        wraps = wrapped and head in _WRAPPED
+        drawn.add_column(
+            Text(text), justify="left" if head in LEFT else "right", no_wrap=not wraps, overflow="fold"
+        )  # fmt: skip
+    for cells in frame.itertuples(index=False):
+        # As texts: what looks like mark-up in a name is none.
+        drawn.add_row(*(Text(cell.replace(" [", "\n[") if stacked else cell) for cell in cells))
+    return drawn
+
+
+def _stacked(head: str, cells: Iterable[str]) -> str:
+    """A head in lines no wider than its cells, as far as it has places to break at."""
+    room = max((len(line) for cell in cells for line in cell.replace(" [", "\n[").splitlines()), default=0)
+    lines = head.replace("_", "_\n").replace(" [", "\n[").splitlines()
+    return "\n".join(textwrap.fill(line, max(room, 8), break_long_words=False) for line in lines)

@@ -1,0 +1,77 @@
+"""Ray's token: whoever has it runs code on the cluster, so its file is its owner's alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from dmls_ray.util.errors import ClusterError
+
+MODE = "RAY_AUTH_MODE"
+"""Ray sends and asks for tokens where this variable is `token`."""
+
+_VALUE, _PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+
+
+def token_place() -> str:
+    """Where Ray takes its token from here, in words."""
+    if os.environ.get(_VALUE):
+        return _VALUE
+    return str(_file())
+
+
+def has_token() -> bool:
+    """Whether Ray finds a token here."""
+    if os.environ.get(_VALUE):
+        return True
+    file = _file()
+    return file.is_file() and bool(file.read_text().strip())
+
+
+def keep_token_private(*, make: bool = False) -> None:
+    """Take the token's file from all but its owner; Ray itself writes it readable by all.
+
+    Args:
+        make: for a cluster of our own, which Ray gives a token: make one where there is none.
+
+    Raises:
+        ClusterError: the file can be read by others, and that cannot be changed; or none can be made.
+    """
+    # Ray gives a cluster of our own a token unless it is told not to; to others it sends one where it is told to.
+    if os.environ.get(_VALUE) or os.environ.get(MODE, "token" if make else "") != "token":
+        return
+    file = _file()
+    if make and not file.exists() and not os.environ.get(_PATH):
+        _make(file)
+    if not file.exists() or not file.stat().st_mode & 0o077:
+        return
+    try:
+        file.chmod(0o600)
+    except OSError as error:
+        raise ClusterError(
+            f"Ray's token in {file} can be read by others, and this user cannot change it ({error.strerror}); chmod "
+            f"600 {file}, or copy it to a file of your own and name that in {_PATH}."
+        ) from error
+
+
+def _file() -> Path:
+    """The file that Ray reads where the variable has no token."""
+    named = os.environ.get(_PATH)
+    return Path(named) if named else Path.home() / ".ray" / "auth_token"
+
+
+def _make(file: Path) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Its owner's alone from the first moment on; where another sweep was quicker, that one's token serves.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise ClusterError(
+            f"Ray's token cannot be written to {file} ({error.strerror}); name a file of your own in {_PATH}, or set "
+            f"{MODE}=disabled where nobody else can reach this machine."
+        ) from error
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(secrets.token_hex(32))

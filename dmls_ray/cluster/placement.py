@@ -1,0 +1,89 @@
+"""Where ranks go: how many a sweep holds on each machine, and which of the idle ones a run takes. Knows neither Ray nor
+PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dmls_ray.config.runtime import Placed
+
+Rooms = Mapping[str, int]
+"""By machine, the one to be preferred first: for how many ranks it has room."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """How many ranks a run takes, and over how many machines."""
+
+    world_size: int
+    machines: int | None = None
+    """None: as few as it takes."""
+    threads: int = 1
+    """Threads of a rank."""
+
+    @classmethod
+    def of(cls, config: Placed) -> Need:
+        return cls(world_size=config.world_size, machines=config.machines, threads=config.threads_per_rank)
+
+    @property
+    def each(self) -> int:
+        """Ranks on each machine, where their number was asked for."""
+        assert self.machines is not None
+        return self.world_size // self.machines
+
+    def __str__(self) -> str:
+        if self.machines is None:
+            return f"world_size={self.world_size}"
+        return f"machines={self.machines} ranks_per_machine={self.each}"
+
+
+def placed(rooms: Rooms, need: Need) -> dict[str, int]:
+    """How many ranks go on which machine; empty where there is no room.
+
+    So many machines as were asked for, each with its share; else the first machine that has room for all, else as few
+    machines as it takes, those with most room first.
+    """
+    if need.machines is not None:
+        able = [machine for machine, room in rooms.items() if room >= need.each]
+        return dict.fromkeys(able[: need.machines], need.each) if len(able) >= need.machines else {}
+    for machine, room in rooms.items():
+        if room >= need.world_size:
+            return {machine: need.world_size}
+    taken: dict[str, int] = {}
+    left = need.world_size
+    for machine in sorted(rooms, key=lambda name: -rooms[name]):
+        if left and rooms[machine]:
+            taken[machine] = min(left, rooms[machine])
+            left -= taken[machine]
+    return {} if left else taken
+
+
+def rooms_of(cores: Rooms, need: Need, *, oversubscribe: bool) -> dict[str, int]:
+    """For how many of a run's ranks each machine has room: a core a thread; where that does not suffice and more may
+    be put there, its share of them all by its cores.
+    """
+    rooms = {machine: count // need.threads for machine, count in cores.items()}
+    if placed(rooms, need) or not oversubscribe:
+        return rooms
+    if need.machines is not None:
+        return {machine: need.each if count else 0 for machine, count in cores.items()}
+    together = max(sum(cores.values()), 1)
+    return {machine: math.ceil(need.world_size * count / together) for machine, count in cores.items()}
+
+
+def holdings(cores: Rooms, needs: Iterable[Need], *, oversubscribe: bool) -> dict[str, int]:
+    """How many ranks to hold on each machine, so that each run that can be placed finds its own: no more than that.
+
+    Args:
+        cores: what each machine has for ranks, CPU cores or GPUs.
+        needs: those of the runs.
+        oversubscribe: whether more threads than cores are allowed.
+    """
+    held: dict[str, int] = {}
+    for need in needs:
+        for machine, count in placed(rooms_of(cores, need, oversubscribe=oversubscribe), need).items():
+            held[machine] = max(held.get(machine, 0), count)
+    return {machine: held[machine] for machine in cores if machine in held}

@@ -1,0 +1,1 @@
+"""The scheduler that assigns ranks to runs. Knows neither Ray nor PyTorch."""

@@ -1,0 +1,58 @@
+"""What Train's controller loads of ours; so without PyTorch, whose import would take seconds off every start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.train import UserCallback
+from ray.train.backend import Backend, BackendConfig
+from ray.train.v2._internal.execution.callback import ControllerCallback
+
+from dmls_ray.cluster.broker_client import BrokerLine
+
+
+class _NothingToSetUp(Backend):
+    """The ranks of a run make their process group themselves, with the run's own backend and world size."""
+
+
+@dataclass
+class NoProcessGroup(BackendConfig):
+    """Stands where TorchConfig would, whose module imports PyTorch."""
+
+    backend: str = "gloo"
+    """TorchTrainer fills this in where it is empty; it is not used."""
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return _NothingToSetUp
+
+
+class TellController(ControllerCallback):
+    """Tells the broker which actor the controller is: only through it can a group be ended from outside."""
+
+    def __init__(self, broker: str, trainer: str) -> None:
+        self._broker, self._trainer = broker, trainer
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        """Called by Train in its controller."""
+        controller = ray.get_runtime_context().current_actor
+        BrokerLine(self._broker).call("controlled_by", self._trainer, controller)
+
+
+class TellDeaths(UserCallback):
+    """Tells the broker which ranks Ray saw die, and whether for want of memory or with their machine."""
+
+    def __init__(self, broker: str, trainer: str) -> None:
+        self._broker, self._trainer = broker, trainer
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Called by Train in its controller."""
+        broker = BrokerLine(self._broker)
+        for index, error in worker_exceptions.items():
+            # What Ray says of other deaths lists want of memory as well, among "common causes".
+            cause = str(getattr(error, "health_check_failure", error))
+            memory = "Ray's memory monitor ended it" if "running low on memory" in cause else ""
+            left = "its node has died" in cause
+            broker.call("rank_failed", self._trainer, index, memory=memory, left=left)

@@ -1,0 +1,1 @@
+"""Ray Tune: one Tune trial per run, searchers and pruning."""

@@ -1,0 +1,150 @@
+"""A search: many runs side by side, poor ones stopped early, and configurations that a searcher proposes."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from ray import tune
+from ray.tune.schedulers import TrialScheduler
+from ray.tune.search import SEARCH_ALG_IMPORT, Searcher
+
+from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.tune.run import Trials, listed
+from dmls_ray.config.grid import Run
+from dmls_ray.config.search_space import Range, Space
+from dmls_ray.records.model import RunRecord
+from dmls_ray.util.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What a search is for, and how poor runs are told."""
+
+    metric: str
+    minimizes: bool
+    scheduler: str
+    """`asha`, `median` or `none`."""
+    max_epochs: int
+    """How many epochs a run may have."""
+
+    @property
+    def mode(self) -> str:
+        """As Tune calls it."""
+        return "min" if self.minimizes else "max"
+
+
+def make_scheduler(goal: Goal) -> TrialScheduler | None:
+    """The rule by which poor runs are stopped.
+
+    ASHA is Li et al., arXiv 1810.05934; the median rule is Golovin et al., Google Vizier, KDD 2017.
+    """
+    if goal.scheduler == "none":
+        return None
+    common = {"time_attr": "epoch", "metric": goal.metric, "mode": goal.mode}
+    if goal.scheduler == "median":
+        return tune.create_scheduler("median_stopping_rule", grace_period=1, **common)
+    # A run that reaches its last epoch ends by itself.
+    return tune.create_scheduler(
+        "async_hyperband", max_t=goal.max_epochs, grace_period=1, stop_last_trials=False, **common
+    )
+
+
+def make_searcher(name: str, space: Space, goal: Goal, seed: int) -> Searcher:
+    """One of Tune's searchers over this space.
+
+    Raises:
+        ConfigError: Tune has none of that name, or the library that it needs is not installed.
+    """
+    known = [key for key in SEARCH_ALG_IMPORT if key not in ("variant_generator", "random", "bohb")]
+    if name not in known:
+        raise ConfigError(f"searcher={name} is unknown; choose from grid, random, {', '.join(known)}.")
+    kind = SEARCH_ALG_IMPORT[name]()
+    takes = inspect.signature(kind.__init__).parameters
+    seeds = {key: seed for key in ("seed", "random_state_seed", "random_seed") if key in takes}
+    try:
+        searcher = tune.create_searcher(name, metric=goal.metric, mode=goal.mode, **seeds)
+        # Its library would tell of each proposal.
+        logging.getLogger(name).setLevel(logging.WARNING)
+        searcher.set_search_properties(goal.metric, goal.mode, _tunes(space))
+    except (ImportError, AssertionError) as error:
+        told = " ".join(str(error).split())
+        raise ConfigError(
+            f"searcher={name} cannot be used here ({told}); pip install {name}, or use random."
+        ) from error
+    return searcher
+
+
+def _tunes(space: Space) -> dict[str, Any]:
+    """The space as Tune writes it."""
+    return {name: _domain(item, whole=space.is_whole(name)) for name, item in space.free.items()}
+
+
+def _domain(item: tuple[Any, ...] | Range, *, whole: bool) -> Any:
+    if not isinstance(item, Range):
+        return tune.choice(list(item))
+    if whole:
+        # Tune leaves the upper end out.
+        low, high = round(item.low), round(item.high) + 1
+        return tune.lograndint(low, high) if item.log else tune.randint(low, high)
+    return tune.loguniform(item.low, item.high) if item.log else tune.uniform(item.low, item.high)
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Makes jobs of what a searcher proposes, in the driver and in Tune's actors alike."""
+
+    space: Space
+    jobs: JobMaker
+
+    def job_of(self, proposed: Mapping[str, Any]) -> Job:
+        """The job of a proposal."""
+        return self.jobs.of(self.space.run_of(proposed))
+
+
+class JobMaker(Protocol):
+    """Makes jobs of runs."""
+
+    def of(self, run: Run) -> Job: ...
+
+
+def tell_of(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> dict[str, float | None]:
+    """Tell a searcher of the runs that it has proposed before; returns the metric of each.
+
+    Raises:
+        ConfigError: it cannot take them up.
+    """
+    known = {}
+    for record in earlier:
+        level = known[record.run_id] = level_of(record, metric)
+        try:
+            searcher.add_evaluated_point(record.proposed, level, error=level is None)
+        except NotImplementedError as error:
+            raise ConfigError(
+                f"searcher={type(searcher).__name__} cannot take up a search that has begun; use --fresh, or optuna."
+            ) from error
+    return known
+
+
+def proposed_trials(
+    searcher: Searcher, proposals: Proposals, goal: Goal, *, samples: int, at_once: int, known: dict[str, float | None]
+) -> Trials:
+    """As many trials as are still to come, of a searcher that knows of the earlier ones."""
+    return Trials(
+        job_of=proposals.job_of, samples=samples, at_once=at_once, searcher=searcher,
+        scheduler=make_scheduler(goal), metric=goal.metric, known=known,
+    )  # fmt: skip
+
+
+def listed_trials(jobs: Sequence[Job], goal: Goal, *, at_once: int) -> Trials:
+    """These runs, side by side."""
+    return replace(listed(jobs), at_once=at_once, scheduler=make_scheduler(goal), metric=goal.metric)
+
+
+def level_of(record: RunRecord, metric: str) -> float | None:
+    """A run's metric."""
+    value = record.measures.get(metric, getattr(record, metric, None))
+    return value if isinstance(value, int | float) else None

@@ -1,0 +1,271 @@
+"""What a worker of Ray Train's group runs: join the broker, then serve one lease after another until none is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import ray
+import ray.train
+from ray.train.collective import broadcast_from_rank_zero
+
+from dmls_ray.cluster.abort import break_off
+from dmls_ray.cluster.broker_client import BrokerLine, oom_kills
+from dmls_ray.cluster.messages import Lease, Leave, RankCard
+from dmls_ray.records.provenance import describe_machine
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.util.importing import import_function
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore
+
+_HEARD_WITHIN_S = 5.0
+"""How long what a run has told may take to be heard."""
+
+_ASK_AGAIN_S = 2.0
+"""How soon to ask a broker again that has no word for this rank."""
+
+_TELL_EVERY_S = 1.0
+"""How often a rank tells that it gets on, at most."""
+
+
+def serve(settings: dict[str, Any]) -> None:
+    """Serve the broker.
+
+    Args:
+        settings: `broker`, its name; `trainer`, the name of this trainer; `cwd` and `path`, the driver's working
+            folder and module search path, used where they exist here; `machines`, node -> its name; `places`, name of
+            a machine -> when it has its turn; `data`, the data sets that are prepared first; `later`, whether the sweep
+            can do without this trainer; `max_leases`, after how many to leave (None: never).
+    """
+    _settle_in(settings)
+    try:
+        me = _Member(settings)
+    except Exception as error:  # noqa: BLE001 - whatever it is, another start would end in the same way
+        lines = str(error).strip().splitlines() or [""]
+        reason = f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {lines[0]}"
+        if settings["later"]:
+            BrokerLine(settings["broker"]).call("end_trainer", settings["trainer"], refused=reason)
+        else:
+            BrokerLine(settings["broker"]).call("abort", reason)
+        return
+    served = 0
+    while settings["max_leases"] is None or served < settings["max_leases"]:
+        lease = me.next_lease()
+        if lease is None:
+            return
+        _work(lease, me)
+        served += 1
+
+
+class _Member:
+    """This rank, as the broker knows it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.broker = BrokerLine(settings["broker"])
+        self.card, self.store = _make_ready(settings)
+        self.name = self.broker.call("join", self.card)
+        self.folder = os.getcwd()
+        self._last: tuple[str, dict[str, Any]] | None = None
+        """Lease and result that were told last."""
+        self._emitted: list[Any] = []
+        """What was told of the run under way, each with its answer to come."""
+        # A call of its own each time, which only ends with bad news or with the sweep.
+        threading.Thread(target=self._hear_of_the_lost, daemon=True, name="lost-ranks").start()
+
+    def _hear_of_the_lost(self) -> None:
+        """Break off what this rank waits for of others that are gone, when the broker says so."""
+        line = BrokerLine(self.broker.name)
+        while True:
+            try:
+                addresses = line.call_once("interruption", self.name)
+            except ray.exceptions.RayActorError:
+                addresses = ()
+            if addresses:
+                break_off(addresses)
+            else:
+                # There is no broker now, or none that knows this rank.
+                time.sleep(_ASK_AGAIN_S)
+
+    def next_lease(self) -> Lease | None:
+        """Wait for work; None when there is no more."""
+        while True:
+            try:
+                lease = self.broker.call_once("next_lease", self.name)
+            except ray.exceptions.RayActorError:
+                # The broker died, or the network failed: then the last result may not have arrived either.
+                if self._last is not None:
+                    self.broker.call("finish", self.name, *self._last)
+                continue
+            if not isinstance(lease, Leave):
+                assert lease is None or isinstance(lease, Lease)
+                return lease
+            if not lease.join_again:
+                os._exit(1)
+            self.name = self.broker.call("join", self.card)
+
+    def tells(self, lease: Lease) -> Emit:
+        """The `emit` of a run: passes events on; signs of progress now and then, since there is one each step."""
+        told, epochs = time.monotonic(), 0
+
+        def emit(event: dict[str, Any]) -> bool | None:
+            nonlocal told, epochs
+            goes_on = None
+            if event["kind"] == "epoch" and lease.asks:
+                epochs += 1
+                tells = lease.rank == 0
+                goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, tells=tells)
+            elif event["kind"] != "progress":
+                self._emitted.append(self.broker.tell("emit", self.name, lease.lease_id, event))
+            elif time.monotonic() - told < _TELL_EVERY_S:
+                return None
+            else:
+                self.broker.tell("progress", self.name, lease.lease_id)
+            told = time.monotonic()
+            return goes_on
+
+        return emit
+
+    def finish(self, lease: Lease, result: dict[str, Any]) -> None:
+        """Tell how the run ended; this may end the process."""
+        result["rss_mib"] = psutil.Process().memory_info().rss / 2**20
+        self._last = (lease.lease_id, result)
+        # The broker may take calls in another order than they were made, and hears no more of a run that has ended.
+        if self._emitted:
+            ray.wait(self._emitted, num_returns=len(self._emitted), timeout=_HEARD_WITHIN_S)
+            self._emitted.clear()
+        may_stay = None
+        while may_stay is None:
+            try:
+                answer = self.broker.tell("finish", self.name, lease.lease_id, result)
+                may_stay = result["outcome"] == "ok" or ray.get(answer)
+            except ray.exceptions.ActorUnavailableError:
+                time.sleep(0.1)  # the network fails
+            except ray.exceptions.RayActorError:
+                may_stay = False  # nobody is left to ask; others may wait for this rank
+        if not may_stay or result.get("device_lost"):
+            # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU
+            # serves this process no more. Train starts a new one.
+            os._exit(1)
+
+
+def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
+    """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
+    _load_all()
+    from dmls_ray.training.data.cache import decoded
+    from dmls_ray.training.process import store_at
+
+    context = ray.train.get_context()
+    if context.get_world_rank() == 0:
+        # Once a machine, and before any run's clock; the others wait below.
+        for wanted in settings["data"]:
+            decoded(*wanted)
+    host = ray.util.get_node_ip_address()
+    _use_interface_of(host)
+    # One store for all runs that this rank will lead: no port to be found and lost again for each run.
+    store = store_at(host)
+    card = RankCard(
+        trainer=settings["trainer"],
+        # Also waits for all ranks of the group, which are then all there.
+        group=broadcast_from_rank_zero(uuid.uuid4().hex),
+        index=context.get_world_rank(),
+        machine=_machine(settings),
+        pid=os.getpid(),
+        device=_accelerator(),
+        store=(host, store.port),
+        node_id=ray.get_runtime_context().get_node_id(),
+        born=psutil.Process().create_time(),
+        oom_kills=oom_kills(),
+        place=settings["places"].get(_machine(settings), 0),
+        about=describe_machine(),
+    )
+    return card, store
+
+
+def _machine(settings: dict[str, Any]) -> str:
+    """What the driver calls this machine: host names may be given twice."""
+    here: str = settings["machines"].get(ray.get_runtime_context().get_node_id(), socket.gethostname())
+    return here
+
+
+def _load_all() -> None:
+    """Import all that a run needs, so that no run pays for it.
+
+    What is loaded stays: it is kept from the garbage collector, now (a quarter of the time of these imports) and later,
+    when a collection at the start of each run looks only at what runs made.
+    """
+    gc.disable()
+    import torch
+
+    import dmls_ray.training.engine  # noqa: F401
+
+    # The first optimizer of a process loads much of PyTorch's compiler.
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+    gc.freeze()
+    gc.enable()
+
+
+def _work(lease: Lease, me: _Member) -> None:
+    import torch.distributed as dist
+
+    from dmls_ray.training.error_to_outcome import failure, run_guarded
+    from dmls_ray.training.link_probe import measure_link
+    from dmls_ray.training.process import process_group
+
+    # A run may have gone elsewhere.
+    os.chdir(me.folder)
+    me.broker.tell("begun", me.name, lease.lease_id, oom_kills())
+    rank = RankInfo(
+        rank=lease.rank,
+        world_size=lease.config.world_size,
+        device=lease.device,
+        backend=lease.backend,
+        machine=lease.machine,
+        keep=lease.keep,
+        asks=lease.asks,
+    )
+    try:
+        shared = None
+        if rank.world_size > 1:
+            client = me.store if lease.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
+            shared = dist.PrefixStore(lease.lease_id, client)
+        with process_group(rank, shared):
+            train = import_function(lease.train, flag="train")
+            link = measure_link(rank, lease.machines)
+            result = run_guarded(train, lease.config, rank, me.tells(lease))
+            if "run" in result:
+                result["run"] |= link
+            me.finish(lease, result)
+    except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
+        me.finish(lease, failure(error, rank))
+
+
+def _settle_in(settings: dict[str, Any]) -> None:
+    """Relative paths and the user's modules mean here what they mean to the driver, where its folders exist."""
+    if os.path.isdir(settings["cwd"]):
+        os.chdir(settings["cwd"])
+    # `import_function` adds the working folder, behind what is installed, as it does in the driver.
+    for folder in reversed(settings["path"]):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+
+
+def _use_interface_of(host: str) -> None:
+    """gloo and NCCL use the interface of the Ray node's address; that of the host name may be the loopback's."""
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(address.address == host for address in addresses):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+
+
+def _accelerator() -> str:
+    from ray.train.torch import get_device
+
+    return str(get_device())

@@ -1,0 +1,1 @@
+"""What to run and how: fields, configuration base classes, options, grids and search spaces. Performs no I/O."""

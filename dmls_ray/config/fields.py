@@ -1,0 +1,193 @@
+"""What a configuration class says of its fields: type, choices, default and help, and whether a value is right for one.
+
+A configuration class is a dataclass, best with a docstring under every field. Types are int, float, str, bool, a
+Literal of one of these, or one of these or None; a field of any other type takes plain values as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import enum
+import functools
+import inspect
+import math
+import textwrap
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal
+
+from dmls_ray.util.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What the command line and the tables need to know of a field."""
+
+    name: str
+    help: str
+    default: Any
+    choices: tuple[Any, ...]
+    """The values it may have; empty where any of its type will do."""
+    type: str
+    """`int`, `float`, `str` or `bool`; `value` for any of them; `tuple` for several of them together."""
+    parse: Callable[[str], Any] = field(repr=False)
+    """From the command line."""
+    check: Callable[[Any], Any] = field(repr=False)
+    """Gives the value as the field has it."""
+
+
+@functools.cache
+def field_specs(config_class: type) -> dict[str, FieldSpec]:
+    """Every field of a configuration class with its help, default and choices, in the order of the class."""
+    docs = _field_docs(config_class)
+    defaults = field_defaults(config_class)
+    specs = {}
+    for name in defaults:
+        kind, choices, optional = _shape(config_class, name)
+        specs[name] = FieldSpec(
+            name=name,
+            help=docs.get(name, ""),
+            default=defaults[name],
+            choices=choices,
+            type="value" if kind is object else kind.__name__,
+            parse=functools.partial(_parse, config_class, name, kind, optional),
+            check=functools.partial(checked, config_class, name),
+        )
+    return specs
+
+
+def field_defaults(config_class: type) -> dict[str, Any]:
+    """Each field's default, by name."""
+    return {
+        spec.name: spec.default
+        if spec.default is not MISSING
+        else None
+        if spec.default_factory is MISSING
+        else spec.default_factory()
+        for spec in fields(config_class)
+        if spec.init
+    }
+
+
+def plain_spec(name: str) -> FieldSpec:
+    """A field of which nothing is known but its name: it takes any plain value."""
+    check = functools.partial(_checked_plain, name)
+    return FieldSpec(name=name, help="", default=None, choices=(), type="value", parse=_plain_of, check=check)
+
+
+def checked(config_class: type, name: str, value: Any) -> Any:
+    """The value as its field has it.
+
+    Raises:
+        ConfigError: the value is of the wrong type or not among the choices.
+    """
+    kind, choices, optional = _shape(config_class, name)
+    if value is None and optional:
+        return None
+    if kind is tuple and not isinstance(value, list | tuple):
+        raise ConfigError(f"{name}={value!r} is no tuple; give one, or a list of several.")
+    if kind in (object, tuple):
+        return _checked_plain(name, value)
+    # An int is a good float, numpy scalars are good numbers, and a bool is neither.
+    if not isinstance(value, bool):
+        if kind is float and hasattr(value, "__float__") and not isinstance(value, str):
+            value = float(value)
+        elif kind is int and hasattr(value, "__index__"):
+            value = value.__index__()
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one.")
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise ConfigError(f"{name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name}={value} is not finite; give a number.")
+    if choices and value not in choices:
+        raise ConfigError(f"{name}={value} is unknown; choose from {', '.join(map(str, choices))}.")
+    return value
+
+
+@functools.cache
+def _shape(config_class: type, name: str) -> tuple[type, tuple[Any, ...], bool]:
+    """A field's type (object for one that is not known here), its choices (empty for a free value) and whether None is
+    allowed.
+    """
+    hint = typing.get_type_hints(config_class)[name]
+    optional = False
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        args = typing.get_args(hint)
+        kinds = [arg for arg in args if arg is not type(None)]
+        hint, optional = kinds[0] if len(kinds) == 1 else object, len(kinds) < len(args)
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        if len({type(choice) for choice in choices}) == 1:
+            return type(choices[0]), choices, optional
+    if (typing.get_origin(hint) or hint) in (tuple, list):
+        return tuple, (), optional
+    return hint if hint in _TYPE_NAMES else object, (), optional
+
+
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def _parse(config_class: type, name: str, kind: type, optional: bool, text: str) -> Any:
+    """One value of a field from the command line.
+
+    Raises:
+        ConfigError: the text is no value of this field.
+    """
+    if optional and text.lower() == "none":
+        return None
+    if kind is tuple:
+        return _checked_plain(name, [_plain_of(part) for part in text.split(",")])
+    if kind is object:
+        return _checked_plain(name, _plain_of(text))
+    if kind is bool:
+        if text.lower() not in _BOOLS:
+            raise ConfigError(f"{name}={text} is unknown; choose from true, false.")
+        return _BOOLS[text.lower()]
+    try:
+        return checked(config_class, name, kind(text))
+    except ValueError as error:
+        raise ConfigError(f"{name}={text} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.") from error
+
+
+def _plain_of(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _checked_plain(name: str, value: Any) -> Any:
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's scalars, PyTorch's of one element
+        value = value.item()
+    if isinstance(value, list | tuple):
+        return tuple(_checked_plain(name, item) for item in value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name}={value} is not finite; give a number.")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one, or a float.")
+    if value is not None and (not isinstance(value, bool | int | float | str) or isinstance(value, enum.Enum)):
+        raise ConfigError(f"{name}={value!r} is no plain value; give a number, a text, true, false or none.")
+    return value
+
+
+def _field_docs(config_class: type) -> dict[str, str]:
+    """The docstring under each field, as far as the source is at hand."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
+    except (OSError, TypeError):  # typed into an interpreter
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    docs = {}
+    for node, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            assert isinstance(node.target, ast.Name)
+            docs[node.target.id] = inspect.cleandoc(str(after.value.value))
+    return docs

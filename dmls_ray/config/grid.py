@@ -1,0 +1,226 @@
+"""From axes to an ordered list of runs: grid, repeats, shuffled blocks, and what is still pending.
+
+>>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
+>>> len(plan.runs), plan.varied
+(12, ('world_size', 'batch_per_rank'))
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dmls_ray.config.runtime import SPREAD, Placed
+from dmls_ray.config.schema import Schema
+from dmls_ray.util.errors import ConfigError, ConflictError
+from dmls_ray.workloads.classification.config import trial_schema, without_effect
+
+SEED_STRIDE = 10_000
+"""Repeat r trains with seed + r x SEED_STRIDE, so that neighbouring seeds on an axis share no run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One trial with one seed.
+
+    Runs of one block (one repeat of every trial) stand together in the order, and share their seed, so that trials
+    can be compared in pairs, block by block.
+    """
+
+    values: Mapping[str, Any]
+    """The configuration as plain values."""
+    config: Placed | None
+    """The configuration; None where the values do not go together."""
+    trial_id: str
+    """The configuration's hash."""
+    repeat: int
+    order: int
+    skip: str = ""
+    """Why this run is not feasible; empty where it is."""
+    left_alone: frozenset[str] = frozenset()
+    """Fields that other variants change and this one does not."""
+
+    @property
+    def run_id(self) -> str:
+        return f"{self.trial_id}-{self.repeat}"
+
+    @property
+    def seed(self) -> int:
+        return int(self.values["seed"]) + self.repeat * SEED_STRIDE
+
+    def label(self, varied: Sequence[str]) -> str:
+        """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
+        values = self.config.factors() if self.config else self.values
+        names = [name for name in varied if name not in self.left_alone]
+        told = [f"{name}={values[name]}" for name in names if values.get(name) is not None]
+        if self.left_alone and not told:
+            told = ["as it is"]
+        return " ".join([*told, f"repeat={self.repeat}"])
+
+    def seeded(self) -> Placed:
+        """The configuration with this run's own seed: what a rank trains with."""
+        assert self.config is not None, self.skip
+        return self.config.replace(seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All runs of a sweep, in the order in which they are to be run."""
+
+    axes: Mapping[str, tuple[Any, ...]]
+    """Every field that was given, by itself or in a variant, with its values."""
+    repeats: int
+    order_seed: int
+    runs: tuple[Run, ...]
+    changed: tuple[str, ...] = ()
+    """The fields that variants change."""
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The fields with more than one value, in the order of their schema."""
+        return tuple(name for name, values in self.axes.items() if len(values) > 1)
+
+    def skip_infeasible(self, reason: Callable[[Any], str]) -> Plan:
+        """The plan with each run marked that `reason` gives a reason against."""
+        return replace(
+            self,
+            runs=tuple(replace(run, skip=run.skip or reason(run.config)) if run.config else run for run in self.runs),
+        )
+
+    def pending(self, done: Collection[str]) -> tuple[Run, ...]:
+        """The runs whose run_id is not among those done."""
+        return tuple(run for run in self.runs if run.run_id not in done)
+
+
+Variant = Mapping[str, Any]
+"""Fields that are changed together."""
+
+
+def make_plan(
+    axes: Mapping[str, Any],
+    *,
+    variants: Sequence[Variant] = ({},),
+    repeats: int = 3,
+    order_seed: int = 0,
+    schema: Schema | None = None,
+) -> Plan:
+    """The plan of a full grid, or of several variants of each of its points.
+
+    Args:
+        axes: field of the schema -> one value, or a sequence of values. Equal points collapse into one.
+        variants: what is changed at each point of the grid, one after the other: one thing at a time where a full grid
+            would be too large. An empty one leaves the point as it is.
+        repeats: runs of each trial, each with its own seed.
+        order_seed: seed of the order within the blocks.
+        schema: the fields there are; by default those of `TrialConfig`.
+
+    Raises:
+        ConfigError: a field or value is wrong, or no point of the grid is right.
+    """
+    if repeats < 1:
+        raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
+    schema = schema or trial_schema()
+    defaults, counts_with = schema.defaults, schema.counts_with
+    settled = _settled(axes, schema)
+    changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
+    in_variants = frozenset().union(*changed)
+    trials: dict[str, tuple[Mapping[str, Any], Placed | None, str, frozenset[str]]] = {}
+    conflicts: list[ConflictError] = []
+    heeded: set[str] = set()
+    for *point, variant in itertools.product(*settled.values(), changed):
+        values = {**dict(zip(settled, point, strict=True)), **variant}
+        heeded |= _drop_what_does_nothing(values, schema)
+        left_alone = in_variants - variant.keys()
+        try:
+            made = schema.make(**values)
+            trials.setdefault(made.hash, (made.canonical(), made, "", left_alone))
+        except ConflictError as conflict:
+            conflicts.append(conflict)
+            # Without its batch settled such a point has no canonical form; its values as given name it.
+            full = {**schema.fixed, **defaults, **values}
+            trials.setdefault(schema.name_of(full), (full, None, str(conflict), left_alone))
+    for name, (other, _) in counts_with.items():
+        idle = [value for value in settled.get(name, ()) if value != defaults[name]]
+        if idle and name not in heeded:
+            raise without_effect(name, idle, settled.get(other, (defaults[other],)))
+    if conflicts and all(config is None for _, config, _, _ in trials.values()):
+        raise conflicts[0]
+    for told, _, _, _ in trials.values():
+        if told["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
+            raise ConfigError(
+                f"seed={told['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; give a smaller one."
+            )
+    runs: list[Run] = []
+    for repeat in range(repeats):
+        # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
+        block = random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials))
+        for trial_id in block:
+            told, config, skip, left_alone = trials[trial_id]
+            order = len(runs)
+            runs.append(
+                Run(values=told, config=config, trial_id=trial_id, repeat=repeat, order=order, skip=skip,
+                    left_alone=left_alone)
+            )  # fmt: skip
+    given = {
+        name: tuple(
+            dict.fromkeys(
+                [*settled.get(name, (defaults[name],)), *(variant[name] for variant in changed if name in variant)]
+            )
+        )
+        for name in defaults
+        if name in settled or name in in_variants
+    }
+    return Plan(
+        axes=given,
+        repeats=repeats,
+        order_seed=order_seed,
+        runs=tuple(runs),
+        changed=tuple(name for name in defaults if name in in_variants),
+    )
+
+
+def _drop_what_does_nothing(values: dict[str, Any], schema: Schema) -> set[str]:
+    """Set fields that do nothing at a point of the grid to their default, so that such points collapse into one.
+
+    Returns:
+        The fields of that kind that do something.
+    """
+    heeded = set()
+    for name, (other, counts) in schema.counts_with.items():
+        if values.get(other, schema.defaults[other]) in counts:
+            heeded.add(name)
+        elif name in values:
+            values[name] = schema.defaults[name]
+    return heeded
+
+
+def _settled(axes: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...]]:
+    if {"world_size", *SPREAD} <= axes.keys():
+        raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
+    settled = {name: values_of(name, given, schema) for name, given in axes.items()}
+    return {name: settled[name] for name in schema.specs if name in settled}
+
+
+def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:
+    """The values of an axis, each as its field has it, none twice.
+
+    Raises:
+        ConfigError: there is no such field, or a value is wrong for it.
+    """
+    # Of a field that holds a tuple, a tuple is one value, and a list of them several.
+    is_one = schema.check_name(name).type == "tuple" and isinstance(given, tuple)
+    values = list(given) if _is_sequence(given) and not is_one else [given]
+    if not values:
+        raise ConfigError(f"{name} has no value; give at least one.")
+    checked = [schema.check(name, value) for value in values]
+    # By what they look like: 1 and True are equal, and not the same.
+    return tuple({repr(value): value for value in checked}.values())
+
+
+def _is_sequence(value: Any) -> bool:
+    return (isinstance(value, Sequence | range | set | frozenset) and not isinstance(value, str | bytes)) or (
+        isinstance(value, Iterable) and hasattr(value, "tolist")
+    )

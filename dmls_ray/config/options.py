@@ -1,0 +1,164 @@
+"""How a sweep is run, apart from what it varies."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from dmls_ray.config.fields import checked, field_defaults
+from dmls_ray.storage.object_store import check_place, is_uri
+from dmls_ray.storage.remote_store import fresh_place
+from dmls_ray.util.errors import ConfigError
+
+Isolation = Literal["group", "per_run"]
+Mode = Literal["bench", "search"]
+
+GRIDS = ("grid", "random")
+"""Searchers of our own, which know all of their runs beforehand."""
+
+SEARCH_ONLY = ("searcher", "samples", "scheduler", "metric", "goal")
+"""Options that mean something in search mode alone."""
+
+
+SCRIPTS_OWN = ("name", "axis", "question", "layout")
+"""Options that are no flags: a script's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a sweep is run, apart from what it varies; each is a flag, but for the first four.
+
+    Raises:
+        ConfigError: a value breaks a rule of its field.
+    """
+
+    name: str = "sweep"
+    """Names the results folder: results/<name>."""
+    axis: str | None = None
+    """Field that the sweep asks about; without it, the first that varies."""
+    question: str = ""
+    """What the sweep asks, in words; its report begins with it."""
+    layout: str | None = None
+    """The reports' table that is shown at the end in place of the sweep's: machines, say."""
+    mode: Mode = "bench"
+    """bench: one run at a time, so that times can be compared; search: runs fill the ranks side by side, and poor ones
+    are stopped early."""
+    searcher: str = "grid"
+    """Search mode: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
+    samples: int = 16
+    """Search mode: how many configurations a searcher other than grid proposes."""
+    scheduler: Literal["asha", "median", "none"] = "asha"
+    """Search mode: by which rule poor runs are stopped after an epoch, Ray Tune's ASHA or its median rule."""
+    metric: str = "test_accuracy"
+    """Search mode: what is searched for; any that an epoch tells."""
+    goal: Literal["auto", "max", "min"] = "auto"
+    """Search mode: whether the metric is to be large or small; auto: small for a loss."""
+    repeats: int | None = None
+    """Runs of each trial, each with its own seed; without it 3, in search mode 1."""
+    order_seed: int = 0
+    """Seed of the order of runs within a block."""
+    out: str | None = None
+    """Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>."""
+    fresh: bool = False
+    """Start over in a new folder; nothing is deleted."""
+    isolation: Isolation = "group"
+    """group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes."""
+    address: str | None = None
+    """Ray cluster to join; without it RAY_ADDRESS, a running one here, or one of our own."""
+    oversubscribe: bool = False
+    """Allow more ranks than CPU cores."""
+    max_retries: int = 1
+    """How often a run is run again that was killed or timed out."""
+    run_timeout: float | None = None
+    """Seconds that an attempt at a run may take; without it, any time."""
+    stall_timeout: float | None = 600.0
+    """Seconds that a run may go without an optimizer step, a test batch or an event; none: any time."""
+    wait_for_ranks: float = 60.0
+    """Seconds that a run waits for ranks whose machine has left, before it is skipped."""
+    give_up_after: int = 2
+    """After so many equal failures of a trial in a row its further repeats are skipped."""
+    recycle_above_mib: float | None = None
+    """Resident set above which a rank's process is replaced between two runs; without it, never."""
+    checkpoints: bool = False
+    """Save each run after each epoch, and take it up there if it is cut short."""
+    save_weights: bool = False
+    """Keep the final weights of each run: runs/<run_id>/weights.pt in the results folder."""
+    tensorboard: Literal["live", "off"] = "live"
+    """live: while runs go on, what they tell is written for TensorBoard, into <out>/tensorboard."""
+    dashboard: bool = False
+    """Show Ray's dashboard, on the loopback interface."""
+    verbose: bool = False
+    """Show what Ray and the ranks print."""
+
+    def __post_init__(self) -> None:
+        if self.out is not None:
+            check_place(self.out, "--out")
+        if isinstance(self.out, os.PathLike):
+            object.__setattr__(self, "out", os.fspath(self.out))
+        for spec in fields(self):
+            object.__setattr__(self, spec.name, checked(Options, spec.name, getattr(self, spec.name)))
+        if self.repeats is None:
+            object.__setattr__(self, "repeats", 1 if self.mode == "search" else 3)
+        for name, least in (("repeats", 1), ("give_up_after", 1), ("order_seed", 0), ("max_retries", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise ConfigError(f"{name}={value} is out of range; give a whole number of {least} or more.")
+        self._check_search()
+        if self.address is not None and not self.address.strip():
+            raise ConfigError("--address is empty; give HOST:PORT of a cluster, auto or local, or leave it out.")
+        if self.wait_for_ranks < 0:
+            raise ConfigError(f"wait_for_ranks={self.wait_for_ranks} is out of range; give 0 or more.")
+        for name in ("checkpoints", "save_weights"):
+            if self.is_remote and getattr(self, name):
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} needs a folder that the ranks can write to, and --out {self.out} is "
+                    "none; leave it out, or give --out a path that all machines share."
+                )
+        for name in ("run_timeout", "stall_timeout", "recycle_above_mib"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name}={value} is out of range; give more than 0, or none.")
+
+    def _check_search(self) -> None:
+        usual = field_defaults(Options)
+        for name in SEARCH_ONLY:
+            value = getattr(self, name)
+            if self.mode == "bench" and value != usual[name]:
+                raise ConfigError(f"{name}={value} means something in search mode alone; add --mode search.")
+        if self.mode == "search" and self.searcher not in GRIDS and self.repeats != 1:
+            raise ConfigError(f"repeats={self.repeats} does not go with searcher={self.searcher}; use repeats 1.")
+        if self.samples < 1:
+            raise ConfigError(f"samples={self.samples} is out of range; give a whole number of 1 or more.")
+        if self.mode == "search" and self.isolation != "group":
+            raise ConfigError(f"isolation={self.isolation} does not go with mode=search; leave it out.")
+
+    @property
+    def blocks(self) -> int:
+        """Runs of each trial."""
+        assert self.repeats is not None
+        return self.repeats
+
+    @property
+    def proposes(self) -> bool:
+        """Whether a searcher of Ray Tune's says which runs there are."""
+        return self.mode == "search" and self.searcher not in GRIDS
+
+    @property
+    def minimizes(self) -> bool:
+        """Whether the metric searched for is to be small."""
+        return self.goal == "min" or (self.goal == "auto" and self.metric.endswith("loss"))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the results go to a URI."""
+        return self.out is not None and is_uri(self.out)
+
+    @property
+    def folder(self) -> Path | str:
+        """Where the results go: a folder, or a URI."""
+        place = self.out or str(Path("results") / self.name)
+        if self.fresh:
+            return fresh_place(place)
+        return place if self.is_remote else Path(place)

@@ -1,0 +1,152 @@
+"""What a search may propose: choices and ranges, beside what is fixed.
+
+>>> space = make_space({"lr": Range(1e-4, 1e-1, log=True), "batch_per_rank": [16, 32], "epochs": 3})
+>>> sorted(space.free), len(space.draw(8, seed=0))
+(['batch_per_rank', 'lr'], 8)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dmls_ray.config.grid import Run, make_plan, values_of
+from dmls_ray.config.schema import Schema
+from dmls_ray.records.model import RunRecord
+from dmls_ray.util.errors import ConfigError, ConflictError
+from dmls_ray.workloads.classification.config import trial_schema
+
+
+@dataclass(frozen=True)
+class Range:
+    """Every number from `low` to `high`, whole ones for a field of whole numbers.
+
+    Raises:
+        ConfigError: there is none, or a logarithmic range does not begin above 0.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    """Whether numbers are as likely by their logarithm, as is usual for learning rates."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ConfigError(f"a range from {self.low} to {self.high} has nothing in it; give a low and a high end.")
+        if self.log and self.low <= 0:
+            raise ConfigError(f"a logarithmic range from {self.low} has no such numbers; give more than 0.")
+
+    def __str__(self) -> str:
+        return f"any from {self.low:g} to {self.high:g}" + (", by its logarithm" if self.log else "")
+
+    def draw(self, chance: random.Random) -> float:
+        """A number of it."""
+        if self.log:
+            return math.exp(chance.uniform(math.log(self.low), math.log(self.high)))
+        return chance.uniform(self.low, self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What a search may propose."""
+
+    schema: Schema
+    fixed: Mapping[str, Any]
+    """Fields with one value."""
+    free: Mapping[str, tuple[Any, ...] | Range]
+    """Fields with several, or with a range of them."""
+
+    def draw(self, count: int, seed: int) -> list[dict[str, Any]]:
+        """So many points at random; more of them begin with the same ones."""
+        chance = random.Random(seed)
+        return [
+            {
+                name: self.value_of(name, item.draw(chance) if isinstance(item, Range) else chance.choice(item))
+                for name, item in self.free.items()
+            }
+            for _ in range(count)
+        ]
+
+    def value_of(self, name: str, value: Any) -> Any:
+        """A value as its field has it, from a range to four digits: what a table names is then what was trained."""
+        item = self.free[name]
+        if isinstance(item, Range):
+            value = round(value) if self.is_whole(name) else float(f"{value:.4g}")
+            # Rounded, it may lie outside.
+            value = min(max(value, item.low), item.high)
+        return self.schema.check(name, value)
+
+    def at_most(self, count: int) -> int:
+        """So many points, or fewer where there are no more."""
+        sizes = [len(item) for item in self.free.values() if not isinstance(item, Range)]
+        return min(count, math.prod(sizes)) if len(sizes) == len(self.free) else count
+
+    def holds(self, point: Mapping[str, Any]) -> bool:
+        """Whether a point lies in it."""
+        return point.keys() == self.free.keys() and all(
+            item.low <= point[name] <= item.high if isinstance(item, Range) else point[name] in item
+            for name, item in self.free.items()
+        )
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a field takes whole numbers."""
+        return self.schema.specs[name].type == "int"
+
+    def run_of(self, proposed: Mapping[str, Any], order: int = 0) -> Run:
+        """The run of one point; its `skip` says why the values do not go together, if they do not.
+
+        Raises:
+            ConfigError: a value is wrong.
+        """
+        values = {**self.fixed, **{name: self.value_of(name, value) for name, value in proposed.items()}}
+        try:
+            # As a variant: what does nothing at this very point, momentum with Adam say, may do something at others.
+            (run,) = make_plan({}, variants=[values], repeats=1, schema=self.schema).runs
+        except ConflictError as conflict:
+            full = {**self.schema.fixed, **self.schema.defaults, **values}
+            return Run(
+                values=full, config=None, trial_id=self.schema.name_of(full), repeat=0, order=order, skip=str(conflict)
+            )
+        return dataclasses.replace(run, order=order)
+
+
+def proposed_before(space: Space, records: Iterable[RunRecord]) -> list[RunRecord]:
+    """The runs among these that a searcher has proposed from this very space."""
+    return [
+        record
+        for record in records
+        if record.proposed and space.holds(record.proposed) and space.run_of(record.proposed).run_id == record.run_id
+    ]
+
+
+def make_space(axes: Mapping[str, Any], schema: Schema | None = None) -> Space:
+    """The space of axes with one value, several, or a `Range`.
+
+    Raises:
+        ConfigError: a field or value is wrong, or nothing is free.
+    """
+    schema = schema or trial_schema()
+    fixed: dict[str, Any] = {}
+    free: dict[str, tuple[Any, ...] | Range] = {}
+    for name, given in axes.items():
+        if isinstance(given, Range):
+            if schema.check_name(name).type not in ("int", "float", "value"):
+                raise ConfigError(f"{name} is no number, so it has no range; give several values of it.")
+            for end in (given.low, given.high):
+                schema.check(name, round(end) if schema.specs[name].type == "int" else end)
+            free[name] = given
+            continue
+        values = values_of(name, given, schema)
+        if len(values) == 1:
+            fixed[name] = values[0]
+        else:
+            free[name] = values
+    if not free:
+        raise ConfigError(
+            "mode=search has nothing to search: give a flag several values, or --range or --log-range of a field."
+        )
+    return Space(schema=schema, fixed=fixed, free=free)

@@ -1,0 +1,1 @@
+"""One sweep from its axes to its results: plan, check, run, record."""

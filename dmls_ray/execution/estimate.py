@@ -1,0 +1,74 @@
+"""How long runs will take: from runs like them where there are any, else a guess that is called one."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+from dmls_ray.config.grid import Plan, Run
+from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.workloads.classification.config import TrialConfig
+
+START_UP_S = 15.0
+"""Ray, the worker group and PyTorch in every rank, on two cores."""
+
+_GUESSED_STEP_S = 0.003
+"""An optimizer step of a small model on a CPU core."""
+
+_TRAIN_SAMPLES = {"digits": 1438, "cifar10": 50_000, "mnist": 60_000, "fashion_mnist": 60_000, "stl10": 5_000}
+
+
+class Durations:
+    """How long runs took, by trial; adding one costs little, however many there are."""
+
+    def __init__(self, records: Iterable[RunRecord] = ()) -> None:
+        self._all: list[float] = []
+        self._of: dict[str, list[float]] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: RunRecord) -> None:
+        """A run that has ended; only what ended ok tells how long others will take."""
+        if record.outcome is Outcome.OK and record.total_s is not None:
+            seconds = record.total_s + (record.overhead_s or 0.0)
+            bisect.insort(self._all, seconds)
+            bisect.insort(self._of.setdefault(record.trial_id, []), seconds)
+
+    def expected_s(self, trial_id: str) -> float | None:
+        """Seconds that a run will take: the median of its trial's, else of all; None where there are none."""
+        known = self._of.get(trial_id) or self._all
+        return (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else None
+
+
+def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
+    """How long the pending runs will take, in a sentence that says how that is known."""
+    feasible = [run for run in pending if not run.skip]
+    if not feasible:
+        return "Every run that is missing is skipped." if pending else "Nothing is missing: no run would start."
+    durations = Durations(records)
+    measured = [durations.expected_s(run.trial_id) for run in feasible]
+    if None not in measured:
+        total = START_UP_S + sum(value for value in measured if value is not None)
+        return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."
+    guesses = [_guess_s(run) for run in feasible]
+    if None in guesses:
+        return "No run was measured here yet and it is not known how much data there is: no estimate."
+    total = START_UP_S + sum(value for value in guesses if value is not None)
+    return (
+        f"A guess of {total:.0f} s, start-up included: no run was measured here yet, so a small model's steps on a CPU "
+        "are assumed."
+    )
+
+
+def _guess_s(run: Run) -> float | None:
+    config = run.config
+    if not isinstance(config, TrialConfig):
+        return None
+    kind, _, options = config.dataset.partition(":")
+    samples = _TRAIN_SAMPLES.get(kind)
+    if kind == "synthetic":
+        given = dict(part.split("=") for part in options.split(",") if "=" in part)
+        samples = int(given.get("train", 2048))
+    if samples is None:
+        return None
+    return config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S

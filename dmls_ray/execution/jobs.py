@@ -1,0 +1,81 @@
+"""What a run of the plan is to the cluster: which function is called, on what, and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.resources import Resources
+from dmls_ray.config.grid import Run
+from dmls_ray.config.options import Options
+from dmls_ray.config.runtime import Placed
+from dmls_ray.launchers.command import unavailable
+from dmls_ray.training.rank import Keep
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.user_function.schema import OwnConfig
+
+RUN_TRIAL = "dmls_ray.training.engine:run_trial"
+"""The training function of every built-in sweep."""
+
+RUN_OWN = "dmls_ray.workloads.user_function.run:run_own"
+"""Calls a training function of the user's own."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Makes jobs of runs, in the driver and, where a searcher proposes them, in Tune's actors."""
+
+    resources: Resources
+    options: Options
+    folder: Path
+    """The results folder."""
+
+    def of(self, run: Run) -> Job:
+        """The job of a run; its `skip` says why it is not feasible."""
+        if skip := run.skip or self.objection(run.config):
+            # Of what is skipped nobody looks at more, and values that do not go together make no configuration.
+            return Job(
+                run_id=run.run_id, trial_id=run.trial_id, train="", config=cast(Placed, run.config), device="",
+                backend="", skip=skip,
+            )  # fmt: skip
+        config = run.seeded()
+        return Job(
+            run_id=run.run_id,
+            trial_id=run.trial_id,
+            train=RUN_OWN if isinstance(config, OwnConfig) else RUN_TRIAL,
+            config=config,
+            device=self.resources.device_of(config),
+            backend=self.resources.backend_of(config),
+            keep=self._keep_of(run),
+            asks=self.options.mode == "search" and self.options.scheduler != "none",
+        )
+
+    def objection(self, config: Any) -> str:
+        """Why a configuration is not feasible here; empty where it is."""
+        # First what no cluster can mend.
+        return self.unavailable(config) or self.resources.objection(config, oversubscribe=self.options.oversubscribe)
+
+    def unavailable(self, config: Any) -> str:
+        """Why its launcher or its placement cannot be had; empty where it can."""
+        if self.options.mode == "search" and config.launcher != "ray":
+            return (
+                f"mode=search stops runs through Ray's worker group, and launcher={config.launcher} has none; use ray."
+            )
+        if self.options.isolation == "per_run" and config.machines is not None:
+            return (
+                f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "
+                "use isolation group."
+            )
+        return unavailable(config)
+
+    def _keep_of(self, run: Run) -> Keep | None:
+        """What the run is to leave in a folder of its own."""
+        profiled = isinstance(run.config, TrialConfig) and run.config.inference_batch is not None
+        if not (self.options.checkpoints or self.options.save_weights or profiled):
+            return None
+        if self.options.is_remote:
+            return None  # ranks write files, on machines that share none
+        folder = self.folder.resolve() / "runs" / run.run_id
+        return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)

@@ -1,0 +1,125 @@
+"""A search, as one call runs it: who proposes what, how many go side by side, and what is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dmls_ray.config.grid import Plan, Run
+from dmls_ray.config.options import Options
+from dmls_ray.config.search_space import Range, Space, proposed_before
+from dmls_ray.execution.jobs import Jobs
+from dmls_ray.records.model import METRICS, Outcome, RunRecord
+from dmls_ray.util.errors import ClusterError
+
+if TYPE_CHECKING:
+    from dmls_ray.cluster.messages import Job
+    from dmls_ray.cluster.resources import Resources
+
+
+@dataclass
+class Searching:
+    """A search over the runs of a plan, or over a space, which a searcher of Ray Tune's proposes from.
+
+    Of a space the plan has examples only, by which it is known beforehand whether anything is feasible.
+
+    Raises:
+        ConfigError: there is no such searcher, what it needs is not installed, or it cannot go on with what was begun.
+    """
+
+    plan: Plan
+    options: Options
+    space: Space | None
+    records: Sequence[RunRecord]
+    """What the results folder has."""
+    earlier: list[RunRecord] = field(init=False, default_factory=list)
+    """Runs that the searcher has proposed before; what failed is not among them, and another takes its place."""
+    proposed: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
+    """By run: what the searcher has said."""
+    _runs: dict[str, Run] = field(init=False, default_factory=dict)
+    _searcher: Any = None
+    _known: dict[str, float | None] = field(init=False, default_factory=dict)
+    _noted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.space is None:
+            return
+        from dmls_ray.cluster.tune.search import make_searcher, tell_of
+
+        before = proposed_before(self.space, self.records)
+        self.earlier = [record for record in before if record.outcome.is_answer()]
+        # Drawn anew from the same seed, its first proposals would be those that it has made already.
+        seed = self.options.order_seed + len(before)
+        self._searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
+        self._known = tell_of(self._searcher, self.earlier, self.options.metric)
+
+    @property
+    def left(self) -> int:
+        """How many runs a searcher is still to propose."""
+        assert self.space is not None
+        return self.space.at_most(self.options.samples) - len(self.earlier)
+
+    def examples(self, judged: Plan) -> list[Run]:
+        """What of a space's examples is feasible.
+
+        Raises:
+            ClusterError: nothing is.
+        """
+        feasible = [run for run in judged.runs if not run.skip]
+        if not feasible:
+            raise ClusterError(f"Nothing of what can be proposed is feasible: {judged.runs[0].skip}")
+        return feasible
+
+    def ranks(self, jobs: Sequence[Job], resources: Resources, device: str) -> int:
+        """How many ranks the search fills: all that there are, if it has that many runs."""
+        threads = max(job.config.threads_per_rank for job in jobs)
+        room = resources.gpus if device == "cuda" else resources.cores // threads
+        sizes = [job.config.world_size for job in jobs]
+        return max(*sizes, room if self.space else min(room, sum(sizes)))
+
+    def trials(self, make: Jobs, jobs: Sequence[Job], ranks: int) -> Any:
+        """What Tune is to run, as many at once as there are ranks for."""
+        from dmls_ray.cluster.tune.search import Proposals, listed_trials, proposed_trials
+
+        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
+        if self.space is None:
+            return listed_trials(jobs, self._goal(), at_once=at_once)
+        return proposed_trials(
+            self._searcher, Proposals(self.space, make), self._goal(), samples=self.left, at_once=at_once,
+            known=self._known,
+        )  # fmt: skip
+
+    def run_of(self, proposed: Mapping[str, Any]) -> Run:
+        """The run of what a searcher has proposed."""
+        assert self.space is not None
+        run = self.space.run_of(proposed, order=len(self.earlier) + len(self._runs))
+        self.proposed[run.run_id] = dict(proposed)
+        return self._runs.setdefault(run.run_id, run)
+
+    def misses(self, record: RunRecord) -> str:
+        """A note, once, that a run which ended ok has not told what is searched for."""
+        from dmls_ray.cluster.tune.search import level_of
+
+        if self._noted or record.outcome is not Outcome.OK or level_of(record, self.options.metric) is not None:
+            return ""
+        self._noted = True
+        told = [name for name in (*METRICS, *record.measures) if level_of(record, name) is not None]
+        return (
+            f"metric={self.options.metric} is none that this run has told, so nothing can be stopped for it; it told "
+            f"{', '.join(told) or 'nothing'}."
+        )
+
+    def _goal(self) -> Any:
+        from dmls_ray.cluster.tune.search import Goal
+
+        epochs = [run.values.get("epochs") for run in self.plan.runs]
+        many = self.space.free.get("epochs") if self.space else None
+        if isinstance(many, Range):
+            epochs.append(round(many.high))
+        return Goal(
+            metric=self.options.metric,
+            minimizes=self.options.minimizes,
+            scheduler=self.options.scheduler,
+            max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
+        )

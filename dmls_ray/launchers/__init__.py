@@ -1,0 +1,1 @@
+"""Start ranks without Ray: in this process, by spawn, by torchrun or by mpirun."""

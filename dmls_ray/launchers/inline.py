@@ -1,0 +1,29 @@
+"""One rank, in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_ray.config.runtime import Placed
+from dmls_ray.launchers.local_rank import rank_info
+from dmls_ray.training.engine import run_trial
+from dmls_ray.training.error_to_outcome import run_guarded
+from dmls_ray.training.rank import Emit, Keep, TrainFunction
+from dmls_ray.util.errors import ConfigError
+
+
+def run_inline(
+    config: Placed,
+    *,
+    train: TrainFunction = run_trial,
+    emit: Emit = lambda event: None,
+    keep: Keep | None = None,
+) -> dict[str, Any]:
+    """Run a trial of world size 1 here; returns its one rank's result, with its `outcome`.
+
+    Raises:
+        ConfigError: the world size is not 1.
+    """
+    if config.world_size != 1:
+        raise ConfigError(f"world_size={config.world_size} needs a process a rank; inline runs world_size 1.")
+    return run_guarded(train, config, rank_info(config, 0, keep), emit)

@@ -1,0 +1,110 @@
+"""A fresh process a rank, on this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch.distributed as dist
+
+from dmls_ray.config.runtime import Placed
+from dmls_ray.launchers.local_rank import rank_info
+from dmls_ray.records.model import Outcome
+from dmls_ray.training.engine import run_trial
+from dmls_ray.training.error_to_outcome import failure, run_guarded
+from dmls_ray.training.process import process_group, store_at
+from dmls_ray.training.rank import Emit, Keep, RankInfo, TrainFunction
+
+_HOST = "127.0.0.1"
+
+
+def run_spawned(
+    config: Placed,
+    *,
+    train: TrainFunction = run_trial,
+    keep: Keep | None = None,
+    emit: Emit = lambda event: None,
+) -> list[dict[str, Any]]:
+    """Run a trial in fresh processes, one a rank; returns the results, each with its `outcome`, in the order of ranks.
+
+    Args:
+        config: the trial.
+        train: the training function; it must be importable by its name.
+        keep: what the run leaves beside its result.
+        emit: takes rank 0's events as they come.
+    """
+    context = multiprocessing.get_context("spawn")
+    store = store_at(_HOST)
+    ranks = [rank_info(config, number, keep) for number in range(config.world_size)]
+    started = []
+    try:
+        for rank in ranks:
+            here, there = context.Pipe(duplex=False)
+            # Not daemons, which may have no children: a data loader has some.
+            process = context.Process(target=_work, args=(config, rank, train, store.port, there))
+            process.start()
+            # Our copy must go, or the end of the rank's would not be seen.
+            there.close()
+            started.append((rank, process, here))
+        return _follow(started, emit)
+    finally:
+        for _, process, _ in started:
+            if process.is_alive():  # only where this one was interrupted
+                process.terminate()
+            process.join()
+
+
+def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) -> list[dict[str, Any]]:
+    """Pass events on until every rank has told its result or ended without one."""
+    results: dict[int, dict[str, Any]] = {}
+    waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {here: (rank, process) for rank, process, here in started}
+    while waiting:
+        ready: list[Any] = multiprocessing.connection.wait(list(waiting))
+        for here in ready:
+            rank, process = waiting[here]
+            try:
+                told: dict[str, Any] = here.recv()
+            except EOFError:
+                process.join()
+                told = _died(rank, process.exitcode)
+            if "outcome" not in told:
+                emit(told)
+                continue
+            results[rank.rank] = told
+            del waiting[here]
+    return [results[rank.rank] for rank, _, _ in started]
+
+
+def _work(config: Placed, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    emit: Emit = told.send if rank.rank == 0 else lambda event: None
+    try:
+        with process_group(rank, dist.TCPStore(_HOST, port, is_master=False) if rank.world_size > 1 else None):
+            result = run_guarded(train, config, rank, emit)
+    except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade is a result like any other
+        result = failure(error, rank)
+    told.send(result)
+
+
+def _end_with_parent() -> None:
+    """Nobody is left to tell the result to."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _died(rank: RankInfo, code: int | None) -> dict[str, Any]:
+    return {
+        "outcome": Outcome.KILLED.value,
+        "reason": f"rank {rank.rank} ended with exit code {code}",
+        "rank": rank.rank,
+        "machine": rank.machine,
+        "device": rank.device,
+    }

@@ -1,0 +1,1 @@
+"""The record of a run: its data model, validation and provenance."""

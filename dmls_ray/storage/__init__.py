@@ -1,0 +1,1 @@
+"""Where records are kept: a local folder or an object store."""

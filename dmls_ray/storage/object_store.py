@@ -1,0 +1,291 @@
+"""A folder by its URI, on an object store or a file system that pyarrow knows: s3://, gs://, abfs://, hdfs://, file://.
+
+An object is written whole or not at all, and is there for every later list and read (S3, GCS and Azure promise it; on a
+file system it is written aside and renamed). Nothing is ever added to one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+from dmls_ray.util.errors import ConfigError, StoreError
+
+AT_ONCE = 32
+"""Requests that are under way side by side: each is mostly waiting."""
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FLATTENED = re.compile(r"(s3|gs|gcs|abfs|abfss|hdfs|viewfs|file):/")
+_SECRET = re.compile(r"key|secret|token|password|signature|credential|sig\b", re.IGNORECASE)
+_S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "tls_ca_file_path")
+"""What the URI may say of an S3 server, as pyarrow calls it."""
+
+_CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def is_uri(place: str | os.PathLike[str]) -> bool:
+    """Whether a results folder is named by a URI."""
+    return isinstance(place, str) and bool(_URI.match(place))
+
+
+def check_place(place: str | os.PathLike[str], flag: str = "") -> None:
+    """A place is a local path, or a URI that can be written down: into a log, a report, a record.
+
+    Raises:
+        ConfigError: it is a URI with a key, a secret or the like in it, or one that lacks a slash, as a Path leaves it.
+    """
+    named = f"{flag} " if flag else ""
+    if not isinstance(place, str) or not is_uri(place):
+        if _FLATTENED.match(text := os.fspath(place)):
+            raise ConfigError(f"{named}{text} is a URI that lacks a slash, as a path does; give it as a text, with //.")
+        return
+    parts = urlsplit(place)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    # A secret may have slashes in it, so that it need not end where a host would. gs://anonymous@bucket and
+    # abfs://container@account name none.
+    user, at, rest = place.partition("?")[0].rpartition("@")
+    told = ":" in user[len(parts.scheme) + 3 :] or (parts.scheme == "s3" and not {":", "@"}.isdisjoint(parts.netloc))
+    if told or any(_SECRET.search(name) or "@" in value for name, value in options):
+        bare = f"{parts.scheme}://{rest if at else '...'}"
+        raise ConfigError(
+            f"{named}{bare} was given with credentials in it, which would be written down; leave them out and put them "
+            "into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)."
+        )
+
+
+def below(place: str | os.PathLike[str], name: str) -> str:
+    """What is called so in a folder; a URI keeps its options."""
+    if not is_uri(place):
+        return str(Path(place) / name)
+    parts = urlsplit(str(place))
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
+
+
+def numbered(uri: str, number: int) -> str:
+    """The URI of FOLDER-2, FOLDER-3, ...
+
+    Raises:
+        StoreError: it names no folder, but a whole bucket, say.
+    """
+    parts = urlsplit(uri)
+    path = parts.path.rstrip("/")
+    if not path:
+        raise StoreError(f"--out {uri} names no folder that could be numbered; name one: {below(uri, 'NAME')}.")
+    return urlunsplit(parts._replace(path=f"{path}-{number}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """An object, or a folder of them."""
+
+    name: str
+    """Within the folder that was opened."""
+    modified_ns: int = 0
+    """By the store's clock."""
+    is_folder: bool = False
+
+
+class Objects:
+    """What lies in a folder at a URI.
+
+    Raises:
+        ConfigError: the URI has credentials in it.
+        StoreError: it cannot be reached; of every method: the store cannot do it.
+    """
+
+    def __init__(self, uri: str) -> None:
+        check_place(uri)
+        self.uri = uri
+        with self._telling("used"):
+            self._files, self._root = _opened(uri)
+            self._renames = self._files.type_name not in ("s3", "gcs", "abfs")
+            if not self._renames:
+                self._check_bucket()
+
+    def list(self, folder: str = "", *, deep: bool = False) -> list[Entry]:
+        """What lies in the folder, or in one within, by name; with `deep` all below it."""
+        from pyarrow.fs import FileSelector, FileType
+
+        with self._telling("read"):
+            found = self._files.get_file_info(
+                FileSelector(self._path(folder).rstrip("/") or "/", allow_not_found=True, recursive=deep)
+            )
+        root = len(self._root.rstrip("/")) + 1
+        return sorted(
+            (
+                Entry(
+                    name=info.path[root:], modified_ns=info.mtime_ns or 0, is_folder=info.type == FileType.Directory
+                )
+                for info in found
+                if not info.base_name.endswith(".new")  # one that is not whole yet
+            ),
+            key=lambda entry: entry.name,
+        )  # fmt: skip
+
+    def get(self, name: str) -> bytes | None:
+        """What an object holds; None where there is none."""
+        with self._telling("read"):
+            try:
+                with self._files.open_input_stream(self._path(name), compression=None) as stream:
+                    content: bytes = stream.read()
+                    return content
+            except FileNotFoundError:
+                return None
+
+    def get_all(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Likewise, of many side by side; what is not there is left out."""
+        contents = _side_by_side(self.get, names)
+        return {name: content for name, content in zip(names, contents, strict=True) if content is not None}
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object; it is there, whole, when this returns."""
+        path = self._path(name)
+        with self._telling("written"):
+            if not self._renames:
+                self._write(path, content)
+                return
+            folder, _, last = path.rpartition("/")
+            self._files.create_dir(folder, recursive=True)
+            aside = f"{folder}/.{last}.{uuid.uuid4().hex[:12]}.new"
+            try:
+                self._write(aside, content)
+                if self._files.type_name == "local":
+                    _sync(aside)
+                self._files.move(aside, path)
+            except BaseException:
+                with suppress(OSError):
+                    self._files.delete_file(aside)
+                raise
+
+    def put_all(self, names: Iterable[str], content_of: Callable[[str], bytes]) -> None:
+        """Likewise, many side by side; what one holds is asked for as it is written."""
+        _side_by_side(lambda name: self.put(name, content_of(name)), list(names))
+
+    def delete_all(self, names: Collection[str]) -> None:
+        """Delete objects, if they are there."""
+        _side_by_side(self._delete, list(names))
+
+    def _delete(self, name: str) -> None:
+        with self._telling("written"):
+            try:
+                self._files.delete_file(self._path(name))
+            except FileNotFoundError:
+                return
+
+    def _write(self, path: str, content: bytes) -> None:
+        with self._files.open_output_stream(path, compression=None) as stream:
+            stream.write(content)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    def _check_bucket(self) -> None:
+        from pyarrow.fs import FileType
+
+        bucket = self._root.partition("/")[0]
+        (info,) = self._files.get_file_info([bucket])
+        if info.type == FileType.NotFound:
+            raise StoreError(f"{self.uri} cannot be used: there is no bucket {bucket}; make it, or name another.")
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """What the store complains of within the block is a StoreError of one line."""
+        import pyarrow
+
+        try:
+            yield
+        except (OSError, pyarrow.ArrowException) as error:
+            why = str(error).strip().partition("\n")[0].rstrip(".")
+            for name in _CREDENTIALS:
+                if len(secret := os.environ.get(name, "")) >= 8:
+                    why = why.replace(secret, "***")
+            raise StoreError(f"{self.uri} cannot be {what} ({why[:300]}); {_way_out(why)}.") from error
+
+
+def _way_out(why: str) -> str:
+    if re.search(r"ACCESS_?KEY|ACCESS_DENIED|SIGNATURE|TOKEN|credential|HTTP status 40[13]", why, re.IGNORECASE):
+        return (
+            "see to the credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE) "
+            "and to what they allow"
+        )
+    if re.search(r"NETWORK_CONNECTION|curlCode|timed? ?out|INTERNAL_FAILURE|SLOW_DOWN", why, re.IGNORECASE):
+        return "see to the network and the endpoint (AWS_ENDPOINT_URL, or ?endpoint_override=http://HOST:PORT)"
+    if "Unrecognized filesystem" in why:
+        return "use one of s3://, gs://, abfs://, hdfs://, file:///, or a path"
+    return "see to its rights, or name another"
+
+
+def _opened(uri: str) -> tuple[Any, str]:
+    """A file system of pyarrow's, and the folder's path on it."""
+    from pyarrow.fs import FileSystem
+
+    parts = urlsplit(uri)
+    if parts.scheme == "s3":
+        return _s3(parts), f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
+    if parts.scheme in ("gs", "gcs") and "retry_limit_seconds" not in parts.query:
+        # Without it, a server that cannot be reached is tried for a quarter of an hour.
+        parts = parts._replace(query=urlencode([*parse_qsl(parts.query), ("retry_limit_seconds", "20")]))
+    files, path = FileSystem.from_uri(urlunsplit(parts._replace(path=quote(parts.path, safe="/%"))))
+    return files, path
+
+
+def _s3(parts: SplitResult) -> Any:
+    """S3 by what the URI and the environment say; one that does not answer is given up after seconds, not minutes."""
+    import pyarrow
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+
+    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    for name in options:
+        if name not in _S3_OPTIONS:
+            raise StoreError(f"{name} is no option of an s3 URI; choose from {', '.join(_S3_OPTIONS)}.")
+    if "force_virtual_addressing" in options:
+        options["force_virtual_addressing"] = options["force_virtual_addressing"].lower() == "true"
+    environment = os.environ.get
+    endpoint = environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL")
+    if endpoint:
+        options.setdefault("endpoint_override", endpoint)
+    region = environment("AWS_REGION") or environment("AWS_DEFAULT_REGION")
+    if region:
+        options.setdefault("region", region)
+    elif "region" not in options:
+        # A server of one's own takes any.
+        options["region"] = "us-east-1" if "endpoint_override" in options else resolve_s3_region(parts.netloc)
+    if int(pyarrow.__version__.partition(".")[0]) >= 21:
+        options["allow_delayed_open"] = True  # one request an object that is small, in place of three
+    return S3FileSystem(
+        **options,
+        connect_timeout=5,
+        request_timeout=10,  # without a byte
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3),
+    )
+
+
+def _side_by_side(call: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
+    """The calls in threads; what is still to be done when one fails is left out."""
+    if not items:
+        return []
+    with ThreadPoolExecutor(min(AT_ONCE, len(items))) as pool:
+        try:
+            return list(pool.map(call, items))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

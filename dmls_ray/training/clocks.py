@@ -1,0 +1,194 @@
+"""Clocks and memory of one rank, as the README's "Reading the numbers" defines them."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from dmls_ray.records.model import STEP_QUANTILES
+
+MIB = 2**20
+
+
+class PhaseClock:
+    """Seconds spent in each phase of a run; a phase on a GPU ends with a device synchronisation.
+
+    Args:
+        device: the rank's device.
+        began: when the run was assigned, by time.perf_counter; now by default.
+    """
+
+    def __init__(self, device: torch.device, began: float | None = None) -> None:
+        self._device = device
+        now = time.perf_counter()
+        self._began = now if began is None else began
+        self.seconds = dict.fromkeys(("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"), 0.0)
+        # What came before this clock was made, the process group above all, is set-up.
+        self.seconds["setup_s"] = now - self._began
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        synchronize(self._device)
+        self.seconds[name] += time.perf_counter() - began
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] += seconds
+
+    def resume(self, seconds: Mapping[str, float], total_s: float) -> None:
+        """Count what an earlier part of the run took."""
+        for name, value in seconds.items():
+            self.seconds[name] += value
+        self._began -= total_s
+
+    @property
+    def total_s(self) -> float:
+        """Seconds since the run was assigned."""
+        return time.perf_counter() - self._began
+
+
+class StepTimer:
+    """Times every optimizer step of an epoch without making the device wait for the host.
+
+    On a GPU a step is marked by a CUDA event and read after the epoch; on a CPU by the host's clock. The one
+    synchronisation inside an epoch is where the warm-up ends, since there the clock of counted steps begins.
+    """
+
+    def __init__(self, device: torch.device, warmup_steps: int) -> None:
+        self._device = device
+        self._cuda = device.type == "cuda"
+        self._warmup_left = warmup_steps
+        self._marks: list[Any] = []
+        """CUDA events on a GPU, else seconds of the host's clock."""
+        self._began = self._counted_from = 0.0
+        self._images = 0
+        self.step_ms: list[float] = []
+        """Milliseconds of every counted step so far."""
+
+    def begin_epoch(self) -> None:
+        """Start the clock; call it right after the barrier."""
+        self._images = 0
+        self._began = self._counted_from = time.perf_counter()
+        self._marks = []
+        self._mark()
+
+    def add_images(self, count: int) -> None:
+        """Count samples of the step that is under way."""
+        self._images += count
+
+    def step(self) -> None:
+        """An optimizer step has been issued."""
+        if self._warmup_left:
+            self._warmup_left -= 1
+            if not self._warmup_left:
+                synchronize(self._device)
+                self._counted_from = time.perf_counter()
+                self._images = 0
+                self._marks = []
+                self._mark()
+            return
+        self._mark()
+
+    def end_epoch(self) -> tuple[float, float, int]:
+        """Stop the clock; returns seconds of warm-up, seconds of counted steps, and samples of the counted steps."""
+        synchronize(self._device)
+        ended = time.perf_counter()
+        if self._warmup_left:
+            return ended - self._began, 0.0, 0
+        if self._cuda:
+            self.step_ms += [a.elapsed_time(b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
+        else:
+            self.step_ms += (np.diff(self._marks) * 1e3).tolist()
+        return self._counted_from - self._began, ended - self._counted_from, self._images
+
+    def percentiles(self) -> dict[str, Any]:
+        """Of the counted steps, in milliseconds: the median, the 95th percentile, and the `STEP_QUANTILES`."""
+        if not self.step_ms:
+            return {"step_ms_p50": None, "step_ms_p95": None, "step_ms_quantiles": []}
+        p50, p95 = np.percentile(self.step_ms, [50, 95])
+        quantiles = [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
+        return {"step_ms_p50": float(p50), "step_ms_p95": float(p95), "step_ms_quantiles": quantiles}
+
+    def _mark(self) -> None:
+        if self._cuda:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+        else:
+            self._marks.append(time.perf_counter())
+
+
+class MemoryMeter:
+    """Peak memory of one run: allocated and reserved on a GPU, the resident set of the process on a Linux CPU.
+
+    A CPU process keeps what earlier runs freed, so freed pages are given back first and the size at the start is
+    recorded beside the peak. Where the kernel cannot reset the peak (not Linux), the peak is None rather than that
+    of an earlier run.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._resettable = True
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            self.start_mib = torch.cuda.memory_allocated(device) / MIB
+            return
+        if sys.platform == "linux":
+            give_back_free_pages()
+        self.start_mib = psutil.Process().memory_info().rss / MIB
+        self._resettable = _reset_peak()
+
+    def read(self) -> dict[str, float | None]:
+        """`start_mem_mib`, `peak_mem_mib` and, on a GPU, `peak_reserved_mib`."""
+        if self._device.type == "cuda":
+            return {
+                "start_mem_mib": self.start_mib,
+                "peak_mem_mib": torch.cuda.max_memory_allocated(self._device) / MIB,
+                "peak_reserved_mib": torch.cuda.max_memory_reserved(self._device) / MIB,
+            }
+        peak = _peak_mib() if self._resettable else None
+        return {"start_mem_mib": self.start_mib, "peak_mem_mib": peak, "peak_reserved_mib": None}
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def device_name(device: torch.device) -> str:
+    """`cpu`, or `cuda` with the GPU's name."""
+    return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
+
+
+def _reset_peak() -> bool:
+    # 5 resets the peak resident set (Linux, Documentation/filesystems/proc.rst).
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _peak_mib() -> float | None:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return None
+
+
+def give_back_free_pages() -> None:
+    """Let the system have the memory that this process has freed; what is needed again costs page faults."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):  # glibc only
+        libc.malloc_trim(0)

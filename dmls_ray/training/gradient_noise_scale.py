@@ -1,0 +1,116 @@
+"""The gradient noise scale: how large a batch may be before its gradients stop getting better.
+
+McCandlish et al., arXiv 1812.06162, appendix A.1: with gradients of a small and a large batch, b and B,
+
+    |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b)        tr(S) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)
+
+are unbiased, and the simple noise scale is tr(S) / |G|^2, in samples. The small batch is one rank's in one pass, the
+large one is the whole step's; both gradients are at hand in any run that averages, so only their norms cost anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dmls_ray.training.data.sharding import Pass
+from dmls_ray.workloads.classification.config import TrialConfig
+
+Sum = Callable[[Sequence[float]], list[float]]
+
+
+class NoiseMeter:
+    """Adds up squared norms of local and of averaged gradients, on the device, over the steps of full size."""
+
+    def __init__(self, config: TrialConfig, device: torch.device) -> None:
+        assert config.batch_per_rank is not None
+        assert config.global_batch is not None
+        self._small_batch, self._large_batch = config.batch_per_rank, config.global_batch
+        self._accumulates = config.accum_steps > 1
+        self._window = config.batch_per_rank * config.accum_steps
+        # Squared norms of the small and of the large batch, and how many of each.
+        self._sums = torch.zeros(3, dtype=torch.float64, device=device)
+        self._step = torch.zeros((), dtype=torch.float64, device=device)
+        self._loss_scale: Tensor | float = 1.0
+        self._local: Pass | None = None
+        """The pass whose gradients stand for the small batch."""
+        self._counted = 0
+        """Samples of this rank in the window so far, were all passes of full size; a short one makes it fall behind."""
+
+    def begin_pass(self, item: Pass, loss_scale: Tensor | float) -> None:
+        """A pass is about to run.
+
+        Args:
+            item: the pass.
+            loss_scale: what a scaler multiplies losses by.
+        """
+        if self._local is None:
+            self._local, self._counted = item, 0
+            self._step.zero_()
+        self._counted += item.count
+        self._loss_scale = loss_scale
+
+    def end_pass(self, parameters: Iterable[nn.Parameter], item: Pass) -> None:
+        """The first pass of a window that does not reduce has left its local gradients."""
+        if self._accumulates and item is self._local:
+            self._add_local(_squared_norm(parameters))
+
+    def add_bucket(self, gradients: Tensor) -> None:
+        """Local gradients that DDP is about to reduce (where no pass leaves them behind)."""
+        # Outside of a window the model is only warmed up.
+        if self._local is not None and not self._accumulates:
+            self._add_local(gradients.double().square().sum())
+
+    def add_averaged(self, parameters: Iterable[nn.Parameter]) -> None:
+        """The step's averaged gradients, unscaled; ends the window."""
+        if self._counted == self._window:
+            norms = torch.stack([self._step, _squared_norm(parameters)])
+            # A step that the scaler skips has norms that are not finite.
+            self._sums += torch.where(norms.isfinite().all(), torch.cat([norms, torch.ones_like(norms[:1])]), 0.0)
+        self._local = None
+
+    def read(self, everyone: Sum) -> float | None:
+        """The noise scale in samples, over all ranks so far; None where noise hides the gradient.
+
+        Args:
+            everyone: sums values over all ranks.
+        """
+        small, large, count = everyone(self._sums.tolist())
+        if not count:
+            return None
+        b, B = self._small_batch, self._large_batch
+        small, large = small / count, large / count
+        gradient = (B * large - b * small) / (B - b)
+        noise = (small - large) / (1 / b - 1 / B)
+        return noise / gradient if gradient > 0 and noise > 0 else None
+
+    def state(self) -> list[float]:
+        """All that was added up, for a checkpoint."""
+        sums: list[float] = self._sums.tolist()
+        return sums
+
+    def restore(self, state: Sequence[float]) -> None:
+        """Go on from what `state` gave."""
+        self._sums = torch.tensor(state, dtype=torch.float64, device=self._sums.device)
+
+    def hook(self, inner: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """A DDP communication hook that measures a bucket and passes it on."""
+
+        def measured(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads annotations, and refuses texts
+            self.add_bucket(bucket.buffer())
+            return inner(state, bucket)
+
+        return measured
+
+    def _add_local(self, squared: Tensor) -> None:
+        assert self._local is not None
+        # The pass's loss is summed and weighted: back to the gradient of its mean loss.
+        self._step += squared / (self._local.scale * max(self._local.count, 1) * self._loss_scale) ** 2
+
+
+def _squared_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
+    gradients = [item.grad for item in parameters if item.grad is not None]
+    return torch.nn.utils.get_total_norm(gradients, foreach=True).double().square()

@@ -1,0 +1,1 @@
+"""Errors and helpers that every other package may use."""

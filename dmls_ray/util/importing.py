@@ -1,0 +1,84 @@
+"""Find the user's own `module:function`, and say precisely why it cannot be found."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dmls_ray.util.errors import UnknownNameError, UserCodeError
+
+_importing = 0
+"""How many imports of a user's module are under way."""
+
+
+_MOVED = {"dmls_ray.grayscale.trial": "dmls_ray.workloads.grayscale.train"}
+"""Modules of this package under the names that recorded configurations, and so their hashes, have."""
+
+
+def is_importing() -> bool:
+    """Whether the user's code that runs now does so because its module is imported."""
+    return _importing > 0
+
+
+def is_reference(name: str) -> bool:
+    """Whether the name is of the form `module:function`."""
+    module, colon, function = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in module.split(".")) and function.isidentifier()
+
+
+def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
+    """The function that `module:function` names; the folder of the call is searched as well.
+
+    Args:
+        reference: `package.module:function`.
+        flag: the flag or field to name in an error.
+
+    Raises:
+        UnknownNameError: there is no such module, or no such function in it.
+        UserCodeError: the module is there and failed to import; the cause is chained.
+    """
+    module_name, _, function_name = reference.partition(":")
+    module_name = _MOVED.get(module_name, module_name)
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        # Last, so that a file of the user's named like an installed package does not take its place.
+        sys.path.append(here)
+    global _importing
+    _importing += 1
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # The missing module is the user's own, or one of its parents; any other is an import inside the user's module.
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise UnknownNameError(
+                f"{flag}={reference}: no module named {error.name!r}; run from the folder that holds it, or install it."
+            ) from error
+        raise UserCodeError(_failed(reference, flag, error)) from error
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(_failed(reference, flag, error)) from error
+    finally:
+        _importing -= 1
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        offered = sorted(
+            name
+            for name, item in vars(module).items()
+            if callable(item) and not name.startswith("_") and getattr(item, "__module__", None) == module_name
+        )
+        raise UnknownNameError(
+            f"{flag}={reference}: module {module_name!r} has no function {function_name!r}; "
+            f"it has {', '.join(offered) or 'none'}."
+        )
+    return function
+
+
+def _failed(reference: str, flag: str, error: BaseException) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{flag}={reference}: your module was found but failed to import: {type(error).__name__}: {error} "
+        f"({Path(place.filename).name}, line {place.lineno})."
+    )

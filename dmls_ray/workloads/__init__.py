@@ -1,0 +1,1 @@
+"""What a rank runs: image classification, a user function or image conversion."""

@@ -1,0 +1,1 @@
+"""The built-in workload: training of image classifiers."""

@@ -1,0 +1,88 @@
+"""Which images are turned grey, by what, and for how long it is timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from dmls_ray.config.runtime import DeviceName
+
+ImplementationName = Literal[
+    "python_loops", "numpy", "pillow", "torch", "torchvision", "torch_compile", "opencv", "cpp",
+    "torch_cuda", "torch_compile_cuda", "triton", "cuda_per_image", "cuda",
+]  # fmt: skip
+
+ON_A_GPU = ("torch_cuda", "torch_compile_cuda", "triton", "cuda_per_image", "cuda")
+"""Implementations that need one; the others run on the processor."""
+
+INTERLEAVED_ONLY = ("pillow", "opencv")
+"""Implementations that have no form for planes."""
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+"""Files that are taken for images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrayscaleConfig:
+    """One way to turn a set of images grey.
+
+    Raises:
+        ValueError: the values are out of range, or do not go together.
+    """
+
+    implementation: ImplementationName = "numpy"
+    """What turns the images grey"""
+    images: int = 200
+    """Images in the set; with image_size the working set"""
+    image_size: int = 128
+    """Pixels a side"""
+    layout: Literal["interleaved", "planar"] = "interleaved"
+    """interleaved: height x width x 3, as files hold images; planar: 3 x height x width, as models take them"""
+    full: bool = False
+    """Whether the Python loops go over all images, rather than over four of them with their time scaled"""
+    timed_s: float = 0.5
+    """Seconds of timed passes over the set, five passes at least"""
+    pictures: str | None = None
+    """Folder with images of your own; without it, cuts of the two photographs that scikit-learn brings along"""
+    world_size: int = 1
+    device: DeviceName = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("images", "image_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is out of range; give 1 or more.")
+        if self.timed_s < 0:
+            raise ValueError(f"timed_s={self.timed_s} is out of range; give 0 or more.")
+        if self.world_size != 1:
+            raise ValueError(f"world_size={self.world_size}: one rank turns all images grey; leave it at 1.")
+        needed = device_of(self.implementation)
+        if self.device not in ("auto", needed):
+            raise ValueError(
+                f"implementation={self.implementation} runs on {needed}, and device={self.device}; leave --device out."
+            )
+        object.__setattr__(self, "device", needed)
+        if self.layout == "planar" and self.implementation in INTERLEAVED_ONLY:
+            raise ValueError(
+                f"implementation={self.implementation} takes interleaved images, and layout=planar; leave it out there."
+            )
+        if self.pictures is not None and not files_in(Path(self.pictures)):
+            raise ValueError(
+                f"pictures={self.pictures} is no folder with images ({', '.join(SUFFIXES)}); name one that has some."
+            )
+
+
+def device_of(implementation: str) -> Literal["cpu", "cuda"]:
+    """Where an implementation runs."""
+    return "cuda" if implementation in ON_A_GPU else "cpu"
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The images of a folder, by name; of one that is not there, none."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+
+
+IMPLEMENTATIONS: tuple[str, ...] = get_args(ImplementationName)
+"""All names, the plainest first, as tables have them."""

@@ -1,0 +1,186 @@
+"""Our own kernels, built by PyTorch's extension loader when they are first asked for: once a machine, then kept."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+
+from dmls_ray.training.data.sources import cache_root
+from dmls_ray.util.errors import UnavailableError
+
+Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
+"""Takes pixels, room for their grey levels, and whether pixels are planar; see `Images`."""
+
+_SOURCES = Path(__file__).parent / "csrc"
+
+
+@functools.cache
+def cpu_kernel() -> Kernel:
+    """The processor's.
+
+    Raises:
+        UnavailableError: there is no C++ compiler here, or no ninja.
+        RuntimeError: the compiler does not take it, or makes what cannot be loaded.
+    """
+    _build("dmls_ray_grey_cpu", ("cpu.cpp",), with_cuda=False)
+    kernel: Kernel = torch.ops.dmls_ray_grey_cpu.grey
+    return kernel
+
+
+@functools.cache
+def cuda_kernel() -> Kernel:
+    """The GPU's: a thread a pixel.
+
+    Raises:
+        UnavailableError: there is no nvcc here, no C++ compiler or no ninja.
+        RuntimeError: a compiler does not take it, or makes what cannot be loaded.
+    """
+    _build("dmls_ray_grey_cuda", ("cuda.cpp", "kernel.cu"), with_cuda=True)
+    kernel: Kernel = torch.ops.dmls_ray_grey_cuda.grey
+    return kernel
+
+
+def cuda_home() -> Path | None:
+    """Where the CUDA toolkit is that has an nvcc; None where there is none."""
+    on_path = shutil.which("nvcc")
+    # nvcc may be a link, or a script, in a folder that has no toolkit around it.
+    places = [os.environ.get("CUDA_HOME"), on_path and Path(on_path).resolve().parents[1], "/usr/local/cuda"]
+    needed = ("bin/nvcc", "include/cuda_runtime.h")
+    return next(
+        (Path(place) for place in places if place and all((Path(place) / name).exists() for name in needed)), None
+    )
+
+
+def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
+    """Build a library of operators where it has not been built yet, and load it."""
+    wanted = f"our {'CUDA' if with_cuda else 'C++'} kernel"
+    compiler = _compiler()
+    if not shutil.which(compiler[0]):
+        raise UnavailableError(
+            f"{wanted} needs a C++ compiler, and there is no {shlex.join(compiler)}; install one, g++ say."
+        )
+    if with_cuda and cuda_home() is None:
+        raise UnavailableError(f"{wanted} needs nvcc; install the CUDA toolkit of this PyTorch ({torch.version.cuda}).")
+    # Looks for a toolkit when it is imported, in fewer places.
+    from torch.utils import cpp_extension
+
+    with _programs_of_this_python():
+        if not cpp_extension.is_ninja_available():
+            raise UnavailableError(f"{wanted} needs ninja; pip install ninja.")
+        if with_cuda:
+            cpp_extension.CUDA_HOME = str(cuda_home())
+        with _folder_of(name, with_cuda) as folder, _as_one_program(compiler, folder):
+            try:
+                cpp_extension.load(
+                    name, [str(_SOURCES / source) for source in sources], is_python_module=False, with_cuda=with_cuda,
+                    build_directory=str(folder), extra_cflags=["-O3", "-fopenmp"], extra_cuda_cflags=["-O3"],
+                )  # fmt: skip
+            except OSError as error:
+                if error.errno is not None:  # no room, say: not what the loader of libraries complains of
+                    raise
+                # Built, and of no use: clang, say, wants a runtime for threads that is not PyTorch's.
+                why = error.__cause__ or error
+                raise RuntimeError(f"{wanted} cannot be loaded ({why}); build it with g++ (CXX=g++).") from error
+            except RuntimeError as error:
+                raise RuntimeError(f"{wanted} cannot be built: {_complaint(str(error))}") from error
+
+
+def _compiler() -> list[str]:
+    """The one that $CXX names, with its options, or behind another program as in `ccache g++`."""
+    named = os.environ.get("CXX", "").strip() or "c++"
+    try:
+        # A path may have a space in it.
+        return [named] if shutil.which(named) else shlex.split(named)
+    except ValueError:  # a quote that nobody closes
+        return [named]
+
+
+@contextmanager
+def _as_one_program(command: list[str], folder: Path) -> Iterator[None]:
+    """While this lasts $CXX is one program without a space: newer loaders take all of it for a program's name, and
+    older ones have a shell divide it.
+    """
+    if len(command) == 1 and " " not in command[0]:
+        with _environment(CXX=command[0]):
+            yield
+        return
+    script = folder / "c++"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    script.chmod(0o755)
+    # Newer loaders put ccache before a compiler by themselves.
+    with _environment(CXX=str(script), TORCH_NO_COMPILER_WRAPPER="1"):
+        yield
+
+
+def _complaint(log: str) -> str:
+    """The line of a failed build that says why: the first ones are the commands."""
+    lines = log.splitlines() or [""]
+    return next((line for line in lines if re.search(r"(error|fatal)\s*:|not found", line)), lines[0]).strip()
+
+
+@contextmanager
+def _programs_of_this_python() -> Iterator[None]:
+    """In an environment that was not activated ninja lies beside Python, and is on no path."""
+    with _environment(PATH=os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])):
+        yield
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
+    """A folder of the cache for what these sources become with this PyTorch and these compilers, to one process at a
+    time.
+    """
+    text = b"".join(path.read_bytes() for path in sorted(_SOURCES.iterdir()))
+    compiler = _compiler()
+    text += shlex.join(compiler).encode() + _version_of(compiler)
+    if with_cuda:
+        text += subprocess.run([f"{cuda_home()}/bin/nvcc", "--version"], capture_output=True, check=False).stdout
+    device = str(torch.cuda.get_device_capability()) if with_cuda and torch.cuda.is_available() else ""
+    key = hashlib.sha256(text + f"{torch.__version__} {device}".encode()).hexdigest()[:16]
+    folder = cache_root() / "kernels" / f"{name}-{key}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        # Older loaders lock by a file that nobody removes where a builder was killed: the next would wait for ever.
+        (folder / "lock").unlink(missing_ok=True)
+        yield folder
+
+
+def _version_of(compiler: list[str]) -> bytes:
+    """What a C++ compiler says of itself.
+
+    Raises:
+        UnavailableError: it says nothing, so it is none.
+    """
+    try:
+        return subprocess.run([*compiler, "--version"], capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UnavailableError(
+            f"our kernels need a C++ compiler, and {shlex.join(compiler)} is none ({error}); install one, g++ say, and "
+            "name it (CXX=g++)."
+        ) from error

@@ -1,0 +1,92 @@
+"""How long passes over a set of images take, and copies of as many bytes beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dmls_ray.records.provenance import last_level_cache_mib
+from dmls_ray.training.clocks import MIB, synchronize
+from dmls_ray.workloads.grayscale.images import Images
+
+LEAST_PASSES = 5
+_MOST_PASSES = 1000
+_WARM_PASSES = 2
+
+TIMES_THE_CACHE = 4
+"""Sets that are so many times as large as the last-level cache come from memory, whoever reads them."""
+
+
+def time_passes(
+    run: Callable[[], Any], device: torch.device, seconds: float, tell: Callable[[], None], beside: Any = None
+) -> tuple[list[float], list[float]]:
+    """Time passes by the host's clock, or on a GPU by events, after some that are not counted.
+
+    Args:
+        run: a pass.
+        device: what runs it.
+        seconds: how long to go on, `LEAST_PASSES` at least.
+        tell: called after each pass.
+        beside: run after each pass, so that what drifts hits both alike; None: nothing.
+
+    Returns:
+        Milliseconds of each pass, and of what was run beside.
+    """
+    for _ in range(_WARM_PASSES):
+        run()
+        if beside is not None:
+            beside()
+        tell()
+    synchronize(device)
+    passes: list[float] = []
+    besides: list[float] = []
+    began = time.perf_counter()
+    while len(passes) < LEAST_PASSES or (time.perf_counter() - began < seconds and len(passes) < _MOST_PASSES):
+        passes.append(_milliseconds(run, device))
+        if beside is not None:
+            besides.append(_milliseconds(beside, device))
+        tell()
+    return passes, besides
+
+
+def _milliseconds(run: Callable[[], Any], device: torch.device) -> float:
+    if device.type != "cuda":
+        began = time.perf_counter()
+        run()
+        return (time.perf_counter() - began) * 1e3
+    ends = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    ends[0].record()
+    run()
+    ends[1].record()
+    ends[1].synchronize()
+    return float(ends[0].elapsed_time(ends[1]))
+
+
+def copy_of(images: Images) -> Callable[[], Any]:
+    """A copy that reads and writes as many bytes as a pass over these images, by the same threads."""
+    count = images.bytes_moved // 2
+    source = torch.zeros(count, dtype=torch.uint8, device=images.pixels.device)
+    source.random_(0, 256)
+    target = torch.zeros_like(source)
+    return lambda: target.copy_(source)
+
+
+def cache_mib(device: torch.device) -> float | None:
+    """The last-level cache of a device; None where it is not known."""
+    if device.type == "cuda":
+        return float(torch.cuda.get_device_properties(device).L2_cache_size) / MIB
+    return last_level_cache_mib()
+
+
+def transfers_of(images: Images, seconds: float, tell: Callable[[], None]) -> tuple[list[float], list[float]]:
+    """Milliseconds of bringing the pixels to a GPU, and of bringing grey levels back, from and to pinned memory."""
+    device = images.pixels.device
+    pixels, grey = (torch.empty_like(item, device="cpu").pin_memory() for item in (images.pixels, images.grey))
+    pixels.copy_(images.pixels)
+    return time_passes(
+        lambda: images.pixels.copy_(pixels, non_blocking=True), device, seconds, tell,
+        beside=lambda: grey.copy_(images.grey, non_blocking=True),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The workload that calls a training function of the user."""

@@ -1,0 +1,197 @@
+"""One rank's part in a run of the user's own training function: what is measured around it, and what it may tell."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from dmls_ray.records.model import OF_AN_EPOCH, RETURNED, Outcome
+from dmls_ray.records.validation import DEEPEST, check_picture
+from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
+from dmls_ray.training.process import prepare_process
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.utilization import UtilizationSampler
+from dmls_ray.workloads.user_function.schema import OwnConfig, load_own
+
+_WARMUP_STEPS = 5
+"""First optimizer steps that count in no percentile; as the built-in trial's default."""
+
+
+def run_own(config: OwnConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Call the user's function on this rank; `emit` and the result are as those of `run_trial`.
+
+    The process is set up as for any run: seeded (all ranks alike), its threads set, its device current. Memory, the
+    time of the run, and the time between optimizer steps are measured around it.
+
+    Raises:
+        UnknownNameError, UserCodeError: the function cannot be found here.
+        ValueError: what it tells is no plain value.
+        Exception: whatever the function raises.
+    """
+    device = torch.device(rank.device)
+    clock = PhaseClock(device, rank.assigned_at)
+    with clock.phase("setup_s"):
+        prepare_process(config, rank)
+        memory = MemoryMeter(device)
+        train, config_class = load_own(config)
+        given = config.for_function(config_class)
+    told = _Told(rank, emit)
+    steps = _Steps(device, emit)
+    returned: dict[str, Any] = {}
+    with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
+        returned = _returned_values(train(given, rank, told.emit) or {})
+    synchronize(device)
+    total_s = clock.total_s
+    diverged = told.not_finite or _not_finite(returned)
+    return {
+        "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
+        "reason": f"{diverged} is not finite" if diverged else "",
+        "rank": rank.rank,
+        "machine": rank.machine,
+        "device": rank.device,
+        "pid": os.getpid(),
+        "setup_s": clock.seconds["setup_s"],
+        "total_s": total_s,
+        **steps.timer.percentiles(),
+        **memory.read(),
+        "utilization": utilization.series,
+        "run": {
+            "device": device_name(device),
+            "backend": rank.backend or "",
+            "steps": steps.count,
+            "stopped_epoch": told.stopped_epoch,
+            "epochs": told.epochs,
+            "returned": returned,
+        },
+    }
+
+
+class Stopped(BaseException):
+    """Raised in the user's function by `emit` when a search stops the run; no exception that it would catch."""
+
+
+class _Told:
+    """What the function tells while it runs."""
+
+    def __init__(self, rank: RankInfo, emit: Emit) -> None:
+        self._rank, self._emit = rank, emit
+        self.epochs: list[dict[str, Any]] = []
+        self.not_finite = ""
+        self.stopped_epoch: int | None = None
+
+    def emit(self, event: Mapping[str, Any]) -> None:
+        """The `emit` that the function is given.
+
+        Raises:
+            Stopped: the run is to end here.
+        """
+        kind = event.get("kind", "epoch") if isinstance(event, Mapping) else "epoch"
+        if kind not in ("epoch", "progress"):
+            raise ValueError(f"kind={kind!r} is no kind of event; emit an epoch's values, or {{'kind': 'progress'}}.")
+        if kind == "progress":
+            self._emit({"kind": "progress"})
+            return
+        if not isinstance(event, Mapping):
+            raise ValueError(f"what it emitted is a {type(event).__name__}; give a dict of plain values.")
+        values = plain_values({name: item for name, item in event.items() if name != "kind"}, "what it emitted")
+        number = values.pop("epoch", len(self.epochs) + 1)
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ValueError(f"epoch={number!r} in what it emitted is no whole number.")
+        known = {name: value for name, value in values.items() if name in OF_AN_EPOCH and value is not None}
+        measures = {name: value for name, value in values.items() if name not in OF_AN_EPOCH}
+        epoch = {"epoch": number, **known, "measures": measures}
+        self.epochs.append(epoch)
+        if (wrong := _not_finite(values)) and not self.not_finite:
+            self.not_finite = f"{wrong} of epoch {number}"
+        tells = self._rank.rank == 0 or self._rank.asks
+        if self._emit({"kind": "epoch", **epoch} if tells else {"kind": "progress"}) is False:
+            self.stopped_epoch = number
+            raise Stopped
+
+
+class _Steps:
+    """Counts and times optimizer steps, whatever the optimizer; each is a sign of progress."""
+
+    def __init__(self, device: torch.device, emit: Emit) -> None:
+        self.timer = StepTimer(device, _WARMUP_STEPS)
+        self.count = 0
+        self._emit = emit
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        self.timer.begin_epoch()
+        handle = register_optimizer_step_post_hook(self._step)
+        try:
+            yield
+        finally:
+            handle.remove()
+            self.timer.end_epoch()
+
+    def _step(self, *_: Any) -> None:
+        self.count += 1
+        self.timer.step()
+        self._emit({"kind": "progress"})
+
+
+def _returned_values(values: Any) -> dict[str, Any]:
+    """What the function returned as plain values, its picture looked at.
+
+    Raises:
+        ValueError: as by `plain_values`; or the picture is no small JPEG in base64.
+    """
+    what = "what it returned"
+    picture = values.get("picture") if isinstance(values, Mapping) else None
+    # Before the rest, whose complaint would show a picture of another type whole.
+    if picture is not None and not isinstance(picture, str):
+        kind = type(picture).__name__
+        raise ValueError(f"picture in {what} is of type {kind}; give base64.b64encode(jpeg).decode().")
+    if picture is not None:
+        check_picture(f"picture in {what}", picture)
+    return plain_values(values, what)
+
+
+def plain_values(values: Any, what: str) -> dict[str, Any]:
+    """The values as plain ones: tensors and numpy's scalars of one element become numbers.
+
+    Raises:
+        ValueError: one is no plain value, or one of the vocabulary's is no number.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{what} is a {type(values).__name__}; give a dict of plain values.")
+    return {str(name): _plain(str(name), value, what) for name, value in values.items()}
+
+
+def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
+    if depth > DEEPEST:
+        raise ValueError(f"{name} in {what} has more than {DEEPEST} lists and dicts within one another; give fewer.")
+    if hasattr(value, "item") and getattr(value, "size", None) is not None:
+        count = value.numel() if isinstance(value, torch.Tensor) else value.size
+        if count != 1:
+            raise ValueError(f"{name} in {what} has {count} elements; give one number, or .tolist().")
+        value = value.item()
+    if name in RETURNED and (isinstance(value, bool) or not isinstance(value, int | float | None)):
+        raise ValueError(f"{name}={value!r} in {what} is no number.")
+    if isinstance(value, list | tuple):
+        return [_plain(name, item, what, depth + 1) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(str(key), item, what, depth + 1) for key, item in value.items()}
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError(f"{name} in {what} has more than 64 bits; give a float.")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{name}={value!r} in {what} is no plain value; give numbers, texts, lists or dicts of them.")
+
+
+def _not_finite(values: Mapping[str, Any]) -> str:
+    """The first loss that is not finite."""
+    for name, value in values.items():
+        if (name == "loss" or name.endswith("_loss")) and isinstance(value, float) and not math.isfinite(value):
+            return name
+    return ""

@@ -1,0 +1,278 @@
+"""A training function of the user's own: which it is, how another process finds it, and what can be varied of it.
+
+    def train(config: Config, rank: RankInfo, emit: Emit) -> dict[str, Any]: ...
+
+Its configuration is a dataclass, told by the annotation of its first parameter, or else a dict of plain values.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import pickle
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, plain_spec
+from dmls_ray.config.runtime import (
+    PLACE,
+    BackendName,
+    DeviceName,
+    LauncherName,
+    Placed,
+    digest,
+    without_what_follows,
+)
+from dmls_ray.config.schema import Schema
+from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
+from dmls_ray.util.importing import import_function
+from dmls_ray.workloads.classification.config import TrialConfig
+
+FLAG = "--train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnConfig(Placed):
+    """One configuration of a training function of the user's own.
+
+    Raises:
+        ConfigError, ConflictError: as `check_place`.
+    """
+
+    train: str
+    """`module:function`; of one that has no module, the name alone."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What is the function's own, by name."""
+    code: str = field(default="", compare=False, repr=False)
+    """The pickled function, where no other process can import it (a notebook's)."""
+    world_size: int = 1
+    machines: int | None = None
+    ranks_per_machine: int | None = None
+    backend: BackendName = "auto"
+    launcher: LauncherName = "ray"
+    device: DeviceName = "auto"
+    threads_per_rank: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.check_place()
+
+    def canonical(self) -> dict[str, Any]:
+        first, *others = PLACE
+        told = {"train": self.train, first: getattr(self, first), **self.values}
+        return told | {name: getattr(self, name) for name in others}
+
+    def replace(self, **changes: Any) -> OwnConfig:
+        given = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return OwnConfig(**{**without_what_follows(given, changes), **changes})
+
+    @property
+    def hash(self) -> str:
+        return _name_of(self.canonical())
+
+    def for_function(self, config_class: type | None) -> Any:
+        """The configuration as the function takes it: an object of its dataclass, or a dict.
+
+        A field of `PLACE` that the dataclass has, too, is filled in; a dict has all of them.
+        """
+        given = {name: value for name, value in self.canonical().items() if name != "train"}
+        if config_class is None:
+            return given
+        names = {item.name for item in dataclasses.fields(config_class) if item.init}
+        return config_class(**{name: value for name, value in given.items() if name in names})
+
+
+def find_own(train: str | Callable[..., Any]) -> tuple[str, str, Callable[..., Any], type | None]:
+    """Find a training function and look it over.
+
+    Args:
+        train: `module:function`, or the function.
+
+    Returns:
+        Its name (with a digest of its code where it is not imported by that name), its pickled form where no other
+        process can import it (else ""), itself, and its configuration's dataclass; None where that is a dict.
+
+    Raises:
+        ConfigError: it is no such function, or its annotation is neither a dataclass nor a dict.
+        UnknownNameError, UserCodeError: as `import_function`.
+    """
+    if isinstance(train, str):
+        name, function = train, import_function(train, flag=FLAG)
+        importable = True
+    else:
+        function = train
+        name, importable = _name(function)
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError as error:
+        raise ConfigError(
+            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters."
+        ) from error
+    config_class = config_class_of(function, name)
+    if importable:
+        return name, "", function, config_class
+    code = _pickled(function, config_class, name)
+    # Nothing but its code tells it from another of the same name.
+    return f"{name}#{hashlib.sha256(code.encode()).hexdigest()[:8]}", code, function, config_class
+
+
+def load_own(config: OwnConfig) -> tuple[Callable[..., Any], type | None]:
+    """The function of a configuration and its dataclass, in whichever process this is.
+
+    Raises:
+        UnknownNameError, UserCodeError: as `import_function`.
+    """
+    if config.code:
+        function, config_class = pickle.loads(base64.b64decode(config.code))
+        return function, config_class
+    function = import_function(config.train, flag=FLAG)
+    return function, config_class_of(function, config.train)
+
+
+def config_class_of(function: Callable[..., Any], name: str) -> type | None:
+    """The dataclass that the function's first parameter is annotated with; None where it is a dict.
+
+    Raises:
+        ConfigError: the annotation is something else, or cannot be resolved.
+    """
+    first = next(iter(inspect.signature(function).parameters.values()))
+    if first.annotation is first.empty:
+        return None
+    # Of this parameter alone: the others' names may be there for a type checker only.
+    alone = types.SimpleNamespace(__annotations__={first.name: first.annotation})
+    try:
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        hint = typing.get_type_hints(alone, globalns=names)[first.name]
+    except (NameError, SyntaxError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{FLAG}={name}: the annotation of {first.name} cannot be resolved ({error}).") from error
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return hint
+    kind = typing.get_origin(hint) or hint
+    if hint is Any or (isinstance(kind, type) and issubclass(kind, Mapping)):
+        return None
+    raise ConfigError(
+        f"{FLAG}={name}: {first.name} is annotated with {hint}; use a dataclass or a dict of plain values."
+    )
+
+
+def own_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Schema:
+    """What can be varied of a training function: the fields of its dataclass, or those named, and `PLACE`.
+
+    Args:
+        train: `module:function`, or the function.
+        names: the fields, where the configuration is a dict.
+
+    Raises:
+        ConfigError, UnknownNameError, UserCodeError: as `find_own`.
+    """
+    name, code, _, config_class = find_own(train)
+    specs = _specs(config_class, names)
+    required = _required(config_class)
+    specs = {
+        key: spec
+        if key in required or spec.default is None
+        else dataclasses.replace(spec, default=spec.check(spec.default))
+        for key, spec in specs.items()
+    }
+
+    def make(**given: Any) -> OwnConfig:
+        missing = [field_name for field_name in required if field_name not in given]
+        if missing:
+            raise ConfigError(f"{name} needs a value of {', '.join(missing)}; give one.")
+        values = {**{key: spec.default for key, spec in specs.items()}, **given}
+        place = {key: values.pop(key) for key in PLACE}
+        config = OwnConfig(train=name, values=values, code=code, **place)
+        try:
+            own = config.for_function(config_class)
+        except Exception as error:
+            told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise ConflictError(f"{name} refuses its configuration: {told}") from error
+        # Where its dataclass knows which device its values need, the run goes there.
+        needed = getattr(own, "device", "auto")
+        return config.replace(device=needed) if config.device == "auto" and needed in ("cpu", "cuda") else config
+
+    return Schema(
+        title=f"the configuration of {name}", specs=specs, make=make,
+        name_of=_name_of, fixed={"train": name},
+    )  # fmt: skip
+
+
+def folder_name(train: str | Callable[..., Any]) -> str:
+    """What the results folder of a function's sweeps is called by itself: `module-function`."""
+    name = train if isinstance(train, str) else _name(train)[0]
+    return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-") or "own"
+
+
+def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:
+    """World size first, then what is the function's own, then the rest of `PLACE`."""
+    place = {name: field_specs(TrialConfig)[name] for name in PLACE}
+    if config_class is None:
+        own = {name: plain_spec(name) for name in names if name not in place}
+    else:
+        own = dict(field_specs(config_class))
+        for name in own.keys() & place.keys():
+            place[name] = dataclasses.replace(place[name], default=own.pop(name).default)
+    if "train" in own:
+        raise ConfigError("train is the name of the function itself; give that field of its configuration another.")
+    return {"world_size": place.pop("world_size"), **own, **place}
+
+
+def _required(config_class: type | None) -> list[str]:
+    """Fields without a default."""
+    if config_class is None:
+        return []
+    return [
+        item.name
+        for item in dataclasses.fields(config_class)
+        if item.init
+        and item.name not in PLACE
+        and item.default is dataclasses.MISSING
+        and item.default_factory is dataclasses.MISSING
+    ]
+
+
+def _name_of(values: Mapping[str, Any]) -> str:
+    """A hash of all of the function's own values, whose defaults may change, and of where PLACE is not by default."""
+    usual = field_defaults(TrialConfig)
+    return digest({name: value for name, value in values.items() if name not in PLACE or value != usual[name]})
+
+
+def _name(function: Callable[..., Any]) -> tuple[str, bool]:
+    """`module:function`, and whether another process can import it."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if module is None or not name.isidentifier():
+        return name or type(function).__name__, False
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is None and (file is None or not Path(file).stem.isidentifier() or not Path(file).exists()):
+            return name, False
+        if spec is None and "__name__" not in Path(str(file)).read_text(errors="replace"):
+            raise ConfigError(
+                f"{FLAG}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
+                "sweep() under if __name__ == '__main__'."
+            )
+        module = spec.name if spec else Path(str(file)).stem
+        return f"{module}:{name}", True
+    found = getattr(sys.modules.get(module) or importlib.import_module(module), name, None)
+    return f"{module}:{name}", found is function
+
+
+def _pickled(function: Callable[..., Any], config_class: type | None, name: str) -> str:
+    import cloudpickle  # type: ignore[import-untyped]
+
+    try:
+        return base64.b64encode(cloudpickle.dumps((function, config_class))).decode()
+    except (pickle.PicklingError, TypeError) as error:
+        raise UserCodeError(
+            f"{FLAG}={name} cannot be sent to another process ({error}); put it in a module, at its top level."
+        ) from error

@@ -1,0 +1,472 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmls_ray.analysis.advise.rank import advise
+from dmls_ray.analysis.figures import tradeoff
+from dmls_ray.analysis.published import published
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.stats.paired import mean_interval, repeats_to_tell
+from dmls_ray.analysis.summary.sentence import answer
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import EpochRecord, Outcome
+from dmls_ray.util.errors import ConfigError
+from tests.analysis.samples import own_results, results
+
+BATCHES = {"batch_per_rank": [16, 32, 64]}
+
+
+def by_batch(speeds: dict[int, float], spread: float = 0.001) -> Any:
+    """Rates by batch_per_rank, with a little less in each further repeat."""
+    return lambda values, repeat: speeds[values["batch_per_rank"]] * (1 - spread * repeat)
+
+
+def uneven(values: dict[str, Any], repeat: int) -> float:
+    """64 is 3 times as fast as 16, and about as fast as 32: by 1.1, 1 and 1 / 1.1."""
+    return {16: 100.0, 32: 300.0, 64: 300.0 * (1.1, 1.0, 1 / 1.1)[repeat % 3]}[values["batch_per_rank"]]
+
+
+def of_machine(swept: Results, **changes: Any) -> Results:
+    for record in swept.records:
+        for name, value in changes.items():
+            setattr(record, name, value)
+    return swept
+
+
+def test_the_best_configuration_is_named_with_what_is_not_told_apart_and_what_is_worse() -> None:
+    advice = advise(results(BATCHES, uneven), "throughput")
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=32"
+    assert [other.name for other in advice.alike] == ["batch_per_rank=64"]
+    assert [other.name for other in advice.worse] == ["batch_per_rank=16"]
+    assert advice.sentence.startswith(
+        "For throughput use batch_per_rank=32 (images/s 300 [300, 300]; n=3); not told apart from it: "
+        "batch_per_rank=64 (300 [",
+    )
+    assert advice.frame()["verdict"].tolist() == ["best", "not told apart", "worse"]
+
+
+def test_intervals_are_widened_by_how_many_are_held_against_the_best() -> None:
+    # Logarithms of the ratios: 0.2, 0.3 and 0.4, with a median of 0.3 and a standard deviation of 0.1.
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        behind = {16: 0.0, 32: 0.2 + 0.1 * repeat, 64: 0.5, 128: 0.6}[values["batch_per_rank"]]
+        return 100 * math.exp(-behind)
+
+    two = advise(results({"batch_per_rank": [16, 32]}, rate), "throughput")
+    four = advise(results({"batch_per_rank": [16, 32, 64, 128]}, rate), "throughput")
+    # The median of 3 normal values lies within 2.5 of their standard deviations 95 times in 100, and within 4.4 of them
+    # 100 - 5 / 3 times, of each of three others.
+    assert [other.name for other in two.worse] == ["batch_per_rank=32"]
+    assert [other.name for other in four.alike] == ["batch_per_rank=32"]
+    assert "each of 98.33% for 3 comparisons (Bonferroni)" in " ".join(four.notes)
+    assert "Bonferroni" not in " ".join(two.notes)
+
+
+@pytest.mark.parametrize("batches", [[16, 32], [16, 32, 64, 128]])
+@pytest.mark.parametrize("repeats", [3, 5, 9])
+def test_of_configurations_that_are_equal_one_is_seldom_called_better_than_the_others(
+    batches: list[int], repeats: int
+) -> None:
+    random = np.random.default_rng(repeats)
+    swept = results({"batch_per_rank": batches}, lambda *_: 100.0, repeats=repeats)
+    false = 0
+    for _ in range(400):
+        for record in swept.records:
+            record.images_per_s = math.exp(random.normal(0, 0.05))
+        false += "beyond doubt" in advise(swept, "throughput").sentence
+    assert false <= 32  # of 400 at 1 in 20, more than 32 come once in 200
+
+
+@pytest.mark.parametrize("repeats", [3, 4, 5, 9])
+def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: int) -> None:
+    random = np.random.default_rng(0)
+    swept = results({"batch_per_rank": [16, 32]}, lambda *_: 100.0, repeats=repeats)
+    told = set()
+    for _ in range(100):
+        for record in swept.records:
+            record.images_per_s = math.exp(random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04))
+        advice, answered = advise(swept, "throughput"), answer(make_table(swept), "batch_per_rank")
+        assert ("indistinguishable in speed" in answered) == bool(advice.alike), answered
+        told.add(bool(advice.alike))
+    assert told == {True, False}
+
+
+def test_one_repeat_tells_nothing_apart_and_that_is_said() -> None:
+    advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
+    assert len(advice.alike) == 2
+    assert "not told apart from it, of which n=1 says nothing" in advice.sentence
+    assert "--repeats 5: with n=1 nothing tells the best ones apart." in advice.untried
+    assert any("every configuration with n=1 varies by chance" in line for line in advice.unsaid)
+
+
+def test_among_those_not_told_apart_the_one_of_fewer_ranks_and_of_less_memory_is_named() -> None:
+    swept = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0)
+    for record in swept.records:
+        record.peak_mem_mib = 100.0 if record.config["world_size"] == 1 else 200.0
+        record.images_per_s = (100.0, 99.0, 101.0)[record.repeat] if record.config["world_size"] == 1 else 100.5
+    advice = advise(swept, "throughput")
+    assert advice.best is not None
+    assert advice.best.name == "world_size=2 batch_per_rank=16"
+    assert advice.savings == [
+        "Of these world_size=1 batch_per_rank=16 needs 1 rank in place of 2",
+        "Of these world_size=1 batch_per_rank=16 takes 0.50 [0.50, 0.50] times the peak memory of a rank",
+    ]
+
+
+def test_the_front_is_of_time_memory_and_accuracy() -> None:
+    def accurate(values: dict[str, Any], repeat: int) -> float:
+        return {16: 0.9, 32: 0.8, 64: 0.8}[values["batch_per_rank"]]
+
+    # Memory grows with the batch in these runs: 64 is no faster than 32, and no more accurate.
+    advice = advise(results(BATCHES, by_batch({16: 100, 32: 300, 64: 300}), accuracy=accurate), "accuracy")
+    frame = advice.frame().set_index("batch_per_rank")
+    assert frame["front"].to_dict() == {"16": "yes", "32": "yes", "64": ""}
+    assert list(advice.axes) == ["total_s", "peak_mem_mib", "test_accuracy"]
+
+
+def test_memory_that_hardly_differs_is_left_out_of_the_front() -> None:
+    advice = advise(of_machine(results(BATCHES, uneven), peak_mem_mib=900.0), "throughput")
+    assert list(advice.axes) == ["total_s", "test_accuracy"]
+    assert "peak MiB differs by less than 2% and is left out" in " ".join(advice.notes)
+
+
+def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice_and_of_the_figure() -> None:
+    swept = results({"batch_per_rank": 16, "epochs": [1, 10]}, lambda *_: 100.0)
+    for record in swept.records:
+        short = record.config["epochs"] == 1
+        # Its one epoch took a little longer than one of ten.
+        record.epoch_s, record.total_s, record.test_accuracy = (1.0, 1.0, 0.81) if short else (0.99, 10.0, 0.90)
+    advice = advise(swept, "cost", price_per_hour=1.0)
+    assert advice.frame().set_index("epochs")[["verdict", "front"]].to_numpy().tolist() == [
+        ["best", "yes"],
+        ["worse", "yes"],
+    ]
+    found = tradeoff.chart(make_table(swept))
+    assert found is not None
+    assert not any(item.muted for item in found.panels[0].series)
+
+
+def test_the_front_is_of_the_metric_that_accuracy_is_judged_by() -> None:
+    swept = results(BATCHES, by_batch({16: 100, 32: 300, 64: 200}))
+    for record in swept.records:
+        record.validation_loss = {16: 0.5, 32: 0.7, 64: 0.4}[record.config["batch_per_rank"]]
+    advice = advise(of_machine(swept, peak_mem_mib=900.0), "accuracy", metric="validation_loss")
+    assert list(advice.axes) == ["total_s", "validation_loss"]
+    assert advice.frame().set_index("batch_per_rank")["front"].to_dict() == {"64": "yes", "32": "yes", "16": ""}
+
+
+def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+    swept = own_results({"n": [8, 16], "outcome": ["a"]}, lambda values, repeat: (values["n"] / 8, {}))
+    frame = advise(swept, "throughput").frame()
+    assert frame["config_n"].tolist() == ["8", "16"]
+    assert frame["n"].tolist() == ["3", "3"]
+    swept = own_results({"verdict": ["x", "y"], "front": [1, 2]}, lambda values, repeat: (1.0, {}))
+    frame = advise(swept, "throughput").frame()
+    assert sorted(frame["config_verdict"]) == ["x", "x", "y", "y"]
+    assert set(frame["verdict"]) == {"best", "not told apart"}
+    assert sorted(frame["config_front"]) == ["1", "1", "2", "2"]
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "stl10", "mnist"])
+@pytest.mark.parametrize("aim", ["accuracy", "throughput"])
+def test_advice_on_what_a_report_tells_besides_our_fields_names_no_flag_that_there_is_not(
+    dataset: str, aim: Any
+) -> None:
+    lines = advise(published(dataset), aim).untried
+    assert not any("machine" in line.partition(":")[0] for line in lines)
+
+
+def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0) -> Results:
+    """Runs that reach 0.9 after so many seconds, or not in all of theirs."""
+    swept = results({"batch_per_rank": list(reached_s)}, by_batch(dict.fromkeys(reached_s, 100)))
+    for record in swept.records:
+        taken = reached_s[record.config["batch_per_rank"]][record.repeat]
+        record.config = {**record.config, "target_accuracy": 0.9}
+        record.target_s, record.total_s = taken, total_s
+        if taken is None:
+            for epoch in record.epochs:
+                epoch.test_accuracy = 0.5
+            record.test_accuracy = 0.5
+    return swept
+
+
+def test_the_time_to_an_accuracy_leaves_out_what_got_there_in_less_than_half_of_its_runs() -> None:
+    advice = advise(learning({16: [4.0, 5.0, 6.0], 32: [2.0, None, None], 64: [None] * 3}), "time-to-accuracy")
+    assert advice.best is not None
+    assert (advice.best.name, advice.best.value.centre) == ("batch_per_rank=16", 5.0)
+    assert {row.factors["batch_per_rank"]: why for row, why in advice.unable} == {
+        32: "not yet (1 of 3)",
+        64: "not yet (0 of 3)",
+    }
+    assert any(note.startswith("Not half of the runs reached the target: batch_per_rank=32") for note in advice.notes)
+
+
+def test_a_run_that_got_there_after_others_had_given_up_is_not_one_to_count_on() -> None:
+    # By Kaplan and Meier half of 16's runs would have got there after 2 s: the others ended before.
+    advice = advise(learning({16: [2.0, None, None], 32: [9.0, 9.0, 9.0]}, total_s=1.0), "time-to-accuracy")
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=32"
+
+
+def test_times_of_runs_that_did_not_get_there_are_held_against_no_other() -> None:
+    # One of 16's runs ended after 2.2 s without it, and it is not known when it would have got there.
+    advice = advise(learning({16: [2.0, 2.1, None], 32: [9.0, 9.1, 9.2]}, total_s=2.2), "time-to-accuracy")
+    assert advice.best is not None
+    assert (advice.best.name, advice.best.is_whole) == ("batch_per_rank=16", False)
+    assert [other.name for other in advice.alike] == ["batch_per_rank=32"]
+    assert "Of these batch_per_rank=32 is the fastest that got there in every run" in advice.sentence
+    # The other way round, at least 10 seconds is worse than 2.
+    advice = advise(learning({16: [2.0, 2.1, 2.2], 32: [9.0, 9.1, None]}), "time-to-accuracy")
+    assert [other.name for other in advice.worse] == ["batch_per_rank=32"]
+
+
+def test_a_time_that_is_not_known_is_held_against_no_other() -> None:
+    swept = learning({16: [None] * 3, 32: [9.0] * 3})
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 16:
+            # A function of one's own told that it got there, and of its time what is no number.
+            record.epochs = [EpochRecord(epoch=1, test_accuracy=0.95)]
+    advice = advise(swept, "time-to-accuracy")
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=32"
+    assert [why for _, why in advice.unable] == ["times of its epochs not known"]
+    alone = Results(swept.folder, [record for record in swept.records if record.config["batch_per_rank"] == 16])
+    assert advise(alone, "time-to-accuracy").sentence == (
+        "For time-to-accuracy: no configuration has a known time to a test accuracy of 0.9."
+    )
+
+
+def test_where_none_reached_the_target_that_and_the_nearest_one_are_said() -> None:
+    advice = advise(results(BATCHES, uneven, accuracy=lambda values, repeat: 0.8), "time-to-accuracy", target=0.95)
+    assert advice.best is None
+    assert advice.sentence == (
+        "For time-to-accuracy: none of 3 configurations reached a test accuracy of 0.95; the highest is 0.800, with "
+        "batch_per_rank=16."
+    )
+
+
+def test_cost_is_the_price_of_all_ranks_for_a_run_or_to_the_target() -> None:
+    swept = of_machine(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0), total_s=1800.0)
+    costs = {row["world_size"]: row["cost/run [95%]"] for _, row in
+             advise(swept, "cost", price_per_hour=2.0).frame().iterrows()}  # fmt: skip
+    assert costs == {"1": "1 [1, 1]", "2": "2 [2, 2]"}
+    to_target = advise(learning({16: [3600.0, 3600.0, 3600.0]}), "cost", target=0.9, price_per_hour=2.0)
+    assert to_target.best is not None
+    assert to_target.best.value.centre == pytest.approx(2.0)
+
+
+def test_a_target_says_what_a_fast_configuration_must_come_to() -> None:
+    def accurate(values: dict[str, Any], repeat: int) -> float:
+        return 0.95 if values["batch_per_rank"] == 16 else 0.5
+
+    advice = advise(results(BATCHES, uneven, accuracy=accurate), "throughput", target=0.9)
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=16"
+    assert [why for _, why in advice.unable] == ["test accuracy 0.500", "test accuracy 0.500"]
+
+
+def test_the_next_value_is_worth_trying_where_the_end_of_an_axis_is_best() -> None:
+    advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 300})), "throughput")
+    assert (
+        "--batch-per-rank 128: 64 is the largest that was tried, with 1.50 [1.50, 1.50] times the images/s of 32."
+        in advice.untried
+    )
+    advice = advise(results(BATCHES, by_batch({16: 300, 32: 200, 64: 100})), "throughput")
+    assert any(line.startswith("--batch-per-rank 8: 16 is the least") for line in advice.untried)
+
+
+@pytest.mark.parametrize(
+    ("of_64", "why"),
+    [((0.7, 0.7, 0.7), "the best lies within"), ((1.2, 1.01, 0.95), "the best is not told apart from its neighbour")],
+)
+def test_the_next_value_is_not_worth_trying_where(of_64: tuple[float, ...], why: str) -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return {16: 100.0, 32: 300.0, 64: 300.0 * of_64[repeat]}[values["batch_per_rank"]]
+
+    advice = advise(results(BATCHES, rate), "throughput")
+    assert not any("--batch-per-rank" in line for line in advice.untried), why
+
+
+def test_a_value_that_was_tried_or_that_cannot_be_is_not_worth_trying() -> None:
+    def too_large(values: dict[str, Any], repeat: int) -> float | None:
+        return None if values["batch_per_rank"] == 64 else 10.0 * values["batch_per_rank"]
+
+    advice = advise(results(BATCHES, too_large), "throughput")
+    assert not any(line.startswith("--batch-per-rank 64") for line in advice.untried)
+    # 1,000 samples to train on: a batch of 1,024 has too few.
+    advice = advise(results({"batch_per_rank": [256, 512]}, by_batch({256: 100, 512: 200})), "throughput")
+    assert not any("--batch-per-rank" in line for line in advice.untried)
+    dropouts = results({"batch_per_rank": 16, "dropout": [0.3, 0.6]}, lambda values, repeat: 100 * values["dropout"])
+    assert not any("--dropout" in line for line in advise(dropouts, "throughput").untried)
+
+
+def test_what_ran_out_of_memory_is_worth_trying_in_smaller_passes() -> None:
+    def too_large(values: dict[str, Any], repeat: int) -> float | None:
+        return None if values["batch_per_rank"] == 64 else 100.0
+
+    (line,) = [line for line in advise(results(BATCHES, too_large), "memory").untried if "accum" in line]
+    assert line == (
+        "--batch-per-rank 32 --accum-steps 2: the global_batch of batch_per_rank=64, which ran out of memory, in "
+        "smaller passes."
+    )
+
+
+def test_world_sizes_are_worth_trying_up_to_the_machine() -> None:
+    swept = of_machine(results(BATCHES, uneven), machine={"cpu": "Some CPU", "cores": 6, "gpus": []}, device="cpu")
+    assert (
+        "--world-size 1 2 4 6: 1 rank alone was tried, and the machine has room for 6."
+        in advise(swept, "throughput").untried
+    )
+    assert not any("--world-size" in line for line in advise(swept, "memory").untried)
+    swept = of_machine(swept, machine={"cpu": "Some CPU", "cores": 6, "gpus": ["H200"]}, device="cuda (H200)")
+    assert not any("--world-size" in line for line in advise(swept, "throughput").untried)
+
+
+def test_a_learning_rate_that_follows_the_batch_is_worth_trying_where_accuracy_falls_with_it() -> None:
+    def falling(values: dict[str, Any], repeat: int) -> float:
+        return {16: 0.9, 32: 0.85, 64: 0.7}[values["batch_per_rank"]] - 0.001 * repeat
+
+    swept = results(BATCHES, by_batch({16: 100, 32: 200, 64: 300}), accuracy=falling)
+    (line,) = [line for line in advise(swept, "accuracy").untried if "lr" in line]
+    assert line == (
+        "--lr-scaling none sqrt linear --lr-base-batch 16: from global_batch 16 to 64 training is 3.00 [3.00, 3.00] "
+        "times as fast, and test accuracy falls by 0.200 [0.200, 0.200] at one learning rate and equal epochs."
+    )
+    level = results(BATCHES, by_batch({16: 100, 32: 200, 64: 300}))
+    assert not any("--lr-scaling" in line for line in advise(level, "accuracy").untried)
+
+
+def test_how_many_repeats_would_tell_follows_from_the_spread() -> None:
+    # Twice the spread away, at 95%: intervals of 4 repeats leave 0 out 3 times in 4, those of 5 more than 4 in 5.
+    differences = [1.0, 2.0, 3.0]
+    random = np.random.default_rng(1)
+    often = {count: sum((estimate(draw).low or 0) > 0 for draw in random.normal(2, 1, (2000, count))) / 2000
+             for count in (4, 5)}  # fmt: skip
+    assert often[4] < 0.8 < often[5]
+    assert repeats_to_tell(differences, 0.95, 30) == 5
+    assert repeats_to_tell(differences, 0.95, 4) is None
+    assert repeats_to_tell([0.0, 0.0, 0.0], 0.95, 30) is None
+    assert repeats_to_tell([1.0, 1.0, 1.0], 0.95, 30) == 3
+
+
+def test_students_interval_of_a_mean() -> None:
+    interval = mean_interval([1.0, 2.0, 3.0])
+    assert interval.low == pytest.approx(2 - 4.302653 / math.sqrt(3), rel=1e-5)
+    assert mean_interval([1.0, 2.0]).low is None
+
+
+def test_what_hardly_differs_is_not_worth_more_repeats() -> None:
+    swept = results(BATCHES, lambda values, repeat: 100.0)
+    for record in swept.records:
+        record.images_per_s = 100 + 0.01 * record.config["batch_per_rank"] + (0, 1, -1)[record.repeat] * 0.1
+    assert not any("--repeats" in line for line in advise(swept, "throughput").untried)
+
+
+def test_the_noise_scale_suggests_a_batch_with_its_source() -> None:
+    swept = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0)
+    assert advise(swept, "throughput").noise_scale == ""
+    for record in swept.records:
+        if record.config["world_size"] == 2:
+            record.gradient_noise_scale = (200.0, 250.0, 312.5)[record.repeat]
+    told = advise(swept, "throughput").noise_scale
+    # Median 250, logarithms 0.223 apart: 2 to the power of 7.97 is nearest to 256.
+    assert told.startswith("--global-batch 256 (")
+    assert "not tried, is about the gradient noise scale of world_size=2 batch_per_rank=16: 2" in told
+    assert "arXiv 1812.06162" in told
+
+
+def test_what_the_data_cannot_say_follows_from_the_runs() -> None:
+    swept = results(BATCHES, uneven)
+    quiet = " ".join(advise(swept, "memory").unsaid)
+    for record in swept.records[:4]:
+        record.session, record.machine = "later", {"cpu": "Other CPU", "cores": 4, "gpus": []}
+    swept.records[0].outcome = Outcome.KILLED
+    told = " ".join(advise(swept, "throughput").unsaid)
+    for line in ("the runs are of different machines", "the 2 sessions of these runs", "1 run would have come to"):
+        assert line in told
+        assert line not in quiet
+    # In these runs test accuracy goes from 0.1 after one epoch to 0.9 after two.
+    assert "still rose in the last one, by +0.800 [+0.800, +0.800] (n=3)" in quiet
+    assert "anything of another model or data set than digits_convnet on digits" in quiet
+    assert "which flatters it" in " ".join(advise(swept, "accuracy").unsaid)
+    fallen = results({"batch_per_rank": 16}, uneven, repeats=1, accuracy=lambda *_: 0.05)
+    assert "still rose" not in " ".join(advise(fallen, "memory").unsaid)
+
+
+def test_configurations_that_do_not_do_the_same_work_are_said_to() -> None:
+    swept = results({"batch_per_rank": 16, "epochs": [1, 2]}, lambda *_: 100.0)
+    assert "these configurations differ in epochs" in " ".join(advise(swept, "cost", price_per_hour=1).unsaid)
+    assert "at equal work" not in " ".join(advise(swept, "throughput").unsaid)
+
+
+def test_a_validation_metric_is_what_to_choose_by_where_there_is_one() -> None:
+    swept = of_machine(results(BATCHES, uneven), validation_accuracy=0.7)
+    advice = advise(swept, "accuracy")
+    assert advice.goal.measure == "validation_accuracy"
+    assert "which flatters it" not in " ".join(advice.unsaid)
+
+
+def test_a_function_of_ones_own_is_advised_on_by_its_time_and_by_a_metric_of_its_own() -> None:
+    swept = own_results({"width": [8, 16]}, lambda values, repeat: (values["width"] / 8, {"loss": 1 / values["width"]}))
+    assert advise(swept, "throughput").sentence.startswith("For throughput use width=8 (s/run 1.000")
+    assert advise(swept, "accuracy", metric="loss").sentence.startswith("For accuracy use width=16 (loss 0.06250")
+    with pytest.raises(ConfigError, match="--for accuracy needs test_accuracy, .* --metric, one of loss"):
+        advise(swept, "accuracy")
+
+
+def measured() -> Results:
+    return results(BATCHES, uneven)
+
+
+def searched() -> Results:
+    return of_machine(results(BATCHES, uneven), mode="search")
+
+
+def failed() -> Results:
+    return results(BATCHES, lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("swept", "how", "told"),
+    [
+        (measured, {"aim": "time-to-accuracy"}, "give --target-accuracy (the highest"),
+        (measured, {"aim": "speed"}, "--for speed is unknown; choose from time-to-accuracy"),
+        (measured, {"aim": "cost"}, "give --price-per-hour 2.5, say"),
+        (measured, {"aim": "cost", "price_per_hour": -1}, "--price-per-hour -1 is out of range"),
+        (measured, {"aim": "memory", "price_per_hour": 1}, "means nothing for --for memory"),
+        (measured, {"aim": "memory", "target": 90}, "--target-accuracy 90 is out of range"),
+        (measured, {"aim": "accuracy", "target": 0.9}, "means nothing for --for accuracy"),
+        (measured, {"aim": "accuracy", "metric": "bleu"}, "--metric bleu was told by no run"),
+        (measured, {"aim": "throughput", "minimizes": True}, "--goal min means nothing for --for throughput"),
+        (measured, {"aim": "memory", "minimizes": False}, "--goal max means nothing for --for memory; leave it out"),
+        (searched, {"aim": "throughput"}, "side by side in a search"),
+        (failed, {"aim": "throughput"}, "no run ended ok"),
+        (lambda: Results("empty", []), {"aim": "throughput"}, "empty has no run"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_advised_on_is_refused_with_the_way_out(swept: Any, how: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        advise(swept(), **how)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_times_of_two_machines_are_told_apart_by_nobody() -> None:
+    swept = results({"batch_per_rank": [16, 32]}, by_batch({16: 100.0, 32: 900.0}))
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 32:
+            record.machine = {"host": "big", "cpu": "Other CPU"}
+    advice = advise(swept, "throughput")
+    assert advice.best is not None
+    assert "beyond doubt" not in advice.sentence
+    assert [other.name for other in advice.alike] == ["batch_per_rank=16"]
+
+
+def test_runs_that_tell_no_accuracy_by_epoch_are_not_said_to_have_missed_a_target() -> None:
+    told = advise(published("mnist"), "time-to-accuracy", target=0.5)
+    assert "none of 8 configurations reached" not in told.sentence

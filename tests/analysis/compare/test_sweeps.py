@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmls_ray.analysis.compare.sweeps import compare_sweeps
+from dmls_ray.analysis.results import Results
+from dmls_ray.util.errors import ConfigError
+from tests.analysis.samples import own_results, results
+
+GRID = {"batch_per_rank": [16, 32]}
+NOISE = (1.0, math.exp(0.1), math.exp(-0.1))
+"""Logarithms with a mean of 0 and a standard deviation of 0.1."""
+
+
+def sweep(speed: float = 100.0, axes: Any = GRID, **changes: Any) -> Results:
+    return results(axes, lambda values, repeat: speed * NOISE[repeat % 3], **changes)
+
+
+def test_the_interval_of_one_configuration_is_welchs() -> None:
+    comparison = compare_sweeps(sweep(100, {"batch_per_rank": 16}), sweep(80, {"batch_per_rank": 16}))
+    (pair,) = comparison.pairs
+    assert pair.change is not None
+    # Half of it: Student's t of 4 degrees of freedom, times the root of 2 x 0.1^2 / 3.
+    half = 2.776445 * math.sqrt(2 * 0.01 / 3)
+    assert pair.change.interval.centre == pytest.approx(0.8)
+    assert pair.change.interval.low == pytest.approx(0.8 * math.exp(-half), rel=1e-4)
+    assert pair.change.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+    assert pair.change.verdict == "indistinguishable"
+
+
+def test_intervals_of_several_configurations_are_widened_to_hold_together() -> None:
+    comparison = compare_sweeps(sweep(100), sweep(80))
+    half = 3.495406 * math.sqrt(2 * 0.01 / 3)  # t at 97.5% for each of two
+    for pair in comparison.pairs:
+        assert pair.change is not None
+        assert pair.change.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+    assert "each is of 97.5% (Bonferroni)" in " ".join(comparison.notes)
+
+
+def test_a_block_that_was_slow_as_a_whole_counts_once_over_all() -> None:
+    comparison = compare_sweeps(sweep(100), sweep(80))
+    assert comparison.overall is not None
+    assert comparison.samples == (3, 3)
+    half = 2.776445 * math.sqrt(2 * 0.01 / 3)  # as of one configuration: the second one moves with the first
+    assert comparison.overall.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
+
+
+def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> None:
+    comparison = compare_sweeps(sweep(), sweep())
+    assert comparison.sentence == (
+        "B is indistinguishable from A by images_per_s over 2 configurations: 1.00 [0.80, 1.25] times as fast "
+        "(n=3 and 3). A slowdown by 20.3% is not ruled out. Each for itself: 2 indistinguishable."
+    )
+    assert not comparison.slower_by_more_than(0)
+
+
+def test_sweeps_that_differ_by_noise_alone_are_seldom_told_apart() -> None:
+    random = np.random.default_rng(0)
+
+    def noisy() -> Results:
+        blocks, runs = random.normal(0, 0.1, 5), random.normal(0, 0.1, (5, 33))
+        return results(
+            GRID, lambda values, repeat: math.exp(blocks[repeat] + runs[repeat, values["batch_per_rank"]]), repeats=5
+        )
+
+    told = sum(bool(compare_sweeps(noisy(), noisy()).slower_by_more_than(0)) for _ in range(100))
+    assert told <= 11  # of 100 at 1 in 20, more than 11 come once in 200
+
+
+def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> None:
+    steady = {"rate": lambda values, repeat: 100.0 * (1 + repeat / 1000)}
+    slow = {"rate": lambda values, repeat: 80.0 * (1 + repeat / 1000)}
+    comparison = compare_sweeps(results(GRID, **steady), results(GRID, **slow))
+    assert comparison.slower_by_more_than(0.05) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
+    assert comparison.slower_by_more_than(0.05)
+    assert not comparison.slower_by_more_than(0.2)
+    assert comparison.sentence.startswith("B is slower than A by images_per_s over 2 configurations: 0.80")
+
+
+def test_one_slow_configuration_among_others_is_named() -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return (100.0 if values["batch_per_rank"] == 16 else 40.0) * (1 + repeat / 1000)
+
+    fast = results(GRID, lambda values, repeat: 100.0 * (1 + repeat / 1000))
+    assert compare_sweeps(fast, results(GRID, rate)).slower_by_more_than(0.5) == ["batch_per_rank=32"]
+
+
+def test_below_three_repeats_nothing_is_beyond_doubt_and_that_is_said() -> None:
+    comparison = compare_sweeps(sweep(100, repeats=2), sweep(10, repeats=2))
+    assert [pair.change.verdict for pair in comparison.pairs if pair.change] == ["unknown", "unknown"]
+    assert not comparison.slower_by_more_than(0.05)
+    assert "cannot be said below 3 repeats of each" in comparison.sentence
+    assert any("no slowdown is beyond doubt: run both with --repeats 5" in note for note in comparison.notes)
+
+
+def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all() -> None:
+    def scattered(values: dict[str, Any], repeat: int) -> float | None:
+        return 100.0 if (repeat % 2 == 0) == (values["batch_per_rank"] == 16) else None
+
+    comparison = compare_sweeps(sweep(), results(GRID, scattered))
+    assert comparison.overall is None
+    assert comparison.sentence == (
+        "No repeat has all 2 configurations ok, so nothing is said over all. Each for itself: 2 unknown."
+    )
+    assert not comparison.slower_by_more_than(0)
+
+
+def test_times_are_compared_as_speed() -> None:
+    comparison = compare_sweeps(sweep(100), sweep(200), measure="total_s")
+    assert comparison.overall is not None
+    assert comparison.overall.interval.centre == pytest.approx(2.0)
+    assert comparison.overall.verdict == "faster"
+    assert "speed B / A [95% of all rows]" in comparison.frame().columns
+
+
+def test_accuracies_are_paired_by_repeat_since_it_has_one_seed_in_both() -> None:
+    def of_seed(values: dict[str, Any], repeat: int) -> float:
+        return (0.5, 0.7, 0.9)[repeat]
+
+    def higher(values: dict[str, Any], repeat: int) -> float:
+        return of_seed(values, repeat) + (0.04, 0.05, 0.06)[repeat]
+
+    axes = {"batch_per_rank": 16}
+    comparison = compare_sweeps(
+        sweep(axes=axes, accuracy=of_seed), sweep(axes=axes, accuracy=higher), measure="test_accuracy"
+    )
+    assert comparison.overall is not None
+    half = 4.302653 * 0.01 / math.sqrt(3)
+    assert comparison.overall.interval.low == pytest.approx(0.05 - half, rel=1e-4)
+    assert comparison.overall.verdict == "higher"
+
+
+def test_training_that_came_to_the_same_is_said_to_be_the_same() -> None:
+    comparison = compare_sweeps(sweep(100), sweep(50), measure="test_accuracy")
+    assert comparison.sentence == "B is the same as A by test_accuracy over 2 configurations, run by run (n=3 and 3)."
+
+
+def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
+    for record in swept.records:
+        record.session = f"{changes.get('isolation')} {id(swept)} {record.repeat % count}"
+        for name, value in changes.items():
+            setattr(record, name, value)
+    return swept
+
+
+def test_resident_memory_of_one_session_is_one_sample_whatever_its_repeats() -> None:
+    a, b = (with_sessions(sweep(), 1, isolation="group", device="cpu", peak_mem_mib=mib) for mib in (800.0, 810.0))
+    comparison = compare_sweeps(a, b, measure="peak_mem_mib")
+    assert comparison.overall is not None
+    assert (comparison.overall.verdict, comparison.samples) == ("unknown", (1, 1))
+    assert any("Resident memory is of processes that serve a whole session" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize("made", [{"isolation": "per_run", "device": "cpu"}, {"isolation": "group", "device": "cuda"}])
+def test_memory_that_is_counted_anew_for_each_run_is_a_sample_a_run(made: dict[str, str]) -> None:
+    a, b = (with_sessions(sweep(), 1, **made, peak_mem_mib=mib) for mib in (800.0, 880.0))
+    comparison = compare_sweeps(a, b, measure="peak_mem_mib")
+    assert comparison.overall is not None
+    assert (comparison.overall.verdict, comparison.samples) == ("more", (3, 3))
+
+
+def test_where_there_are_sessions_enough_each_is_one_sample() -> None:
+    a, b = (with_sessions(sweep(speed, repeats=9), 3) for speed in (100, 100))
+    comparison = compare_sweeps(a, b)
+    assert (comparison.unit, comparison.samples) == ("session", (3, 3))
+    assert compare_sweeps(with_sessions(sweep(), 2), with_sessions(sweep(), 3)).unit == "repeat"
+
+
+def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None:
+    def too_large(values: dict[str, Any], repeat: int) -> float | None:
+        return None if values["batch_per_rank"] == 32 else 100.0
+
+    comparison = compare_sweeps(
+        sweep(axes={"batch_per_rank": [8, 16, 32]}), results({"batch_per_rank": [16, 32, 64]}, too_large)
+    )
+    notes = " ".join(comparison.notes)
+    assert "Only in A: 1 configuration (batch_per_rank=8)." in notes
+    assert "Only in B: 1 configuration (batch_per_rank=64)." in notes
+    assert "Outcomes differ: batch_per_rank=32: ok in A, oom in B." in notes
+    assert comparison.lost == ["batch_per_rank=32"]
+    assert comparison.frame()["verdict"].tolist() == ["indistinguishable", ""]
+
+
+def test_machines_versions_source_and_load_that_differ_are_named() -> None:
+    a, b = sweep(), sweep()
+    for record in b.records:
+        record.machine = {**record.machine, "cpu": "Other CPU", "gpus": ["H200"]}
+        record.versions = {**record.versions, "torch": "3"}
+        record.git = {"commit": "0123456789abcdef", "dirty": True}
+    for records, load in ((a.records, 0.1), (b.records, 1.5)):
+        for record in records:
+            record.load_average = load
+    notes = " ".join(compare_sweeps(a, b).notes)
+    assert "The machines differ: CPU Some CPU in A, Other CPU in B; GPUs none in A, H200 in B." in notes
+    assert "The versions differ: torch 2 in A, 3 in B." in notes
+    assert "The source differs: commit unknown in A, 0123456789ab with changes in B." in notes
+    assert "load average at a run's start was 0.1 in A and 1.5 in B" in notes
+    assert "machines differ" not in " ".join(compare_sweeps(a, sweep()).notes)
+    # What one of them alone has is no difference between them.
+    wider = sweep(axes={"batch_per_rank": [8, 16, 32]})
+    for record in wider.records:
+        record.backend = "gloo" if record.config["batch_per_rank"] == 8 else ""
+    assert "backend" not in " ".join(compare_sweeps(wider, sweep()).notes)
+
+
+def test_runs_of_a_function_of_ones_own_are_compared_by_time_and_by_what_it_told() -> None:
+    def runs(seconds: float) -> Results:
+        return own_results({"width": [8, 16]}, lambda values, repeat: (seconds, {"perplexity": seconds + repeat}))
+
+    assert compare_sweeps(runs(2.0), runs(4.0)).measure == "total_s"
+    comparison = compare_sweeps(runs(2.0), runs(4.0), measure="perplexity")
+    assert comparison.overall is not None
+    assert (comparison.overall.interval.centre, comparison.overall.verdict) == (2.0, "higher")
+
+
+def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+    def runs() -> Results:
+        return own_results({"n": [8, 16], "verdict": ["x", "y"]}, lambda values, repeat: (2.0, {}))
+
+    frame = compare_sweeps(runs(), runs()).frame()
+    assert frame["config_n"].tolist() == ["8", "8", "16", "16"]
+    assert frame["config_verdict"].tolist() == ["x", "y", "x", "y"]
+    assert set(frame["n"]) == {"3, 3"}
+    assert set(frame["verdict"]) == {"indistinguishable"}
+
+
+def searched() -> Results:
+    swept = sweep()
+    for record in swept.records:
+        record.mode = "search"
+    return swept
+
+
+def again() -> Results:
+    return with_sessions(sweep(), 1, session="2026-01-02T03:00:00")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "measure", "told"),
+    [
+        (sweep, lambda: sweep(axes={**GRID, "epochs": 3}), None, "they differ in epochs (5 against 3)"),
+        (sweep, lambda: Results("empty", []), None, "empty has no run"),
+        (sweep, searched, "images_per_s", "went side by side, in a search"),
+        (again, again, None, "6 runs of results/sample and of results/sample are the same"),
+        (sweep, sweep, "speed", "--measure speed is unknown; choose from images_per_s"),
+        (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of results/sample"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, measure: str | None, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compare_sweeps(a(), b(), measure=measure)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_slowdown_to_fail_at_is_a_share_of_a_speed() -> None:
+    with pytest.raises(ConfigError, match="--fail-if-slower 5 is out of range; give 0% or more and less than 100%"):
+        compare_sweeps(sweep(), sweep()).slower_by_more_than(5)
+    with pytest.raises(ConfigError, match="--fail-if-slower is about speed and --measure test_accuracy is none"):
+        compare_sweeps(sweep(), sweep(), measure="test_accuracy").slower_by_more_than(0.05)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dmls_ray import load
+from dmls_ray.analysis.export.files import DERIVED, are_written, write_files
+from dmls_ray.analysis.results import Results
+from dmls_ray.storage.folder import Store, replacing
+from dmls_ray.util.errors import StoreError
+from tests.analysis.samples import results
+
+GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with Store(tmp_path) as store:
+        store.add_session({"axes": GRID, "axis": "world_size"})
+        for record in results(GRID, lambda values, repeat: 100.0).records:
+            store.append(record)
+    return tmp_path
+
+
+def test_derived_files_are_made_anew_from_all_records(folder: Path) -> None:
+    loaded = load(folder)
+    for _ in range(2):
+        write_files(loaded)
+        assert len(pd.read_csv(folder / "runs.csv")) == 12
+        assert len(pd.read_csv(folder / "ranks.csv")) == 18
+        assert len(pd.read_csv(folder / "epochs.csv")) == 24
+        assert len(pd.read_parquet(folder / "runs.parquet")) == 12
+        text = (folder / "table.md").read_text()
+        assert sum(line.startswith("|") for line in text.splitlines()) == 2 + 4
+        assert "from world_size 1 to 2" in text, "the axis that was asked about is answered"
+    assert not list(folder.glob(".*.new"))
+
+
+def test_files_older_than_the_runs_are_not_up_to_date(folder: Path) -> None:
+    assert not are_written(folder)
+    write_files(load(folder))
+    assert are_written(folder)
+    os.utime(folder / "runs.jsonl", (2**31, 2**31))
+    assert not are_written(folder)
+
+
+def test_no_runs_leave_no_files(tmp_path: Path) -> None:
+    write_files(Results(tmp_path, []))
+    assert list(tmp_path.iterdir()) == []
+    assert len(DERIVED) == 7
+
+
+def test_a_file_that_cannot_be_written_is_named_and_the_others_are_written(folder: Path) -> None:
+    (folder / "runs.csv").mkdir()
+    (folder / "report.html").mkdir()
+    with pytest.raises(StoreError, match=r"^runs\.csv, report\.html of .* cannot be written \(Is a directory\)"):
+        write_files(load(folder))
+    assert not are_written(folder)
+    assert (folder / "table.md").stat().st_size
+    assert not list(folder.glob(".*.new"))
+
+
+def _write(folder: Path) -> None:
+    for _ in range(3):
+        write_files(load(folder))
+
+
+def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write, args=(folder,)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert are_written(folder)
+    assert not list(folder.glob(".*.new"))
+
+
+def test_what_replaces_a_file_has_a_name_of_its_own_and_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with replacing(path) as one, replacing(path) as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert path.read_text() == "one"
+    with pytest.raises(FileNotFoundError), replacing(path):
+        (tmp_path / "absent" / "b").read_text()
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]

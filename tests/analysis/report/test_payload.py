@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.report import payload as module
+from dmls_ray.analysis.report.payload import details
+from dmls_ray.records.model import EpochRecord
+from tests.analysis.figures.test_jpeg import with_size
+from tests.analysis.report.samples import many
+from tests.analysis.samples import own_results, results
+from tests.conftest import jpeg
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    sample = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 + repeat, repeats=2)
+    for name, value in changes.items():
+        setattr(sample.records[0], name, value)
+    return details(sample.records, Path("nowhere"))
+
+
+def test_what_all_runs_share_is_there_once() -> None:
+    assert told()["config"]["model"] == {"all": "digits_convnet"}
+    assert sorted(told()["config"]["batch_per_rank"]["each"]) == [16, 16, 32, 32]
+    assert told()["config"]["global_batch"]["each"] == told()["config"]["batch_per_rank"]["each"]
+
+
+def test_runs_of_one_trial_have_one_number() -> None:
+    trial, repeat = told()["trial"], told()["repeat"]
+    assert sorted(zip(trial, repeat, strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_a_field_in_which_no_run_says_anything_is_left_out() -> None:
+    assert "int8_test_accuracy" not in told()["record"]
+    assert "test_accuracy" in told()["record"]
+    assert told(int8_test_accuracy=0.5)["record"]["int8_test_accuracy"]["each"] == [0.5, None, None, None]
+
+
+def test_true_and_one_are_not_the_same_value() -> None:
+    assert told(oversubscribed=1)["record"]["oversubscribed"] == {"each": [1, False, False, False]}
+    same = told(measures={"perplexity": 4.0})["measures"]
+    assert same == {"perplexity": {"each": [4, None, None, None]}}
+
+
+def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() -> None:
+    sample = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=2)
+    one, other = jpeg(8), jpeg(16)
+    for record, picture in zip(sample.records, ("", one, other, one), strict=True):
+        record.picture = picture
+    shown = details(sample.records, Path("nowhere"))
+    assert (shown["picture"], shown["pictures"]) == ({"each": [None, 0, 1, 0]}, [one, other])
+    assert (json.dumps(shown).count(one), json.dumps(shown).count(other)) == (1, 1)
+    assert "picture" not in shown["record"]
+
+
+def test_pictures_for_which_there_is_no_room_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = jpeg(8), jpeg(16)
+    monkeypatch.setattr(module, "PICTURES", len(one) + 10)
+    sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
+    for record, picture in zip(sample.records, (one, other), strict=True):
+        record.picture = picture
+    shown = details(sample.records, Path("nowhere"))
+    assert (shown["picture"], shown["pictures"]) == ({"each": [0, -1]}, [one])
+
+
+def test_a_picture_that_a_browser_would_need_gigabytes_for_is_not_in_the_report() -> None:
+    sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
+    for record, picture in zip(sample.records, (with_size(jpeg(), 23_000, 23_000), "/9j/AAAA"), strict=True):
+        record.picture = picture
+    shown = details(sample.records, Path("nowhere"))
+    assert (shown["picture"], shown["pictures"]) == ({"all": -2}, [])
+
+
+def test_runs_without_a_picture_say_so_in_one_word() -> None:
+    assert (told()["picture"], told()["pictures"]) == ({"all": None}, [])
+
+
+def test_epochs_and_ranks_are_there_measure_by_measure() -> None:
+    sample = many(2, epochs=3)
+    shown = details(sample.records, Path("nowhere"))
+    assert shown["epochs"]["epoch"] == [[1, 2, 3], [1, 2, 3]]
+    assert shown["ranks"]["rank"] == [[0, 1], [0, 1]]
+    assert [len(rank) for rank in shown["rank_epochs"]["train_loss"][0]] == [3, 3]
+    busy = sample.records[0].ranks[1].utilization["cpu_percent"]
+    assert shown["ranks"]["mean cpu_percent"][0][1] == pytest.approx(sum(busy) / 240, rel=1e-4)
+
+
+def test_long_runs_show_every_kth_epoch_and_those_that_have_a_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = many(1, epochs=0, ranks=1)
+    (record,) = sample.records
+    record.epochs = [EpochRecord(epoch=number) for number in range(1, 101)]
+    record.best_epoch = 42
+    monkeypatch.setattr(module, "EPOCH_ROWS", 20)
+    shown = details(sample.records, Path("nowhere"))
+    assert shown["epochs"]["epoch"][0] == [1, 11, 21, 31, 41, 42, 51, 61, 71, 81, 91, 100]
+    assert shown["left_out"] == [88]
+
+
+def test_runs_of_a_function_of_ones_own_show_its_configuration_and_measures() -> None:
+    sample = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"perplexity": 3.0 + repeat}))
+    shown = details(sample.records, Path("nowhere"))
+    assert set(shown["config"]["width"]["each"]) == {8, 16}
+    assert set(shown["measures"]["perplexity"]["each"]) == {3, 4, 5}

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.report import render as make
+from dmls_ray.analysis.report.gzip_json import unpacked
+from dmls_ray.analysis.report.render import make_report, write_report
+from dmls_ray.analysis.summary.sweep_summary import Question, Reading, read
+from tests.analysis.report.samples import curves, many, rates
+from tests.analysis.samples import results
+
+EVIL = "<script>alert(1)</script>"
+AXES = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
+
+
+def reading(**changes: Any) -> Reading:
+    sample = results(AXES, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat)
+    for name, value in changes.items():
+        setattr(sample.records[0], name, value)
+    return read(sample)
+
+
+def hidden(page: str, element: str) -> str:
+    found = re.search(rf'<script id="{element}" type="text/plain">([^<]*)</script>', page)
+    assert found is not None
+    return found[1]
+
+
+def data_of(page: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(unpacked(hidden(page, "data")))
+    return data
+
+
+def test_the_page_has_question_answer_table_and_method_even_without_scripts() -> None:
+    sample = reading()
+    asked = Reading(sample.results, Question(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank"))
+    page = make_report(asked, [])
+    assert "What does it do?</p>" in page
+    assert "It is asked here.</p>" in page
+    assert asked.sentence in page
+    assert page.count('data-trial="') == 4
+    assert "1,601 [1,598, 1,604]" in page
+    assert "3 blocks, one repeat of every trial a block" in page
+    assert "What do world_size, batch_per_rank and global_batch do to" in make_report(sample, [])
+
+
+def test_a_page_without_figures_has_no_plotly() -> None:
+    assert hidden(make_report(reading(), []), "plotly") == ""
+    assert len(make_report(reading(), [])) < 100_000
+
+
+def test_only_the_reports_own_scripts_may_run_and_nothing_is_fetched() -> None:
+    sample = reading()
+    page = make_report(sample, [rates(sample.table)])
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    policy = policy.replace("&#39;", "'")
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    for text in (script.encode(), unpacked(hidden(page, "plotly"))):
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe-eval" not in policy
+    assert "script-src 'unsafe" not in policy
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert all(address.startswith("#") or address == "data:," for address in addresses), addresses
+
+
+@pytest.mark.parametrize("field", ["reason", "traceback", "sweep", "run_id"])
+def test_a_text_with_a_tag_in_it_stays_text(field: str) -> None:
+    page = make_report(reading(**{field: EVIL}), [])
+    assert EVIL not in page
+    assert EVIL in json.dumps(data_of(page))
+
+
+def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
+    evil = f"{EVIL}</style><!--"
+    sample = results({"model": [evil, "b:c"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+    for record in sample.records:
+        record.machine, record.versions = {"cpu": evil, evil: "x"}, {"torch": evil}
+    sample.folder = tmp_path
+    session = {"command": evil, "name": evil, "started_at": evil, "git": {"commit": evil}, "question": evil}
+    (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
+    series = Series(name=evil, x=[evil], y=[1.0], texts=[evil])
+    panel = Panel(x=Axis(evil, categories=[evil]), y=Axis(evil), series=[series], title=evil)
+    page = make_report(read(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
+    assert evil not in page
+    assert "<script>alert" not in page
+    assert page.count("<script") == 3
+    assert page.count("&lt;script&gt;alert(1)") > 10
+
+
+def test_the_report_is_written_whole_with_the_command_that_makes_it_again(tmp_path: Path) -> None:
+    sample = reading().results
+    sample.folder = tmp_path
+    session = {"command": "batch_size.py --repeats 3", "name": "batch_size", "git": {"commit": "abc"}}
+    (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
+    written = write_report(read(sample), [], tmp_path / "report.html")
+    page = written.read_text()
+    assert "git checkout abc\npython batch_size.py --repeats 3</code>" in page
+    assert "<h1>batch_size</h1>" in page
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_equal_runs_make_equal_reports() -> None:
+    assert make_report(reading(), []) == make_report(reading(), [])
+
+
+def test_a_point_knows_its_runs_by_the_names_that_the_page_has() -> None:
+    sample = reading()
+    data = data_of(make_report(sample, [rates(sample.table), curves(sample.results)]))
+    named = {name for trace in data["charts"][0]["data"] for runs in trace["meta"]["runs"] for name in runs}
+    assert named == set(data["runs"]["run_id"])
+    assert data["charts"][1]["data"][0]["meta"]["all_runs"] == [sample.results.records[0].run_id]
+
+
+def test_a_folder_without_runs_has_a_report() -> None:
+    sample = reading().results
+    page = make_report(Reading(type(sample)(sample.folder, []), Question()), [])
+    assert "0 runs" in page
+
+
+def test_more_runs_than_a_page_holds_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make, "MOST_RUNS", 3)
+    page = make_report(reading(), [])
+    assert "The first 3 runs are here; 9 more are in runs.jsonl" in page
+    assert "1 more rows are in table.md" in page
+    assert len(data_of(page)["runs"]["run_id"]) == 3
+
+
+@pytest.mark.slow
+def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
+    # Numbers and texts without any order are the worst that there is to pack.
+    draw = random.Random(1)
+    sample = many(2000, text="an error")
+    for record in sample.records:
+        if record.traceback:
+            record.traceback = "".join(map(chr, draw.choices(range(32, 127), k=9000)))
+    told = read(sample)
+    page = make_report(told, [rates(told.table), curves(sample)])
+    assert len(page.encode()) < 8e6
+    assert len(data_of(page)["runs"]["run_id"]) == 2000
+    assert page.count('data-trial="') == len(told.table.rows) == 667

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dmls_ray.analysis.stats.intervals import Quantity, compare, compare_apart, difference, estimate, level_of_each
+
+DRAWS = 500
+
+
+def test_fewer_than_three_repeats_have_no_interval() -> None:
+    assert (estimate([3.0]).low, estimate([3.0, 4.0]).high) == (None, None)
+    assert estimate([3.0, 4.0]).median == 3.5
+
+
+def normal(random: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return random.normal(10, 1, size)
+
+
+def lognormal(random: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return 10 * random.lognormal(0, 0.4, size)
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 8, 12, 19, 20, 40])
+@pytest.mark.parametrize(("quantity", "drawn"), [("value", normal), ("amount", lognormal)])
+def test_intervals_hold_the_true_median_95_times_in_100(
+    quantity: Quantity, drawn: Callable[[np.random.Generator, tuple[int, int]], np.ndarray], n: int
+) -> None:
+    held = 0
+    for values in drawn(np.random.default_rng(1), (DRAWS, n)):
+        found = estimate(values, quantity)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 10 <= found.high
+    assert 0.92 <= held / DRAWS <= 0.98
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_what_is_equally_fast_is_called_faster_at_most_5_times_in_100(n: int) -> None:
+    random = np.random.default_rng(2)
+    verdicts = []
+    for _ in range(DRAWS):
+        drift = random.lognormal(0, 0.3, n)  # the machine's, in each block alike
+        one, other = (dict(enumerate(100 * drift * random.lognormal(0, 0.05, n))) for _ in range(2))
+        found = compare(one, other)
+        assert found is not None
+        verdicts.append(found.verdict)
+    assert verdicts.count("faster") / DRAWS <= 0.05
+    assert verdicts.count("slower") / DRAWS <= 0.05
+    assert verdicts.count("indistinguishable") / DRAWS >= 0.92
+
+
+def test_two_trials_apart_are_called_faster_at_most_5_times_in_100_where_they_are_not() -> None:
+    random = np.random.default_rng(3)
+    verdicts = [
+        compare_apart(list(random.lognormal(4, 0.05, 3)), list(random.lognormal(4, 0.1, 5))).verdict
+        for _ in range(DRAWS)
+    ]
+    assert verdicts.count("faster") / DRAWS <= 0.05
+    assert verdicts.count("slower") / DRAWS <= 0.05
+
+
+def test_what_is_a_fifth_faster_is_called_faster_with_five_quiet_repeats() -> None:
+    random = np.random.default_rng(4)
+    found = [
+        compare(
+            dict(enumerate(120 * random.lognormal(0, 0.03, 5))), dict(enumerate(100 * random.lognormal(0, 0.03, 5)))
+        )
+        for _ in range(100)
+    ]
+    assert sum(item is not None and item.verdict == "faster" for item in found) >= 95
+
+
+def test_the_interval_of_few_values_reaches_beyond_them_and_never_beyond_what_can_be() -> None:
+    rates = estimate([17_689.0, 19_572.0, 20_760.0], "rate")
+    assert rates.low is not None
+    assert rates.high is not None
+    assert 0 < rates.low < 17_689
+    assert rates.high > 20_760
+    shares = estimate([0.9, 0.97, 0.99], "share")
+    assert shares.low is not None
+    assert (shares.low < 0.9, shares.high) == (True, 1.0)
+    assert estimate([0.0, 0.1, 0.2], "amount").low == 0.0  # it has no logarithm, and less than nothing there is not
+
+
+def test_values_that_differ_by_orders_of_magnitude_have_an_interval_still() -> None:
+    assert estimate([1e-300, 1.0, 1e300], "rate").high == math.inf
+
+
+def test_equal_values_give_equal_intervals() -> None:
+    assert estimate([1.0, 2.0, 3.0]) == estimate([1.0, 2.0, 3.0])
+    same = estimate([0.1, 0.1, 0.1], "rate")
+    assert (same.low, same.high) == (0.1, 0.1)
+
+
+def test_intervals_narrow_as_repeats_are_added() -> None:
+    random = np.random.default_rng(0)
+    widths = []
+    for n in (3, 5, 20, 80):
+        value = estimate(list(random.normal(10, 1, n)))
+        assert value.low is not None
+        assert value.high is not None
+        widths.append(value.high - value.low)
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_percentile_interval_is_of_medians_of_the_values() -> None:
+    values = [float(value) for value in range(1, 22)]
+    found = estimate(values)
+    assert found.low in values  # of an odd number of values the median of a draw is one of them
+    assert found.high in values
+    assert found.low == 22 - found.high
+
+
+def test_more_repeats_tell_at_least_as_much_where_the_method_changes() -> None:
+    told = []
+    for n in (8, 16, 20, 32):
+        random = np.random.default_rng(5)
+        found = [
+            compare(
+                dict(enumerate(106 * random.lognormal(0, 0.05, n))), dict(enumerate(100 * random.lognormal(0, 0.05, n)))
+            )
+            for _ in range(DRAWS)
+        ]
+        told.append(sum(item is not None and item.verdict == "faster" for item in found))
+    assert told == sorted(told)
+
+
+def test_intervals_that_are_to_hold_together_do() -> None:
+    random = np.random.default_rng(6)
+    level, held = level_of_each(6), 0
+    for _ in range(DRAWS):
+        intervals = [estimate(list(random.normal(10, 1, 3)), level=level) for _ in range(6)]
+        held += all(
+            item.low is not None and item.high is not None and item.low <= 10 <= item.high for item in intervals
+        )
+    assert held / DRAWS >= 0.92
+
+
+def test_a_level_that_no_draw_resolves_still_has_ends() -> None:
+    for n in (3, 20):
+        ends = [
+            estimate([float(value) for value in range(1, n + 1)], level=level) for level in (0.95, 0.9999, 1 - 1e-7)
+        ]
+        lows = [item.low for item in ends if item.low is not None]
+        assert lows == sorted(lows, reverse=True)
+        assert len(lows) == 3
+
+
+def test_rates_are_averaged_by_the_work_and_ratios_by_their_logarithms() -> None:
+    # 100 images at 50 a second and 100 at 200 take 2.5 s together: 80 a second.
+    assert estimate([50.0, 200.0], "rate").mean == pytest.approx(80)
+    assert estimate([0.5, 2.0], "ratio").mean == pytest.approx(1)
+    assert estimate([1.0, 3.0], "amount").mean == 2
+    assert estimate([1.0, 3.0]).deviation == pytest.approx(math.sqrt(2))
+    assert estimate([1.0]).deviation is None
+
+
+def test_comparisons_are_paired_by_block_so_that_drift_cancels() -> None:
+    drift = {0: 100.0, 1: 50.0, 2: 200.0, 3: 10.0}
+    comparison = compare({block: 1.1 * rate for block, rate in drift.items()}, drift)
+    assert comparison is not None
+    assert comparison.ratio.centre == pytest.approx(1.1)
+    assert comparison.verdict == "faster"
+    more = difference({block: rate + 1 for block, rate in drift.items()}, drift)
+    assert more is not None
+    assert (more.low, more.high) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ((1.2, 1.3, 1.4), "faster"),
+        ((0.6, 0.65, 0.7), "slower"),
+        ((0.9, 1.0, 1.1), "indistinguishable"),
+        ((0.5, 0.6, 0.9), "indistinguishable"),
+        ((2.0, 2.0), "unknown"),
+    ],
+)
+def test_the_verdict_follows_from_the_interval(ratios: tuple[float, ...], verdict: str) -> None:
+    comparison = compare(dict(enumerate(ratios)), dict.fromkeys(range(len(ratios)), 1.0))
+    assert comparison is not None
+    assert comparison.verdict == verdict
+
+
+def test_values_whose_sum_is_no_number_have_a_mean_all_the_same() -> None:
+    assert estimate([1e308, 1e308, 1e308]).mean == pytest.approx(1e308)
+    assert estimate([-1e308, -1e308]).mean == pytest.approx(-1e308)
+
+
+def test_trials_without_a_block_in_common_cannot_be_compared() -> None:
+    assert compare({0: 1.0}, {1: 1.0}) is None
+
+
+def test_trials_apart_are_compared_by_their_geometric_means() -> None:
+    found = compare_apart([1.0, 4.0, 2.0], [1.0, 1.0, 1.0])
+    assert found.ratio.centre == pytest.approx(2)
+    assert found.verdict == "indistinguishable"
+    assert compare_apart([2.0, 2.0, 2.0], [1.0, 1.0, 1.0]).verdict == "faster"
+    assert compare_apart([2.0, 2.0], [1.0, 1.0, 1.0]).verdict == "unknown"
+
+
+def test_intervals_that_are_to_hold_more_often_are_wider() -> None:
+    narrow, wide = (compare_apart([1.0, 1.1, 1.2], [1.0, 1.05, 1.1], level=level).ratio for level in (0.9, 0.999))
+    assert narrow.low is not None
+    assert wide.low is not None
+    assert wide.low < narrow.low
+
+
+def test_trials_measured_apart_may_have_equal_values_on_one_side() -> None:
+    comparison = compare_apart([100.0] * 3, [100.0 * math.exp(value) for value in (-0.1, 0.0, 0.1)])
+    # Welch's degrees of freedom are those of the side that varies: Student's t of 2.
+    half = 4.302653 * 0.1 / math.sqrt(3)
+    assert comparison.ratio.low == pytest.approx(math.exp(-half), rel=1e-4)
+    assert comparison.ratio.high == pytest.approx(math.exp(half), rel=1e-4)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from dmls_ray.analysis.stats.time_to_target import time_to_target
+from dmls_ray.records.model import EpochRecord, Outcome, RunRecord
+
+
+def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome = Outcome.OK) -> list[RunRecord]:
+    """Runs that reached 0.9 after so many seconds, or never."""
+    return [
+        RunRecord(
+            run_id=f"a-{repeat}", trial_id="a", repeat=repeat, order=repeat, order_seed=0, seed=0, outcome=outcome,
+            config={"target_accuracy": 0.9}, target_s=time, total_s=total_s,
+            epochs=[EpochRecord(epoch=1, test_accuracy=0.5)],
+        )
+        for repeat, time in enumerate(times)
+    ]  # fmt: skip
+
+
+def test_where_all_runs_got_there_it_is_their_median_and_its_interval() -> None:
+    found = time_to_target(runs([1.0, 1.1, 1.2]))
+    assert found is not None
+    assert (found.n, found.reached, found.median) == (3, 3, 1.1)
+    assert str(found).startswith("1.10 [0.87, ")
+
+
+def test_runs_that_never_got_there_count_as_not_yet() -> None:
+    found = time_to_target(runs([1.0, 2.0, None, None, None]))
+    assert found is not None
+    assert (found.n, found.reached, found.median) == (5, 2, None)
+    assert str(found) == "not yet (2 of 5)"
+    found = time_to_target(runs([1.0, 2.0, 3.0, 4.0, None]))
+    assert found is not None
+    assert found.median == 3.0
+    assert str(found).endswith("(4 of 5)")
+    assert str(time_to_target(runs([None, None]))) == "not yet (0 of 2)"
+
+
+def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
+    # Kaplan and Meier by hand: the run that was killed at 1.5 s leaves three at risk; 4/5, then 4/5 x 2/3, then 4/5 x
+    # 1/3.
+    killed = runs([None], total_s=1.5, outcome=Outcome.KILLED)
+    found = time_to_target([*runs([1.0, 2.0, 3.0, None], total_s=9.0), *killed])
+    assert found is not None
+    assert found.median == 3.0
+
+
+def test_a_slow_run_that_got_there_does_not_outlive_the_quick_ones_that_did_not() -> None:
+    # All had the same epochs, and one in five got there: half of them have not, however long they took.
+    found = time_to_target([*runs([10.0], total_s=10.2), *runs([None] * 4, total_s=9.9)])
+    assert str(found) == "not yet (1 of 5)"
+    cut = runs([None] * 4, total_s=0.1, outcome=Outcome.ERROR)
+    assert str(time_to_target([*runs([5.0]), *cut])) == "not yet (1 of 5)"
+
+
+def test_few_runs_of_which_some_did_not_get_there_have_no_interval() -> None:
+    found = time_to_target(runs([1.0, 2.0, None]))
+    assert found is not None
+    assert (found.median, found.low, found.high) == (2.0, None, None)
+    assert str(found) == "2.000 (2 of 3)"
+
+
+def test_a_run_that_diverged_waits_for_as_long_as_any() -> None:
+    diverged = runs([None, None, None], total_s=0.1, outcome=Outcome.DIVERGED)
+    found = time_to_target([*runs([1.0, 2.0]), *diverged])
+    assert found is not None
+    assert (found.n, found.median) == (5, None)
+
+
+def test_any_target_is_found_in_the_epochs() -> None:
+    (run,) = runs([None])
+    run.setup_s = 0.5
+    run.epochs = [
+        EpochRecord(epoch=1, warmup_s=0.1, train_s=1.0, eval_s=0.4, test_accuracy=0.5),
+        EpochRecord(epoch=2, train_s=1.0, eval_s=0.5, test_accuracy=0.8),
+    ]
+    found = time_to_target([run], 0.7)
+    assert found is not None
+    assert found.median == pytest.approx(3.5)
+    assert str(found) == "3.500"
+
+
+def test_without_a_target_or_a_run_that_tried_there_is_nothing() -> None:
+    (run,) = runs([1.0])
+    run.config = {}
+    assert time_to_target([run]) is None
+    skipped = runs([None], outcome=Outcome.SKIPPED)
+    assert time_to_target(skipped, 0.9) is None
+
+
+def test_of_a_run_that_told_no_accuracy_by_epoch_nobody_knows_when_it_got_there() -> None:
+    (silent,) = runs([None])
+    silent.epochs, silent.test_accuracy = [], 0.99
+    assert time_to_target([silent]) is None
+    assert str(time_to_target([silent, *runs([2.0])])) == "2.000"

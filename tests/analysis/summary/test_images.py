@@ -1,0 +1,311 @@
+"""What a sweep over implementations that turn images grey says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.advise.rank import advise
+from dmls_ray.analysis.figures import implementations, interactive
+from dmls_ray.analysis.published import match, published_images
+from dmls_ray.analysis.results import GRAYSCALE, Results
+from dmls_ray.analysis.summary.images import _TIMES_THE_CACHE
+from dmls_ray.analysis.summary.sentence import answer
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.layouts import LAYOUTS, beside_published
+from dmls_ray.config.grid import make_plan
+from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.user_function.schema import own_schema
+from tests.analysis.samples import MACHINE
+
+MS = {"python_loops": 1000.0, "numpy": 10.0, "torchvision": 5.0, "opencv": 0.4, "cpp": 0.2}
+
+
+def sweep(
+    axes: dict[str, Any], ms: Callable[[dict[str, Any], int], float | None], *, repeats: int = 3, **measures: Any
+) -> Results:
+    """A record a run, whose passes took so many milliseconds; None: skipped."""
+    records = []
+    for run in make_plan(axes, repeats=repeats, schema=own_schema(GRAYSCALE)).runs:
+        values = dict(run.values)
+        record = RunRecord(
+            run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=0,
+            outcome=Outcome.OK, config=values, machine=MACHINE, started_at="2026-01-02T03:04:05",
+        )  # fmt: skip
+        taken = ms(values, run.repeat)
+        if taken is None:
+            record.outcome, record.reason = Outcome.SKIPPED, "UnavailableError: no nvcc"
+        else:
+            images = values["images"]
+            few = values["implementation"] == "python_loops" and not values["full"]
+            told = {
+                "images_per_s": images / taken * 1e3, "pass_ms": taken, "gb_per_s": images / taken,
+                "timed_images": min(4, images) if few else images, "levels_apart": 1, "set_mib": images / 16,
+                "cache_mib": 32.0, "own_output": values["implementation"] == "torchvision", **measures,
+            }  # fmt: skip
+            record.take_results([{"rank": 0, "total_s": 1.0, "run": {"device": values["device"], "returned": told}}])
+        records.append(record)
+    return Results("results/grayscale", records)
+
+
+def usual(values: dict[str, Any], repeat: int) -> float | None:
+    known = MS.get(values["implementation"])
+    return None if known is None else known * (1 + 0.01 * repeat)
+
+
+ALL = {"implementation": [*MS, "cuda"]}
+
+
+def test_the_table_goes_from_the_slowest_to_the_fastest_against_the_loops() -> None:
+    table = make_table(sweep(ALL, usual))
+    frame = table.frame()
+    assert frame["implementation"].tolist() == ["python_loops", "numpy", "torchvision", "opencv", "cpp", "cuda"]
+    assert list(frame.columns) == [
+        "implementation", "device", "ms [95%]", "speed-up [95%]", "GB/s", "levels apart", "n", "outcome"
+    ]  # fmt: skip
+    assert frame["ms [95%]"].tolist()[0] == "1,010 [985, 1,035]"
+    assert frame["speed-up [95%]"].tolist() == [
+        "", "100.0 [100.0, 100.0]", "200.0 [200.0, 200.0]", "2,500 [2,500, 2,500]", "5,000 [5,000, 5,000]", ""
+    ]  # fmt: skip
+    assert frame["ms [95%]"].tolist()[-1] == frame["outcome"].tolist()[-1] == "skipped"
+    assert table.numbers()["pass_ms"].tolist()[4] == pytest.approx(0.202)
+
+
+def test_without_the_loops_there_is_no_speed_up_to_speak_of() -> None:
+    table = make_table(sweep({"implementation": ["numpy", "cpp"]}, usual))
+    assert not any("speed-up" in head for head in table.frame())
+    assert not any("Speed-up" in note for note in table.notes)
+
+
+def test_runs_side_by_side_have_no_times() -> None:
+    results = sweep({"implementation": ["numpy", "cpp"]}, usual)
+    for record in results.records:
+        record.mode = "search"
+    table = make_table(results)
+    assert [row.level("pass_ms") for row in table.rows] == [None, None]
+    assert [row.level("levels_apart") for row in table.rows] == [1, 1]
+
+
+def test_the_share_of_a_copy_is_a_ratio() -> None:
+    results = sweep({"implementation": ["numpy"], "images": 4000}, usual, of_copy=0.5)
+    for record in results.records:
+        record.measures["of_copy"] = (0.25, 0.5, 4.0)[record.repeat]
+    (row,) = make_table(results).rows
+    known = row.estimate("of_copy")
+    assert known is not None
+    assert known.low is not None
+    assert known.low > 0
+    assert known.mean == pytest.approx(0.5 ** (1 / 3))
+
+
+def test_the_answer_names_the_fastest_the_next_and_how_far_the_pictures_are_apart() -> None:
+    assert answer(make_table(sweep(ALL, usual)), "implementation") == (
+        "On the processor cpp is the fastest of 5: 0.2020 [0.1970, 0.2071] ms a pass of 200 images of 128x128, "
+        "5,000 [5,000, 5,000] times as fast as python_loops, 2.00 [2.00, 2.00] times as fast as opencv, the next "
+        "(n=3); no grey level is more than 1 from the float64 reference's."
+    )
+
+
+def test_the_gpu_is_a_question_of_its_own() -> None:
+    with_gpu = sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)
+    sentence = answer(make_table(with_gpu), "implementation")
+    assert "On the processor cpp is the fastest of 5" in sentence
+    assert "; on the GPU cuda takes 0.01" in sentence
+
+
+def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
+    def noisy(values: dict[str, Any], repeat: int) -> float | None:
+        factor = (0.8, 1.0, 1.3)[(repeat + (values["implementation"] == "cpp")) % 3]
+        return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
+
+    sentence = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, noisy)), "implementation")
+    assert sentence.startswith(
+        "On the processor cpp took the least time of 2: 0.38 [0.21, 0.70] ms a pass of 200 images"
+    )
+    assert "; not told apart from it: opencv (0.40 [0.22, 0.74] ms) (n=3)" in sentence
+    assert "fastest" not in sentence
+
+
+def test_of_many_the_least_is_held_to_more_than_of_two() -> None:
+    def drifting(values: dict[str, Any], repeat: int) -> float | None:
+        known = usual(values, 0)
+        return known and known * (1.0, 1.1, 1.3)[repeat] if values["implementation"] == "cpp" else known
+
+    two = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, drifting)), "implementation")
+    assert "cpp is the fastest of 2" in two
+    five = answer(make_table(sweep({"implementation": list(MS)}, drifting)), "implementation")
+    assert "cpp took the least time of 5" in five
+    assert "not told apart from it: opencv" in five
+
+
+def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> None:
+    def late(values: dict[str, Any], repeat: int) -> float | None:
+        if values["implementation"] == "opencv":
+            return 0.1 if repeat > 2 else 0.5
+        return 0.3 if repeat < 3 else None
+
+    sentence = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7)), "implementation")
+    assert "opencv took the least time of 2" in sentence
+    assert "not told apart from it: cpp" in sentence
+    assert "(n=3 to 7)" in sentence
+
+
+def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None:
+    once = answer(make_table(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1)), "implementation")
+    assert "cpp took the least time of 2" in once
+    assert "; too few repeats to tell it from numpy (10 ms) (n=1)" in once
+    results = sweep({"implementation": ["numpy", "cpp"]}, usual)
+    for record in results.records:
+        if record.config["implementation"] == "cpp":
+            record.machine = {**MACHINE, "host": "another"}
+    apart = answer(make_table(results), "implementation")
+    assert "cpp took the least time of 2" in apart
+    assert "; not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms) (n=3)" in apart
+
+
+def test_where_the_loops_are_next_they_are_told_once() -> None:
+    sentence = answer(make_table(sweep({"implementation": ["python_loops", "numpy"]}, usual)), "implementation")
+    assert sentence.count("python_loops") == 1
+    assert "of 128x128, 100.0 [100.0, 100.0] times as fast as python_loops, the next" in sentence
+
+
+def test_nobody_is_advised_to_try_more_ranks_than_turn_images_grey() -> None:
+    advice = advise(sweep(ALL, usual), "throughput")
+    assert advice.best is not None
+    assert not any("world-size" in each for each in advice.untried)
+
+
+def test_how_long_a_run_was_told_to_go_on_is_no_cost() -> None:
+    results = sweep(ALL, usual)
+    for record in results.records:
+        if record.measures:
+            record.peak_mem_mib = 1000.0 if record.config["implementation"] == "cpp" else 500.0
+            record.total_s = 1.0 if record.config["implementation"] == "cpp" else 2.0
+    advice = advise(results, "throughput")
+    assert "peak MiB" in advice.frame()
+    assert "s/run" not in advice.frame()
+    assert not any(note.startswith("Front:") for note in advice.notes)
+    with pytest.raises(ConfigError, match="for as long as --timed-s says; give --for throughput"):
+        advise(results, "cost", price_per_hour=1.0)
+
+
+def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that_does_not_tell() -> None:
+    results = sweep(ALL, usual)
+    for record in results.records:
+        if record.measures:
+            record.measures["levels_apart"] = int(record.repeat == 1)
+    assert "no grey level is more than 1 from" in answer(make_table(results), "implementation")
+    assert "grey level" not in answer(make_table(sweep(ALL, usual, levels_apart=None)), "implementation")
+
+
+def test_several_sets_of_images_are_answered_each_by_itself() -> None:
+    table = make_table(sweep({**ALL, "images": [200, 4000]}, usual))
+    sentence = answer(table, "implementation")
+    assert sentence.startswith("At images 200, on the processor cpp")
+    assert "; at images 4000, on the processor cpp" in sentence
+    assert [row.factors["images"] for row in table.rows] == [200] * 6 + [4000] * 6
+
+
+def test_another_axis_is_answered_as_for_any_function() -> None:
+    table = make_table(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
+    assert answer(table, "implementation") == (
+        "From images 200 to 400 pass_ms went from 0.2020 to 0.2020 (+0 [+0, +0], not told apart), gb_per_s went from "
+        "990 to 1,980 (+990 [+965, +1,015]) (n=3)."
+    )
+
+
+def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> None:
+    notes = make_table(sweep(ALL, usual)).notes
+    assert any("the output allocated once (in each pass by torchvision)" in note for note in notes)
+    assert "python_loops went over 4 of 200 images, and its time is scaled to all; --full goes over all." in notes
+    assert (
+        "200 images are 12.50 MiB read and written, and the last-level cache of the processor has 32: memory's "
+        "bandwidth bounds nothing there. From --images 2048 on it is measured."
+    ) in notes
+    assert "threads_per_rank is 1; python_loops, numpy use one thread at any." in notes
+    alone = make_table(sweep({"implementation": ["numpy", "opencv"]}, usual)).notes
+    assert "threads_per_rank is 1; numpy uses one thread at any." in alone
+    both = make_table(sweep({**ALL, "threads_per_rank": [1, 2]}, usual))
+    assert "threads_per_rank" in both.varied
+    assert not any("use one thread" in note for note in both.notes)
+    large = make_table(sweep({**ALL, "images": 4000, "full": True}, usual, of_copy=0.9, copy_gb_per_s=40.0))
+    assert not any("bounds nothing there" in note or "scaled" in note for note in large.notes)
+    assert any(note.startswith("of a copy: against the bytes a second") for note in large.notes)
+    assert large.frame()["of a copy [95%]"].tolist()[0] == "0.90 [0.90, 0.90]"
+    part = make_table(sweep({**ALL, "images": 4000}, usual))
+    assert not any("bounds nothing there" in note for note in part.notes), "nor of what a part was timed"
+    alone = make_table(sweep({"implementation": ["torchvision", "cuda"]}, usual))
+    assert not any("bounds nothing there" in note for note in alone.notes), "nobody would expect it"
+    unknown = make_table(sweep(ALL, usual, cache_mib=None))
+    assert any("cache of the processor is not known" in note for note in unknown.notes)
+
+
+def test_the_cache_counts_as_often_as_where_it_is_measured() -> None:
+    from dmls_ray.workloads.grayscale.timing import TIMES_THE_CACHE
+
+    assert _TIMES_THE_CACHE == TIMES_THE_CACHE
+
+
+def test_the_function_is_called_what_it_is_called() -> None:
+    from dmls_ray.util.importing import import_function
+    from dmls_ray.workloads.grayscale.train import turn_grey
+
+    assert import_function(GRAYSCALE, flag="--train") is turn_grey
+
+
+def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:
+    results = sweep({"implementation": ["python_loops", "numpy", "cuda", "cuda_per_image"]}, lambda values, repeat: 1.0)
+    frame = beside_published(make_table(results)).frame.set_index("implementation")
+    assert frame["published ms"].to_dict() == {
+        "python_loops": "205,160", "numpy": "", "cuda": "180.1", "cuda_per_image": "180.1"
+    }  # fmt: skip
+    assert frame.loc["cuda", "differs in"].startswith("not told: whether it is launched for each image")
+    other = sweep({"implementation": ["cuda"], "images": [100]}, lambda values, repeat: 1.0)
+    assert match(other.records[0]) is None
+    planar = sweep({"implementation": ["cuda"], "layout": ["planar"]}, lambda values, repeat: 1.0)
+    found = match(planar.records[0])
+    assert found is not None
+    assert found.differs_in.startswith("layout planar / not told; ")
+
+
+def test_the_report_itself_says_so_much() -> None:
+    layout = LAYOUTS["implementation"](published_images())
+    assert layout.frame.to_dict("list") == {
+        "implementation": ["python_loops", "cuda"], "device": ["cpu", "cuda"], "ms": ["205,160", "180.1"],
+        "speed-up": ["", "1,139"], "n": ["1", "1"], "outcome": ["ok", "ok"],
+    }  # fmt: skip
+    assert layout.notes == ["Values; measured on untold hardware.", "Speed-up is against python_loops."]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"device": "tpu"},
+        {"images": "many"},
+        {"images": 0},
+        {"images": True},
+        {"image_size": None},
+        {"implementation": ["a"]},
+    ],
+)  # fmt: skip
+def test_a_folder_that_only_claims_to_be_of_images_is_read_as_any_function(changes: dict[str, Any]) -> None:
+    results = sweep(ALL, usual)
+    for record in results.records:
+        record.config = json.loads(json.dumps(record.config | changes))
+    table = make_table(results)
+    assert not table.is_of_images
+    assert answer(table, "implementation")
+
+
+@pytest.mark.parametrize("name", ["pass_ms", "timed_images", "set_mib", "cache_mib", "levels_apart", "own_output"])
+@pytest.mark.parametrize("value", ["text", None, [1], float("inf"), 0, -1, 1.7e308, 5e-324, 2**63 - 1])
+def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
+    table = make_table(sweep(ALL, usual, **{name: value}))
+    assert answer(table, "implementation")
+    assert len(table.frame()) == len(table.numbers()) == 6
+    chart = implementations.chart(table)
+    assert chart is None or interactive.figure(chart)

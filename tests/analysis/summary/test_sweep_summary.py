@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.report.render import make_report
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.sweep_summary import Question, Reading
+from tests.analysis.samples import results
+
+GRID = {"batch_per_rank": [16, 32, 64], "world_size": 1}
+
+
+def runs() -> Results:
+    return results(GRID, lambda values, repeat: 100.0)
+
+
+def session(**changes: Any) -> dict[str, Any]:
+    trials = dict.fromkeys(record.trial_id for record in runs().records)
+    return {"axes": {"batch_per_rank": [16, 32, 64]}, "repeats": 3, "trials": " ".join(trials), **changes}
+
+
+def reading(count: int, *sessions: dict[str, Any]) -> Reading:
+    """The first runs of a sweep of nine."""
+    return Reading(Results("somewhere", runs().records[:count]), Question.of(sessions))
+
+
+def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_them() -> None:
+    stopped = reading(2, session())
+    told = "7 of the 9 runs that were asked for have not ended; the same command runs them."
+    assert stopped.table.notes[-1] == told
+    assert told in stopped.table.markdown()
+    assert f'<p class="warning">{told}</p>' in make_report(stopped, [])
+    assert reading(8, session()).unfinished.startswith("1 of the 9 runs that were asked for has not ended; ")
+
+
+def test_a_sweep_whose_runs_have_all_ended_says_nothing() -> None:
+    whole = reading(9, session())
+    assert whole.unfinished == ""
+    assert not any("asked for" in note for note in whole.table.notes)
+    assert "asked for" not in make_report(whole, [])
+
+
+def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
+    first = runs().records[0].trial_id
+    others = " ".join(trial for trial in session()["trials"].split() if trial != first)
+    records = [record for record in runs().records if record.trial_id == first]
+    asked = Reading(Results("somewhere", records), Question.of([session(trials=first), session(trials=others)]))
+    assert asked.unfinished.startswith("6 of the 6 runs that were asked for have not ended")
+
+
+def test_a_folder_that_was_fresh_is_named_with_out_to_go_on() -> None:
+    again = reading(2, session(command="python a.py --fresh --lr 1")).unfinished
+    assert again.endswith("; the same command, with --out on this folder in place of --fresh, runs them.")
+
+
+@pytest.mark.parametrize("told", [{"trials": ""}, {"mode": "search", "metric": "test_accuracy", "trials": ""}])
+def test_an_older_session_and_a_search_say_nothing(told: dict[str, Any]) -> None:
+    assert reading(2, session(**told)).unfinished == ""
+    assert reading(2).unfinished == ""

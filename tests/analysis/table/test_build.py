@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.table.build import make_table
+from tests.analysis.samples import own_results, results
+
+GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
+
+
+def rate(values: dict[str, Any], repeat: int) -> float:
+    return float((100 + repeat) * values["batch_per_rank"] * (1.5 if values["world_size"] == 2 else 1.0))
+
+
+def test_rows_are_trials_in_the_order_of_their_factors_and_columns_are_what_varies_or_answers() -> None:
+    frame = make_table(results(GRID, rate)).frame()
+    assert list(frame.columns[:3]) == ["world_size", "batch_per_rank", "global_batch"]
+    assert frame.iloc[:, :3].values.tolist() == [
+        ["1", "16", "16"],
+        ["1", "32", "32"],
+        ["2", "16", "32"],
+        ["2", "32", "64"],
+    ]
+    assert "epochs" not in frame.columns
+    assert frame["images/s [95%]"][0] == "1,616 [1,576, 1,657]"
+    assert frame["n"].tolist() == ["3"] * 4
+
+
+def test_speed_up_is_against_the_measured_world_size_one_and_efficiency_is_a_share_of_the_ranks() -> None:
+    table = make_table(results(GRID, rate))
+    assert table.rows[0].speed_up is None
+    speed_up = table.rows[2].speed_up
+    assert speed_up is not None
+    assert speed_up.ratio.median == pytest.approx(1.5)
+    assert table.frame()["efficiency"].tolist() == ["", "", "0.75", "0.75"]
+
+
+def test_strong_scaling_compares_at_the_same_global_batch() -> None:
+    table = make_table(
+        results({"global_batch": 64, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
+    )
+    assert table.rows[1].speed_up is not None
+    assert table.rows[1].speed_up.ratio.median == pytest.approx(2.0)
+
+
+def test_the_held_batch_is_the_same_in_every_row_of_a_table() -> None:
+    axes = {"global_batch": [64, 128], "world_size": [1, 2]}
+    table = make_table(
+        results(axes, lambda values, repeat: 10.0 * values["world_size"]), ("world_size", "global_batch")
+    )
+    ratios = {row.factors["global_batch"]: row.speed_up for row in table.rows if row.world_size == 2}
+    assert {batch: ratio.ratio.median for batch, ratio in ratios.items() if ratio} == {64: 2.0, 128: 2.0}
+    assert "at the same global_batch (strong scaling)" in " ".join(table.notes)
+
+
+def test_runs_of_several_sessions_are_said_to_be() -> None:
+    later = results(GRID, rate)
+    later.records[0].session = "2026-01-03"
+    assert any(note.startswith("Measured in 2 sessions") for note in make_table(later).notes)
+
+
+def test_one_repeat_shows_the_bare_value_and_says_n_1() -> None:
+    frame = make_table(results(GRID, rate, repeats=1)).frame()
+    assert frame["images/s"][0] == "1,600"
+    assert frame["n"][0] == "1"
+
+
+def test_outcomes_that_are_not_ok_are_words_in_their_cell_and_count_in_no_median() -> None:
+    def some_fail(values: dict[str, Any], repeat: int) -> float | None:
+        if values["batch_per_rank"] == 32:
+            return None
+        return None if repeat == 2 else 100.0
+
+    table = make_table(results({"batch_per_rank": [16, 32]}, some_fail))
+    frame = table.frame()
+    assert frame["outcome"].tolist() == ["2 ok, 1 oom", "oom"]
+    assert frame["n"].tolist() == ["2", "0"]
+    assert frame["images/s"].tolist() == ["100", "oom"]
+    assert "oom: 8 GiB asked for." in table.notes
+
+
+def test_the_notes_name_machine_versions_and_date() -> None:
+    notes = " ".join(make_table(results(GRID, rate)).notes)
+    assert "Some CPU, 2 cores" in notes
+    assert "torch 2" in notes
+    assert "2026-01-02" in notes
+    assert "threads_per_rank is 1 at every world_size" in notes
+
+
+def test_rows_of_several_machines_are_said_to_be_not_comparable() -> None:
+    mixed = results(GRID, rate)
+    mixed.records[0].machine = {"cpu": "Other CPU", "cores": 64, "gpus": ["A GPU", "A GPU"]}
+    notes = make_table(mixed).notes
+    assert "Rows come from different machines: times of one are not compared with those of another." in notes
+    assert "2 x A GPU" in notes[0]
+
+
+def test_an_oversubscribed_row_says_so() -> None:
+    crowded = results(GRID, rate)
+    assert "oversubscribed" not in make_table(crowded).frame().columns
+    for record in crowded.records:
+        record.oversubscribed = record.config["world_size"] == 2
+    assert make_table(crowded).frame()["oversubscribed"].tolist() == ["", "", "yes", "yes"]
+
+
+def test_markdown_has_the_table_and_its_notes() -> None:
+    text = make_table(results(GRID, rate)).markdown()
+    assert text.splitlines()[0].startswith("|   world_size |   batch_per_rank |")
+    assert "\n- Median of n repeats" in text
+
+
+def test_no_runs_make_an_empty_table() -> None:
+    empty = results(GRID, rate)
+    empty.records = []
+    assert make_table(empty).frame().empty
+
+
+def test_rows_of_several_versions_days_and_isolations_are_said_to_be() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    runs.records[0].versions = {"python": "3.11", "torch": "1", "ray": "2.60"}
+    runs.records[0].started_at = "2025-12-31T00:00:00"
+    for number, record in enumerate(runs.records):
+        record.isolation = "per_run" if number else "group"
+    notes = " ".join(make_table(runs).notes)
+    assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes
+    assert "different versions" in notes
+    assert "different isolations (group, per_run)" in notes
+
+
+def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:
+    kinds = ["qat", "static", "off", "dynamic"]
+    table = make_table(results({"batch_per_rank": 16, "quantization": kinds}, lambda values, repeat: 100.0))
+    assert [row.factors["quantization"] for row in table.rows] == ["off", "dynamic", "static", "qat"]
+
+
+def test_measures_of_ones_own_are_columns_and_what_was_not_measured_is_none() -> None:
+    runs = own_results(
+        {"depth": [1, 2]},
+        lambda values, repeat: (1.0 + repeat, {"bits": 1.25 * values["depth"], "note": "x", "test_loss": 2}),
+    )
+    frame = make_table(runs).frame()
+    assert list(frame.columns) == [
+        "depth", "s/run [95%]", "test_loss [95%]", "bits [95%]", "n", "outcome"
+    ]  # fmt: skip
+    assert frame["bits [95%]"].tolist() == ["1.250 [1.250, 1.250]", "2.500 [2.500, 2.500]"]
+    assert frame["s/run [95%]"].tolist() == ["2.0 [0.5, 8.1]"] * 2
+
+
+def test_a_search_has_no_times_and_its_best_trial_first() -> None:
+    runs = own_results(
+        {"lr": [0.1, 0.2, 0.3]},
+        lambda values, repeat: (1.0, {"bits": abs(values["lr"] - 0.2)}),
+        repeats=1,
+        mode="search",
+    )
+    table = make_table(runs, best_by=("bits", True))
+    assert not [head for head in table.frame().columns if head.startswith("s/")]
+    assert table.rows[0].factors["lr"] == 0.2
+    assert any("times are left out" in note for note in table.notes)
+
+
+def test_times_of_a_trial_that_was_searched_and_measured_are_those_that_were_measured() -> None:
+    runs = own_results({"lr": [0.1, 0.2]}, lambda values, repeat: (10.0 if repeat == 0 else 2.0, {"bits": 1.0}))
+    for record in runs.records:
+        record.mode = "search" if record.repeat == 0 else "bench"
+    (row, _) = make_table(runs).rows
+    assert row.measures["total_s"].values == (2.0, 2.0)
+    assert row.by_block("total_s").keys() == {1, 2}
+
+
+def test_a_field_of_ones_own_that_is_called_like_a_column_keeps_its_values() -> None:
+    runs = own_results(
+        {"n": [1, 2], "outcome": ["a", "b"]}, lambda values, repeat: (1.0, {"size": values["n"], "total_s_low": 7})
+    )
+    table = make_table(runs)
+    for frame in (table.frame(), table.numbers()):
+        assert frame.columns.is_unique
+        assert [str(value) for value in frame["config_n"]] == ["1", "1", "2", "2"]
+        assert frame["config_outcome"].tolist() == ["a", "b", "a", "b"]
+        assert set(frame["outcome"]) == {"ok"}
+
+
+def test_speed_up_over_machines_is_against_one_rank_on_one() -> None:
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
+    for record in runs.records:
+        record.config = {**record.config, "machines": record.config["world_size"], "ranks_per_machine": 1}
+    speed_up = make_table(runs).rows[1].speed_up
+    assert speed_up is not None
+    assert speed_up.ratio.centre == 2
+
+
+def test_threads_that_vary_leave_what_speed_up_means_told() -> None:
+    runs = results(
+        {"batch_per_rank": 16, "world_size": [1, 2], "threads_per_rank": [1, 2]}, lambda values, repeat: 10.0
+    )
+    assert any(
+        "Speed-up is against world_size 1 without DDP at the same batch_per_rank and threads_per_rank (weak" in note
+        for note in make_table(runs).notes
+    )

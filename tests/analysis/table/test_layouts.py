@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+
+from dmls_ray.analysis.published import published
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.layouts import (
+    LAYOUTS,
+    beside_published,
+    by_backend,
+    by_batch,
+    by_machines,
+    by_quantization,
+    by_rank,
+)
+from tests.analysis.samples import own_results, results
+
+
+def test_report_bs_tables_come_out_of_its_figures() -> None:
+    first = by_batch(published("stl10")).frame
+    assert first.columns.tolist() == [
+        "batch_per_rank", "world_size", "backend", "s/run", "peak_mem_mb", "test acc.", "n", "outcome"
+    ]  # fmt: skip
+    assert first.iloc[0].tolist() == ["16", "1", "", "185", "387.8", "0.502", "1", "ok"]
+    assert len(first) == 10
+    second = by_rank(published("stl10")).frame
+    assert len(second) == 16
+    assert second[second["rank"] == "1"]["test acc."].tolist() == ["0.491", "0.492", "0.482", "0.506", "0.542", "0.511"]
+    third = by_backend(published("stl10")).frame
+    assert third[third["batch_per_rank"] == "32"]["s/run"].tolist() == ["63.9", "87.3"]
+    assert "1" not in third["backend"].tolist()
+
+
+def test_report_cs_tables_come_out_of_its_figures() -> None:
+    machines = by_machines(published("mnist")).frame
+    normal = machines[(machines["quantization"] == "off") & (machines["backend"] != "mpi")]
+    assert normal[["machines", "ranks_per_machine", "s/run", "test acc."]].to_numpy().tolist() == [
+        ["1", "1", "186", "0.978"],
+        ["1", "2", "120", "0.935"],
+        ["2", "1", "99.0", "0.935"],
+        ["2", "2", "67.0", "0.919"],
+    ]
+    quantized = by_quantization(published("mnist")).frame
+    assert quantized[quantized["quantization"] == "qat"]["s/run"].tolist() == ["135", "91.0"]
+
+
+def test_machines_are_set_against_one_rank() -> None:
+    machines = by_machines(published("mnist")).frame
+    normal = machines[(machines["quantization"] == "off") & (machines["backend"] == "gloo")]
+    # 186 s on one: over 120, 99 and 67.
+    assert normal["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
+
+
+OF_TRAINING = [name for name in LAYOUTS if name != "implementation"]
+
+
+def test_of_training_there_is_no_table_by_implementation() -> None:
+    ours = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    layout = LAYOUTS["implementation"](ours)
+    assert layout.frame.empty
+    assert layout.notes == ["No images were turned grey: python sweeps/grayscale.py does."]
+
+
+@pytest.mark.parametrize("name", OF_TRAINING)
+def test_whose_accuracies_the_published_ones_are_is_said(name: str) -> None:
+    assert any("rank 0's, over its own share" in note for note in LAYOUTS[name](published("stl10")).notes)
+    ours = results({"batch_per_rank": [16, 32], "world_size": 2}, lambda values, repeat: 100.0)
+    assert not any("rank 0's" in note for note in LAYOUTS[name](ours).notes)
+
+
+def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
+    ours = results(
+        {"batch_per_rank": [16, 32], "world_size": 2},
+        lambda values, repeat: 100.0 if values["batch_per_rank"] == 16 else None,
+    )
+    frame = by_rank(ours).frame
+    assert frame[["batch_per_rank", "rank", "n", "outcome"]].to_numpy().tolist() == [
+        ["16", "0", "3", "ok"],
+        ["16", "1", "3", "ok"],
+        ["32", "", "0", "oom"],
+    ]
+    assert by_rank(ours, beside=True).notes[-1] == "The reports have no run of these configurations."
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_runs_of_one_rank_have_no_backend_and_that_is_said(beside: bool) -> None:
+    layout = by_backend(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), beside=beside)
+    assert layout.frame.empty
+    assert list(layout.notes) == ["All runs have one rank, which talks to nobody."]
+
+
+def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+    ours = own_results({"n": [8, 16]}, lambda values, repeat: (1.0, {}))
+    for name in ("batch", "rank", "machines", "quantization"):
+        frame = LAYOUTS[name](ours).frame
+        assert frame["config_n"].tolist() == ["8", "16"], name
+        assert frame["n"].tolist() == ["3", "3"], name
+
+
+def test_ours_know_the_machines_of_their_ranks() -> None:
+    ours = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0)
+    assert by_machines(ours).frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["1", "2"]]
+    for record in ours.records:
+        record.ranks[1].machine = "another"
+    assert by_machines(ours).frame[["machines", "ranks_per_machine"]].to_numpy().tolist() == [["2", "1"]]
+
+
+def test_a_trial_that_did_not_fit_has_that_word_in_its_cell() -> None:
+    ours = results(
+        {"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 if values["batch_per_rank"] == 16 else None
+    )
+    frame = by_batch(ours).frame
+    assert frame.iloc[1]["s/run [95%]"] == "oom"
+    assert frame["n"].tolist() == ["3", "0"]
+
+
+@pytest.mark.parametrize("name", OF_TRAINING)
+def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) -> None:
+    ours = results(
+        {"batch_per_rank": 32, "world_size": 2, "model": "convnet", "dataset": "cifar10", "backend": "gloo"},
+        lambda values, repeat: 100.0,
+    )
+    for record in ours.records:
+        record.backend = "gloo"
+    layout = LAYOUTS[name](ours, beside=True)
+    assert layout.frame["published on"].tolist()[0].startswith("NVIDIA GeForce RTX 3090")
+    assert layout.frame["published test acc."].tolist()[0] == "0.753"
+    assert "epochs 5 / 20" in layout.frame["differs in"].tolist()[0]
+    assert "Some CPU" in layout.notes[-1]
+    assert "RTX 3090" in layout.notes[-1]
+    assert "rank 0's, over its own share" in layout.notes[-2]
+    if name != "rank":
+        assert layout.frame["published s/run"].tolist() == ["634"]
+
+
+def test_a_sweep_that_no_report_tells_of_says_so() -> None:
+    layout = beside_published(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
+    assert layout.notes[-1] == "The reports have no run of these configurations."
+    assert "published on" not in layout.frame.columns
+
+
+def test_a_layout_of_no_runs_is_empty() -> None:
+    none = results({"batch_per_rank": 16}, lambda values, repeat: 100.0)
+    none.records = []
+    assert all(make(none).frame.empty for make in LAYOUTS.values())

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.analysis.tensorboard.live import LiveBoard
+from dmls_ray.storage.folder import Store
+from tests.analysis.samples import results
+
+GRID = {"world_size": [1, 2]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with Store(tmp_path) as store:
+        store.add_session({"axes": {**GRID, "batch_per_rank": [16]}})
+        for record in results({**GRID, "batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1).records:
+            store.append(record)
+    return tmp_path
+
+
+def test_a_board_that_cannot_be_written_is_noted_once_and_the_sweep_goes_on(folder: Path) -> None:
+    (folder / "tensorboard").write_text("in the way")
+    notes: list[str] = []
+    board = LiveBoard(folder, notes.append)
+    with Store(folder) as store:
+        records = store.records
+    board.begin([], [record.config for record in records])
+    for record in records:
+        board.start(record)
+        board.epoch(record.run_id, record.epochs[0])
+        board.done(record)
+    board.end(records)
+    (note,) = notes
+    assert note.startswith(f"{folder / 'tensorboard'} cannot be written (NotADirectoryError: ")
+    assert note.endswith("; the sweep goes on without it.")
+
+
+def test_a_folder_whose_runs_are_all_there_gets_its_board(folder: Path) -> None:
+    with Store(folder) as store:
+        LiveBoard(folder, print).end(store.records)
+    assert {path.name for path in (folder / "tensorboard").glob("world*")} == {
+        "world_size=1 repeat=0",
+        "world_size=2 repeat=0",
+    }
+
+
+def test_a_board_that_is_off_writes_nothing(folder: Path) -> None:
+    board = LiveBoard(folder, print, off=True)
+    with Store(folder) as store:
+        records = store.records
+    board.load()
+    board.begin(records)
+    board.start(records[0])
+    board.done(records[0])
+    board.end(records)
+    assert not (folder / "tensorboard").exists()

@@ -1,0 +1,501 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.tensorboard import event_file
+from dmls_ray.analysis.tensorboard.writer import Board, run_name, write_tensorboard
+from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
+from tests.analysis.samples import own_results, results
+
+GRID = {"world_size": [1, 2], "batch_per_rank": [16, 32]}
+VARIED = ("world_size", "batch_per_rank")
+FIRST = "world_size=1 batch_per_rank=16 repeat=0"
+REPORT = ("Train loss", "Train accuracy", "Test loss", "Test accuracy")
+"""The names that report A has."""
+
+
+def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1, epochs: int = 3) -> Results:
+    """Runs whose ranks have told of each epoch."""
+    made = results(axes or GRID, lambda values, repeat: 100.0, repeats=repeats).records
+    for record in made:
+        record.setup_s = 0.5
+        told = [epoch_of(number) for number in range(1, epochs + 1)]
+        record.take_epochs(told)
+        record.ranks = [
+            RankRecord(
+                rank=rank,
+                setup_s=0.25,
+                total_s=9.0,
+                peak_mem_mib=100.0 + rank,
+                epochs=[
+                    {"epoch": item.epoch, "train_s": 2.0, "train_loss": rank + 1 / item.epoch, "test_accuracy": 0.25}
+                    for item in told
+                ],
+            )
+            for rank in range(record.config["world_size"])
+        ]
+    return Results(folder, made)
+
+
+def epoch_of(number: int) -> EpochRecord:
+    return EpochRecord(
+        epoch=number, train_s=2.0, eval_s=1.0, images=100, images_per_s=50.0, train_loss=1 / number,
+        train_accuracy=1 - 1 / (number + 1), test_loss=2 / number, test_accuracy=0.5 + number / 16,
+    )  # fmt: skip
+
+
+def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """The steps and values of each scalar in a run's folder, as TensorBoard's own reader has them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(folder))
+    accumulator.Reload()
+    return {
+        tag: [(item.step, item.value) for item in accumulator.Scalars(tag)] for tag in accumulator.Tags()["scalars"]
+    }
+
+
+def messages(folder: Path) -> list[Any]:
+    """All messages of a run's own files."""
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    return [item for path in sorted(folder.glob("events.*")) for item in LegacyEventFileLoader(str(path)).Load()]
+
+
+def hparams(folder: Path) -> dict[str, Any]:
+    """What a run's folder tells the HParams plugin: tag -> the plugin's message."""
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    values = [value for item in messages(folder) for value in item.summary.value if value.HasField("metadata")]
+    return {item.tag: HParamsPluginData.FromString(item.metadata.plugin_data.content) for item in values}
+
+
+def row(folder: Path) -> dict[str, Any]:
+    """A run's hyperparameters."""
+    start = hparams(folder)["_hparams_/session_start_info"].session_start_info
+    return {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
+
+
+def columns(board: Path) -> dict[str, Any]:
+    """name -> type, whether it differs, and the domain, of the table of all runs."""
+    (folder,) = board.glob("experiment-*")
+    told = hparams(folder)["_hparams_/experiment"].experiment
+    return {
+        item.name: (
+            item.type,
+            item.differs,
+            (item.domain_interval.min_value, item.domain_interval.max_value)
+            if item.HasField("domain_interval")
+            else list(item.domain_discrete),
+        )
+        for item in told.hparam_infos
+    }
+
+
+def files(board: Path) -> dict[str, tuple[bytes, int]]:
+    paths = [path for path in board.rglob("*") if path.is_file()]
+    return {str(path.relative_to(board)): (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+
+
+def replay(board: Board, record: RunRecord, *, upto: int | None = None) -> None:
+    """Tell the board of a run as a sweep does."""
+    board.start(replace(record, outcome=Outcome.KILLED, epochs=[], ranks=[]))
+    for epoch in record.epochs[:upto]:
+        board.epoch(record.run_id, epoch)
+
+
+def live_board(made: Results) -> Board:
+    board = Board(made.folder / "tensorboard", VARIED, planned=[record.config for record in made.records])
+    board.match([])
+    return board
+
+
+def test_each_rank_and_all_together_have_the_scalars_of_report_a_once_an_epoch(tmp_path: Path) -> None:
+    board = write_tensorboard(sweep(tmp_path), VARIED)
+    assert board == tmp_path / "tensorboard"
+    run = board / "world_size=2 batch_per_rank=16 repeat=0"
+    told = read(run)
+    assert [step for tag in REPORT for step, _ in told[tag]] == [1, 2, 3] * 4
+    assert told["Train loss"] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
+    assert told["Test accuracy"] == [(1, 0.5625), (2, 0.625), (3, 0.6875)]
+    assert told["Images per second"] == [(1, 50.0), (2, 50.0), (3, 50.0)]
+    assert read(run / "rank-0")["Train loss"] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
+    assert read(run / "rank-1")["Train loss"] == [(1, 2.0), (2, 1.5), (3, pytest.approx(4 / 3))]
+    assert read(run / "rank-1")["Run/Peak MiB"] == [(3, 101.0)]
+    assert not (board / FIRST / "rank-1").exists()
+
+
+def test_epochs_stand_at_the_times_that_the_record_tells(tmp_path: Path) -> None:
+    board = write_tensorboard(sweep(tmp_path), VARIED)
+    began = 1767323045.0  # 2026-01-02T03:04:05, UTC
+    times = [item.wall_time - began for item in messages(board / FIRST) if item.step]
+    assert times == [3.5, 6.5, 9.5, 20.0], "set-up, and then training and test of each epoch; the run's end"
+    assert next(item.wall_time - began for item in messages(board / FIRST / "rank-0") if item.step) == 2.25
+
+
+def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    made.records[0].outcome = Outcome.OOM
+    made.records[1].outcome, made.records[1].test_accuracy = Outcome.DIVERGED, float("nan")
+    made.records[2].outcome, made.records[2].attempts = Outcome.SKIPPED, 0
+    board = write_tensorboard(made, VARIED)
+    names = [run_name(record, VARIED) for record in made.records]
+    assert {path.name for path in board.glob("world_size*")} == {names[0], names[1], names[3]}, "skipped: never run"
+    ends = [hparams(board / names[number])["_hparams_/session_end_info"] for number in (0, 1, 3)]
+    assert [item.session_end_info.status for item in ends] == [2, 2, 1], "failure, failure, success"
+    assert "Run/Test accuracy" not in read(board / names[1])
+    last = made.records[3]
+    size, batch = last.config["world_size"], last.config["batch_per_rank"]
+    assert row(board / names[3]) == {
+        "world_size": size, "batch_per_rank": batch, "global_batch": size * batch, "repeat": 0, "run_seed": last.seed
+    }  # fmt: skip
+    told = read(board / names[3])
+    assert told["Run/Test accuracy"] == [(3, 0.6875)]
+    assert told["Run/Seconds"] == [(3, 20.0)]
+
+
+def test_a_runs_row_has_the_epoch_that_early_stopping_went_back_to(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    made.records[0].best_epoch = 2
+    made.records[0].take_epochs(made.records[0].epochs)
+    told = read(write_tensorboard(made, VARIED) / run_name(made.records[0], VARIED))
+    assert (told["Run/Test accuracy"], told["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
+
+
+def test_columns_have_types_and_domains(tmp_path: Path) -> None:
+    axes = {**GRID, "optimizer": ["adam", "sgd"], "shuffle": [False, True], "clip_norm": [None, 1.0]}
+    board = write_tensorboard(sweep(tmp_path, axes, repeats=2), tuple(axes))
+    text, flag, number = 1, 2, 3
+    assert columns(board) == {
+        "world_size": (number, True, (1.0, 2.0)),
+        "batch_per_rank": (number, True, (16.0, 32.0)),
+        "global_batch": (number, True, (16.0, 64.0)),
+        "optimizer": (text, True, ["adam", "sgd"]),
+        "shuffle": (flag, True, [False, True]),
+        "clip_norm": (number, False, (1.0, 1.0)),
+        "repeat": (number, True, (0.0, 1.0)),
+        "run_seed": (number, True, (0.0, 10_000.0)),
+    }
+
+
+def test_writing_again_leaves_every_file_as_it_is(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    before = files(write_tensorboard(made, VARIED))
+    assert len(before) == 4 * 2 + 2 + 1, "a run and each of its ranks, and the table of all runs"
+    assert files(write_tensorboard(made, VARIED)) == before
+
+
+def test_an_axis_that_comes_later_renames_what_is_there_and_leaves_what_is_not_ours(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    board = write_tensorboard(made, VARIED)
+    foreign = [board / FIRST / "note.txt", board / "mine" / "event_file.out.tfevents.1.host.2.0"]
+    foreign[1].parent.mkdir()
+    for path in foreign:
+        path.write_text("mine")
+    more = sweep(tmp_path, {**GRID, "lr": [1e-3, 1e-2]})
+    write_tensorboard(more, (*VARIED, "lr"))
+    assert len(list(board.glob("world_size*lr=*"))) == 8
+    assert len(list(board.glob("experiment-*"))) == 1
+    assert columns(board)["lr"] == (3, True, (1e-3, 1e-2))
+    left = {path for path in board.rglob("*") if path.is_file() and "lr=" not in str(path)}
+    assert {path for path in left if "experiment-" not in str(path)} == set(foreign)
+
+
+def test_what_is_written_live_is_what_is_written_afterwards_but_for_the_clock(tmp_path: Path) -> None:
+    made = sweep(tmp_path / "live")
+    board = live_board(made)
+    for record in made.records:
+        replay(board, record)
+        board.done(record)
+    afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
+
+    def told(path: Path) -> list[Any]:
+        return [item.__class__.FromString(item.SerializeToString()) for item in messages(path)]
+
+    folders = [path.relative_to(afterwards) for path in afterwards.rglob("*") if path.is_dir()]
+    assert {path.relative_to(board.folder) for path in board.folder.rglob("*") if path.is_dir()} == set(folders)
+    for path in folders:
+        one, other = told(board.folder / path), told(afterwards / path)
+        for message in (*one, *other):
+            message.ClearField("wall_time")
+        assert one == other
+    before = files(board.folder)
+    write_tensorboard(made, VARIED)
+    assert files(board.folder) == before, "what is there to its end is left alone"
+
+
+def test_an_epoch_is_in_the_file_as_soon_as_it_is_told(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    board, record = live_board(made), made.records[0]
+    folder = board.folder / run_name(record, VARIED)
+    replay(board, record, upto=0)
+    assert row(folder)["world_size"] == record.config["world_size"]
+    for number, epoch in enumerate(record.epochs, start=1):
+        board.epoch(record.run_id, epoch)
+        assert [step for step, _ in read(folder)["Test loss"]] == list(range(1, number + 1))
+        assert messages(folder)[-1].wall_time == pytest.approx(time.time(), abs=60)
+    assert "_hparams_/session_end_info" not in hparams(folder)
+
+
+def test_a_time_that_was_not_finite_leaves_the_rest_of_its_epoch(tmp_path: Path) -> None:
+    (record,) = sweep(tmp_path, {"batch_per_rank": 16}).records
+    record.epochs[1].train_s = float("nan")
+    record.ranks[0].epochs[1] |= {"train_s": float("nan"), "train_loss": float("inf")}
+    board = write_tensorboard(Results(tmp_path, [RunRecord.from_dict(record.to_dict())]), ("batch_per_rank",))
+    told = read(board / "batch_per_rank=16 repeat=0")
+    assert [step for step, _ in told["Test loss"]] == [1, 2, 3]
+    of_rank = read(board / "batch_per_rank=16 repeat=0" / "rank-0")
+    assert [step for step, _ in of_rank["Test accuracy"]] == [1, 2, 3]
+    assert [step for step, _ in of_rank["Train loss"]] == [1, 3]
+
+
+def test_another_attempt_leaves_nothing_of_the_one_before(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    board, record = live_board(made), made.records[0]
+    first = board.folder / run_name(record, VARIED)
+    replay(board, record)
+    last = replace(record, attempts=2, started_at="2026-01-02T03:05:00", epochs=[], ranks=[], outcome=Outcome.KILLED)
+    board.start(last)
+    assert not first.exists()
+    board.done(last)
+    folder = board.folder / f"{first.name} attempt=2"
+    assert not read(folder).keys() & {*REPORT}
+    assert [path.name for path in board.folder.iterdir() if path.name.startswith("world")] == [folder.name]
+
+
+def test_a_run_that_is_told_anew_begins_anew(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    board, record = live_board(made), made.records[0]
+    replay(board, record)
+    again = replace(record, started_at="2026-01-02T03:05:00")
+    replay(board, again)
+    board.done(again)
+    folder = board.folder / run_name(record, VARIED)
+    assert [step for step, _ in read(folder)["Test loss"]] == [1, 2, 3]
+    assert len(list(folder.glob("events.*"))) == 1
+
+
+def test_a_run_that_was_taken_up_from_a_checkpoint_has_all_of_its_epochs(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    board, record = live_board(made), made.records[0]
+    replay(board, record, upto=0)
+    board.epoch(record.run_id, record.epochs[-1])
+    board.done(record)
+    folder = board.folder / run_name(record, VARIED)
+    assert [step for step, _ in read(folder)["Test loss"]] == [1, 2, 3]
+    assert len(list(folder.glob("events.*"))) == 1
+
+
+@pytest.mark.parametrize("how", ["interrupted", "killed"])
+def test_a_run_without_an_end_is_taken_away_with_the_sweep(tmp_path: Path, how: str) -> None:
+    made = sweep(tmp_path)
+    board = live_board(made)
+    replay(board, made.records[0])
+    board.done(made.records[0])
+    replay(board, made.records[1], upto=2)
+    if how == "interrupted":
+        board.end()
+    else:
+        live_board(made).match(made.records[:1])
+    assert [path.name for path in board.folder.glob("world*")] == [run_name(made.records[0], VARIED)]
+
+
+def test_a_file_that_was_torn_off_is_written_again(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    board = write_tensorboard(made, VARIED)
+    (path,) = (board / FIRST).glob("events.*")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    write_tensorboard(made, VARIED)
+    assert path.read_bytes() == whole
+
+
+def test_measures_of_ones_own_have_their_own_names(tmp_path: Path) -> None:
+    made = own_results(
+        {"width": [8, 16]},
+        lambda values, repeat: (1.5, {"bits": 2.5, "Test loss": 7.0, "note": "a text", "points": [1, 2]}),
+        repeats=1,
+    )
+    made = Results(tmp_path, made.records)
+    for record in made.records:
+        record.epochs = [
+            EpochRecord(epoch=number, test_loss=0.5, measures={"bits": number + 0.5}) for number in (1, 2, 1)
+        ]
+    board = write_tensorboard(made, ("width",))
+    told = read(board / "width=8 repeat=0")
+    assert told["bits"] == [(1, 1.5), (2, 2.5), (3, 1.5)], "epochs that are counted anew go on"
+    assert (told["Run/bits"], told["Run/measured_Test loss"]) == ([(3, 2.5)], [(3, 7.0)])
+    assert not [tag for tag in told if "note" in tag or "points" in tag]
+    (folder,) = board.glob("experiment-*")
+    metrics = hparams(folder)["_hparams_/experiment"].experiment.metric_infos
+    assert [item.display_name for item in metrics] == ["Seconds", "bits", "measured_Test loss"]
+
+
+def test_times_of_a_search_are_left_out(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    for record in made.records:
+        record.mode = "search"
+    told = read(write_tensorboard(made, VARIED) / FIRST)
+    assert {"Run/Test accuracy", "Run/Peak MiB"} <= told.keys()
+    assert not told.keys() & {"Images per second", "Run/Images per second", "Run/Seconds"}
+
+
+def test_names_of_runs_are_safe_short_and_each_its_own(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    record = made.records[0]
+    record.config = {**record.config, "model": "../a/b:c\n\x00\ud800 ü", "dataset": "x" * 300}
+    assert run_name(record, ("model",)) == "model=..-a-b:c--- ü repeat=0"
+    name = run_name(record, ("dataset",))
+    assert len(name.encode()) < 255
+    assert name.endswith(record.run_id)
+    board = write_tensorboard(made, ())
+    told = {path.name for path in board.glob("repeat=0*")}
+    assert told == {"repeat=0", *(f"repeat=0 {item.trial_id}" for item in made.records[1:])}
+
+
+def test_what_is_changed_one_at_a_time_names_a_run_by_itself() -> None:
+    variants = ({}, {"dropout": 0.5}, {"batch_norm": "on"})
+    made = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1, variants=variants).records
+    changed = ("dropout", "batch_norm")
+    assert {run_name(record, changed, changed) for record in made} == {
+        "as it is repeat=0", "dropout=0.5 repeat=0", "batch_norm=on repeat=0"
+    }  # fmt: skip
+
+
+# --- TensorBoard itself -----------------------------------------------------------------------------------------------
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Iterator[Ask]:
+    """A TensorBoard on the board of `tmp_path`; asks it for a path, with what is posted."""
+    log = tmp_path / "tensorboard.log"
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path / "tensorboard"), "--host",
+             "127.0.0.1", "--port", "0", "--reload_interval", "1"],
+            stdout=file, stderr=file, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+
+    def address() -> str:
+        told = log.read_text().split("TensorBoard ", 1)[-1].split(" at ", 1)
+        assert process.poll() is None, log.read_text()
+        return told[1].split()[0] if len(told) == 2 else ""
+
+    def get(path: str, posted: Any = None, **query: str) -> Any:
+        url = address().rstrip("/") + path + ("?" + urllib.parse.urlencode(query) if query else "")
+        data = None if posted is None else json.dumps(posted).encode()
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data, {"Content-Type": "application/json"}), timeout=10
+        ) as answer:
+            return json.load(answer)
+
+    try:
+        eventually(address)
+        yield get
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def eventually(look: Callable[[], Any], wanted: Callable[[Any], Any] = bool, *, within_s: float = 60) -> Any:
+    """What is looked for, once it is there."""
+    ends, seen = time.monotonic() + within_s, None
+    while time.monotonic() < ends:
+        try:
+            seen = look()
+        except (urllib.error.URLError, TimeoutError) as error:
+            seen = error
+        else:
+            if wanted(seen):
+                return seen
+        time.sleep(0.1)
+    raise AssertionError(f"not there after {within_s} s: {seen}")
+
+
+def rows_of(ask: Ask) -> dict[str, Any]:
+    statuses = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"]
+    wanted = {"startIndex": 0, "sliceSize": 100, "allowedStatuses": statuses, "colParams": []}
+    told = ask("/data/plugin/hparams/session_groups", wanted).get("sessionGroups", [])
+    return {
+        item["name"]: {
+            **item["hparams"],
+            "status": item["sessions"][0]["status"],
+            **{metric["name"]["tag"]: metric["value"] for metric in item.get("metricValues", [])},
+        }
+        for item in told
+    }
+
+
+def test_tensorboard_serves_the_sweep_and_what_comes_to_it(tmp_path: Path, ask: Ask) -> None:
+    made = sweep(tmp_path)
+    made.records[0].outcome = Outcome.OOM
+    write_tensorboard(made, VARIED)
+    names = [run_name(record, VARIED) for record in made.records]
+    rows = eventually(lambda: rows_of(ask), lambda seen: len(seen) == 4)
+    assert {rows[name]["status"] for name in names[1:]} == {"STATUS_SUCCESS"}
+    assert rows[names[0]]["status"] == "STATUS_FAILURE"
+    assert rows[FIRST].items() >= {"world_size": 1, "batch_per_rank": 16, "Run/Test accuracy": 0.6875}.items()
+    experiment = ask("/data/plugin/hparams/experiment", {})
+    assert {item["name"] for item in experiment["hparamInfos"]} == {*VARIED, "global_batch", "repeat", "run_seed"}
+    shown = [item["displayName"] for item in experiment["metricInfos"]]
+    assert shown == [
+        "Train loss", "Train accuracy", "Test loss", "Test accuracy", "Images per second", "Seconds", "Peak MiB"
+    ]  # fmt: skip
+
+    def losses(run: str) -> list[list[float]]:
+        told: list[list[float]] = ask("/data/plugin/scalars/scalars", run=run, tag="Train loss")
+        return told
+
+    assert [value for _, _, value in losses(FIRST)] == pytest.approx([1, 1 / 2, 1 / 3])
+    assert [step for _, step, _ in losses(f"{run_name(two_ranks(made), VARIED)}/rank-1")] == [1, 2, 3]
+
+    more = sweep(tmp_path, repeats=2).records[-1]
+    board = Board(tmp_path / "tensorboard", VARIED)
+    board.match(made.records)
+    name = run_name(more, VARIED)
+    replay(board, more, upto=1)
+    eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1])
+    assert rows_of(ask)[name]["status"] == "STATUS_UNKNOWN"
+    board.epoch(more.run_id, more.epochs[1])
+    eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1, 2])
+    board.epoch(more.run_id, more.epochs[2])
+    board.done(more)
+    eventually(lambda: rows_of(ask)[name].get("Run/Test accuracy"), lambda seen: seen == 0.6875)
+    assert rows_of(ask)[name]["status"] == "STATUS_SUCCESS"
+    (repeats,) = eventually(
+        lambda: [
+            item["domainInterval"]
+            for item in ask("/data/plugin/hparams/experiment", {})["hparamInfos"]
+            if item["name"] == "repeat"
+        ],
+        lambda seen: seen and seen[0]["maxValue"] == 1,
+    )
+    assert repeats == {"minValue": 0, "maxValue": 1}
+
+
+def two_ranks(made: Results) -> RunRecord:
+    return next(record for record in made.records if record.config["world_size"] == 2)
+
+
+def test_the_end_of_a_run_is_known_by_the_tag_that_tensorboard_has_for_it() -> None:
+    from tensorboard.plugins.hparams.metadata import SESSION_END_INFO_TAG
+
+    ending = event_file.encoded([event_file.session_end(1.0, ok=True)])
+    assert SESSION_END_INFO_TAG.encode() == event_file._END
+    assert len(ending) < event_file._LAST

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dmls_ray.analysis.export.files import write_files
+from dmls_ray.analysis.results import Results, load
+from dmls_ray.storage.folder import Store
+from dmls_ray.util.errors import StoreError
+from tests.analysis.samples import own_results, results
+
+GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with Store(tmp_path) as store:
+        for record in results(GRID, lambda values, repeat: 100.0).records:
+            store.append(record)
+    return tmp_path
+
+
+def test_a_folder_is_read_as_data_frames(folder: Path) -> None:
+    loaded = load(folder)
+    assert len(loaded) == len(loaded.runs) == 12
+    assert len(loaded.ranks) == 18
+    assert len(loaded.epochs) == 24
+    assert len(loaded.rank_epochs) == 18
+    assert loaded.runs["global_batch"].tolist() == (loaded.runs["batch_per_rank"] * loaded.runs["world_size"]).tolist()
+    assert loaded.epochs["images_per_s"].isna().all()
+    assert "12 ok" in repr(loaded)
+
+
+def test_every_row_can_be_joined_to_its_run(folder: Path) -> None:
+    loaded = load(folder)
+    for frame in (loaded.ranks, loaded.epochs, loaded.rank_epochs):
+        assert set(frame["run_id"]) == set(loaded.runs["run_id"])
+
+
+def test_results_without_runs_have_empty_frames(tmp_path: Path) -> None:
+    empty = Results(tmp_path, [])
+    assert empty.ranks.empty
+    assert empty.epochs.empty
+    assert empty.rank_epochs.empty
+
+
+def test_a_folder_without_a_sweep_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds no runs.jsonl"):
+        load(tmp_path)
+
+
+def test_what_a_field_became_stands_beside_what_was_asked_for(folder: Path) -> None:
+    loaded = load(folder)
+    loaded.records[0].warmup_steps = 2
+    row = loaded.runs.iloc[0]
+    assert (row["warmup_steps"], row["resolved_warmup_steps"]) == (5, 2)
+
+
+def test_runs_of_ones_own_and_built_in_ones_stand_in_one_frame_without_each_others_defaults() -> None:
+    own = own_results({"steps": [10]}, lambda values, repeat: (1.0, {"bits": 2.5, "parameters": 7}), repeats=1)
+    built_in = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1)
+    frame = Results(Path("somewhere"), [*own.records, *built_in.records]).runs.set_index("train")
+    mine, theirs = frame.loc[own.records[0].config["train"]], frame.loc[None] if None in frame.index else frame.iloc[-1]
+    assert (mine.steps, mine.bits, mine.parameters) == (10, 2.5, 7)
+    assert theirs.model == "digits_convnet"
+    assert mine.model is None or mine.model != mine.model
+    assert "resolved_steps" in frame, "what the run counted stands beside what was asked for"
+
+
+def test_no_field_or_measure_of_ones_own_takes_the_place_of_a_runs_name_or_outcome() -> None:
+    runs = own_results({"run_id": ["x", "y"], "outcome": 1}, lambda values, repeat: (1.0, {"repeat": 9}), repeats=1)
+    frame = runs.runs
+    assert frame.run_id.tolist() == [record.run_id for record in runs.records]
+    assert set(frame.outcome) == {"ok"}
+    assert set(frame.config_run_id) == {"x", "y"}
+    assert set(frame.measured_repeat) == {9}
+
+
+def test_a_picture_is_in_no_table(tmp_path: Path) -> None:
+    told = {"bits": 2.0, "picture": "/9j/AAA="}
+    runs = own_results({"width": [8]}, lambda values, repeat: (1.0, told), repeats=1)
+    assert runs.records[0].picture
+    write_files(Results(tmp_path, runs.records))
+    for frame in (runs.runs, pd.read_csv(tmp_path / "runs.csv"), pd.read_parquet(tmp_path / "runs.parquet")):
+        assert "bits" in frame
+        assert "picture" not in frame
+    assert not [path.name for path in tmp_path.iterdir() if path.suffix != ".html" and b"/9j/" in path.read_bytes()]
+
+
+def test_columns_of_several_types_are_written_as_texts(tmp_path: Path) -> None:
+    values = iter([[1], 2.0, "n/a"])
+    runs = own_results({"cell": ["a", "b", 3]}, lambda values_of, repeat: (1.0, {"odd": next(values)}), repeats=1)
+    write_files(Results(tmp_path, runs.records))
+    written = pd.read_parquet(tmp_path / "runs.parquet")
+    assert set(written.odd) == {"[1]", "2.0", "n/a"}
+    assert (tmp_path / "table.md").exists()

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.text import Text
+
+from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.row import Table
+from dmls_ray.cli.console import SPARE, Console, print_table
+from tests.analysis.samples import results
+from tests.conftest import PROJECT
+
+HEADS = {"world_size", "batch_per_rank", "global_batch", "images/s [95%]", "speed-up [95%]", "test acc. [95%]", "n",
+         "outcome"}  # fmt: skip
+"""What no width may cost a reader."""
+
+
+def table() -> Table:
+    noise = [1.0, 1.02, 0.99]
+    return make_table(
+        results(
+            {"batch_per_rank": [16, 32], "world_size": [1, 2]},
+            lambda values, repeat: 100 * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2),
+        )
+    )
+
+
+def printed(frame: pd.DataFrame, width: int, *, terminal: bool = True, **how: object) -> str:
+    """What a reader has on a screen, or in a pipe."""
+    out = io.StringIO()
+    print_table(frame, Console(file=out, width=width, force_terminal=terminal), **how)  # type: ignore[arg-type]
+    return Text.from_ansi(out.getvalue()).plain
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 140, 160, 200, 300])
+def test_every_column_is_whole_or_named_at_every_width(width: int) -> None:
+    frame = table().frame()
+    text = printed(frame, width, spare=SPARE, elsewhere="--format csv")
+    body, _, hidden = text.partition("Not shown for want of room: ")
+    gone = hidden.partition(";")[0].split(", ") if hidden else []
+    assert not HEADS & set(gone)
+    assert set(gone) <= set(SPARE)
+    for head in set(frame.columns) - set(gone):
+        if ":" in body:
+            assert f"\n{body}".count(f"\n{head}: ") + f"\n{body}".count(f"\n{head}:\n") == len(frame)
+        for cell in frame[head]:
+            for part in cell.replace(" [", "|[").split("|"):
+                assert part in body
+    if ":" not in body:
+        assert max(map(len, body.splitlines())) <= width
+
+
+def test_a_table_too_wide_even_so_is_a_record_a_row_and_hides_nothing() -> None:
+    frame = table().frame()
+    text = printed(frame, 40, spare=SPARE)
+    records = text.strip().split("\n\n")
+    assert len(records) == len(frame)
+    assert [line.partition(":")[0] for line in records[0].splitlines()] == list(frame.columns)
+    assert f"images/s [95%]: {frame['images/s [95%]'][0]}" in records[0]
+
+
+def test_columns_that_go_are_named_with_where_they_are() -> None:
+    frame = table().frame()
+    widths = [width for width in range(60, 200) if "Not shown" in printed(frame, width, spare=SPARE)]
+    text = printed(frame, widths[-1], spare=SPARE, elsewhere="--format csv")
+    assert text.endswith(f"Not shown for want of room: {SPARE[0]}; a wider terminal, or --format csv, has them.\n")
+    assert printed(frame, widths[-1], spare=SPARE).endswith(f"{SPARE[0]}; a wider terminal has them.\n")
+
+
+def test_a_column_of_words_takes_several_lines_before_any_column_goes() -> None:
+    question = "What does the batch do to the time, memory and accuracy of training?"
+    frame = pd.DataFrame({"folder": ["results/batch_size"], "runs": ["12"], "question": [question]})
+    text = printed(frame, 60)
+    assert "results/batch_size" in text
+    assert all(word in text for word in question.split())
+    assert "question:" not in text
+    assert max(map(len, text.splitlines())) <= 60
+
+
+def test_in_a_pipe_a_table_is_as_wide_as_it_is_even_beyond_a_thousand_characters() -> None:
+    frame = pd.DataFrame({f"column_{number}": ["x" * 30] for number in range(60)})
+    text = printed(frame, 80, terminal=False)
+    assert text.count("x" * 30) == 60
+    assert len(max(text.splitlines(), key=len)) > 60 * 30
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_committed_sweep_loses_nothing_that_answers(width: int) -> None:
+    from dmls_ray import load
+
+    folder: Path = PROJECT / "results" / "reference" / "batch_size"
+    frame = read(load(folder)).table.frame()
+    text = printed(frame, width, spare=SPARE)
+    for head in HEADS & set(frame.columns):
+        for cell in frame[head]:
+            assert all(part in text for part in cell.replace(" [", "|[").split("|"))
+
+
+def test_a_head_takes_several_lines_before_a_table_falls_apart_into_records() -> None:
+    heads = [f"speed {name} [95% of all rows]" for name in "abcdefg"]
+    text = printed(pd.DataFrame({head: ["1.50 [1.20, 1.80]"] for head in heads}), 110)
+    assert ":" not in text
+    assert text.count("[95% of all") == text.count("rows]") == 7
+    assert max(map(len, text.splitlines())) <= 110

@@ -1,0 +1,393 @@
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dmls_ray.analysis.results import Results
+from dmls_ray.cli import main as commands
+from dmls_ray.cli.main import main
+from dmls_ray.records.model import Outcome
+from tests.analysis.samples import results
+from tests.conftest import PROJECT
+
+
+def keep(runs: Results, folder: Path) -> Path:
+    """A results folder that holds these runs."""
+    folder.mkdir(parents=True)
+    lines = [json.dumps(record.to_dict()) for record in runs.records]
+    (folder / "runs.jsonl").write_text("\n".join(lines) + "\n")
+    axes = {"world_size": [1, 2], "batch_per_rank": [16, 32]}
+    session = {"axis": "batch_per_rank", "axes": axes, "question": "What does the batch do?", "command": "python a.py"}
+    (folder / "sweep.json").write_text(json.dumps({"schema": 1, "sessions": [session]}))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A sweep over batch and world size: two ranks are one and a half times as fast as one."""
+    noise = [1.0, 1.02, 0.99]
+    runs = results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
+        lambda values, repeat: 100 * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2),
+    )
+    return keep(runs, tmp_path / "results" / "sample")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Exit code, output and complaints of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    told = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, told.out, told.err
+
+
+def test_dmls_ray_and_the_module_are_the_same_command() -> None:
+    told = [
+        subprocess.run([*words, "--help"], capture_output=True, text=True, check=True, cwd=PROJECT).stdout
+        for words in ([sys.executable, "-m", "dmls_ray"], [str(Path(sys.executable).with_name("dmls-ray"))])
+    ]
+    assert told[0] == told[1]
+    for command in ("report", "table", "figures", "compare", "advise", "ls", "show", "export", "published"):
+        assert f"\n    {command} " in told[0]
+
+
+def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
+    code = (
+        "import sys\nfrom dmls_ray.cli.main import main\n"
+        f"try: main(['table', {str(folder)!r}])\nexcept SystemExit: pass\n"
+        "print('loaded', *[name for name in ('torch', 'ray', 'matplotlib') if name in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1] == "loaded"
+
+
+def test_ls_lists_every_sweep_below_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "ls", folder.parent)
+    assert code == 0
+    assert str(folder) in out
+    assert "12 ok" in out
+    assert "What does the batch do?" in out
+
+
+def test_ls_of_a_folder_without_any_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "ls", tmp_path)
+    assert code == 2
+    assert err.startswith(f"dmls-ray ls: {tmp_path} holds no sweep; name a folder that does")
+
+
+def test_show_tells_all_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_id = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0).records[0].run_id
+    code, out, _ = run(capsys, "show", run_id, folder.parent)
+    assert code == 0
+    assert out.startswith(f"{run_id} in {folder}: ok")
+    assert "batch_per_rank           16" in out
+    assert "Epochs" in out
+    assert "Ranks" in out
+    assert "Some CPU" in out
+
+
+def test_show_tells_of_a_picture_and_does_not_write_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1)
+    runs.records[0].picture = "/9j/" + "A" * 2000
+    keep(runs, tmp_path / "seen")
+    _, out, _ = run(capsys, "show", runs.records[0].run_id, tmp_path)
+    assert "Picture: a JPEG, 2,004 characters of base64" in out
+    assert "/9j/" not in out
+
+
+def test_show_of_a_run_that_is_not_there_or_of_several_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "show", "nothing", folder.parent)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no run of 1 sweeps" in err
+    code, _, err = run(capsys, "show", "", folder.parent)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "12 runs are called" in err
+
+
+def test_a_log_with_mark_up_in_it_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = results({"batch_per_rank": [16]}, lambda values, repeat: None, repeats=1)
+    runs.records[0].outcome, runs.records[0].traceback = Outcome.ERROR, "ValueError: [red]<script>[/red] :smile:"
+    keep(runs, tmp_path / "broken")
+    _, out, _ = run(capsys, "show", runs.records[0].run_id, tmp_path)
+    assert "ValueError: [red]<script>[/red] :smile:" in out
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ("text", "  world_size   batch_per_rank   global_batch "),
+        ("markdown", "|   world_size |   batch_per_rank |   global_batch |"),
+        ("csv", "world_size,batch_per_rank,global_batch,images_per_s,images_per_s_low,"),
+        ("latex", r"world\_size & batch\_per\_rank & global\_batch"),
+    ],
+)
+def test_the_table_is_written_in_every_format(
+    folder: Path, form: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "table", folder, "--format", form)
+    assert code == 0
+    assert told in out
+    assert ("At world_size 1, from batch_per_rank 16 to 32" in out) == (form != "csv")
+
+
+def test_one_of_the_reports_tables_is_asked_for_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "table", folder, "--by", "machines", "--format", "csv")
+    assert code == 0
+    assert out.splitlines()[0].startswith("machines,ranks_per_machine,backend,world_size,batch_per_rank,s/run [95%]")
+
+
+def test_published_gives_the_reports_tables_and_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "published", "A")
+    assert code == 0
+    assert "a run went from 161 to 634 s, 3.95 times as long" in out
+    assert "Report B" not in out
+
+
+def test_figures_are_drawn_into_the_sweeps_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "figures", folder)
+    assert code == 0
+    drawn = [Path(line) for line in out.splitlines()]
+    assert {path.parent for path in drawn} == {folder / "figures"}
+    assert {path.suffix for path in drawn} == {".png", ".svg"}
+    assert all(path.stat().st_size > 1000 for path in drawn)
+
+
+def test_export_writes_what_other_programs_read(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, _ = run(capsys, "export", folder, "--format", "parquet", "--out", tmp_path / "out")
+    assert code == 0
+    runs = pd.read_parquet(tmp_path / "out" / "runs.parquet")
+    assert runs["images_per_s"].notna().all()
+    assert len(pd.read_parquet(tmp_path / "out" / "ranks.parquet")) == 18
+    assert run(capsys, "export", folder, "--format", "json", "--out", tmp_path / "out")[0] == 0
+    assert len(json.loads((tmp_path / "out" / "runs.json").read_text())) == 12
+
+
+def test_export_never_takes_the_place_of_the_runs_themselves(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (folder / "runs.jsonl").read_text()
+    for form in ("csv", "parquet", "json"):
+        assert run(capsys, "export", folder, "--format", form)[0] == 0
+    assert (folder / "runs.jsonl").read_text() == before
+
+
+def test_a_sweep_is_as_fast_as_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "compare", folder, folder, "--fail-if-slower", "5%")
+    assert code == 0
+    assert "indistinguishable" in out
+
+
+def test_compare_fails_a_slowdown_beyond_doubt_with_3_and_leaves_a_small_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = [1.0, 1.02, 0.99]
+    slow = results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
+        lambda values, repeat: 50 * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2),
+    )
+    other = keep(slow, folder.parent / "slow")
+    code, out, err = run(capsys, "compare", folder, other, "--fail-if-slower", "5%")
+    assert code == 3
+    assert "slower" in out
+    assert err.startswith("dmls-ray compare: B is slower than A by more than 5%: over all")
+    assert run(capsys, "compare", folder, other, "--fail-if-slower", "60%")[0] == 0
+    assert run(capsys, "compare", other, folder, "--fail-if-slower", "5%")[0] == 0
+
+
+@pytest.mark.parametrize("fits", [[], [16]])
+def test_compare_fails_what_ended_ok_in_a_and_never_in_b(
+    folder: Path, fits: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = [1.0, 1.02, 0.99]
+
+    def rate(values: dict[str, Any], repeat: int) -> float | None:
+        speed = 100 * noise[repeat] * values["batch_per_rank"] * (1 + values["world_size"] / 2)
+        return speed if values["batch_per_rank"] in fits else None
+
+    other = keep(results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, rate), folder.parent / "other")
+    code, _, err = run(capsys, "compare", folder, other, "--fail-if-slower", "5%")
+    assert code == 3
+    assert err.startswith("dmls-ray compare: ok in A and never in B: ")
+    assert err.count("\n") == 1
+    assert "world_size=2 batch_per_rank=32" in err
+    assert ("batch_per_rank=16" in err) == (16 not in fits)
+    assert run(capsys, "compare", folder, other)[0] == 0
+    assert run(capsys, "compare", other, folder, "--fail-if-slower", "5%")[0] == 0
+
+
+@pytest.mark.parametrize("share", ["five", "-5%", "100%"])
+def test_a_share_that_is_none_is_one_line(folder: Path, share: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "compare", folder, folder, f"--fail-if-slower={share}")
+    assert code == 2
+    assert err == f"dmls-ray compare: --fail-if-slower {share} is no share; give 5% or 0.05, say.\n"
+
+
+def test_advise_names_the_configuration_for_an_aim(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "advise", folder, "--for", "throughput")
+    assert code == 0
+    assert "batch_per_rank" in out.splitlines()[-1]
+    code, _, err = run(capsys, "advise", folder, "--for", "throughput", "--goal", "min")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.endswith("--goal min means nothing for --for throughput; leave it out, or give --for accuracy.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["table", "nowhere"], "nowhere holds no runs.jsonl; name the folder of a sweep, results/batch_size, say."),
+        (["tabel"], "argument COMMAND: invalid choice: 'tabel'"),
+        (["table"], "the following arguments are required: DIR"),
+        ([], "the following arguments are required: COMMAND"),
+        (["ls", "--frmat", "csv"], "dmls-ray ls: --frmat is no flag; did you mean --format? --help lists them all."),
+        (["table", "DIR", "--publshed"], "dmls-ray table: --publshed is no flag; did you mean --published?"),
+        (["table", "DIR", "--published", "true"], "--published takes no value"),
+        (["table", "DIR", "more"], "dmls-ray table: more is one argument too many; what it takes is DIR: --help"),
+    ],
+)
+def test_bad_words_are_one_line_with_exit_code_2(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert complaint in err
+
+
+@pytest.mark.parametrize(
+    ("form", "told"), [("csv", "w"), ("text", " "), ("markdown", "|")]
+)  # fmt: skip
+def test_a_reader_that_has_read_enough_is_no_error(folder: Path, form: str, told: str) -> None:
+    command = f"{sys.executable} -m dmls_ray table {folder} --format {form} | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=PROJECT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+
+
+def test_a_reader_that_is_gone_is_no_error_wherever_the_output_goes(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(commands, "_drop_output", lambda: None)
+    monkeypatch.setattr("rich.console.Console._write_buffer", gone)
+    assert run(capsys, "table", folder) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("export", "FOLDER", "--out", "FILE"), ("export", "FOLDER", "--out", "FILE/below"),
+     ("figures", "FOLDER", "--out", "FILE"), ("published", "C", "--figures", "FILE")],
+)  # fmt: skip
+def test_a_place_that_cannot_be_written_to_is_one_line_with_the_way_out(
+    folder: Path, tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    given = [word.replace("FOLDER", str(folder)).replace("FILE", str(tmp_path / "file")) for word in words]
+    code, _, err = run(capsys, *given)
+    assert (code, err.count("\n")) == (2, 1)
+    assert str(tmp_path / "file") in err
+    assert " cannot be written (" in err
+    assert err.endswith(f"; name another with {words[2]}.\n")
+
+
+@pytest.mark.parametrize(("command", "taken"), [("report", "report.html"), ("tensorboard", "tensorboard")])
+def test_a_folder_that_cannot_be_written_to_is_one_line(
+    folder: Path, command: str, taken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if command == "report":
+        (folder / taken).mkdir()
+    else:
+        (folder / taken).write_text("in the way")
+    code, _, err = run(capsys, command, folder)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "cannot be written (" in err
+    assert taken in err
+    assert "read a copy of the folder" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_disk_without_room_for_the_output_is_one_line(folder: Path) -> None:
+    command = f"{sys.executable} -m dmls_ray table {folder} --format csv > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=PROJECT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("dmls-ray table: the output cannot be used (No space left on device)")
+    assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_load", interrupt)
+    assert run(capsys, "table", folder) == (130, "", "dmls-ray table: stopped.\n")
+
+
+def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("bad_line", "{}\n"), ("bad_sweep", "")):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "runs.jsonl").write_text(text)
+    (folder.parent / "bad_sweep" / "sweep.json").write_text("[]")
+    code, out, _ = run(capsys, "ls", folder.parent, "--format", "csv")
+    rows = pd.read_csv(io.StringIO(out)).set_index("folder")
+    assert code == 0
+    assert rows.loc[str(folder), "outcome"] == "12 ok"
+    assert "line 1 is no record" in rows.loc[str(folder.parent / "bad_line"), "outcome"]
+    assert "sweep.json describes no sweep" in rows.loc[str(folder.parent / "bad_sweep"), "outcome"]
+    run_id = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0).records[0].run_id
+    assert run(capsys, "show", run_id, folder.parent)[0] == 0
+    code, _, err = run(capsys, "show", "nothing", folder.parent)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "1 of them cannot be read: " in err
+
+
+def test_a_folder_without_a_run_has_no_report_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs.jsonl").write_text("")
+    code, out, err = run(capsys, "report", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "runs.jsonl holds no run yet; run its sweep" in err
+
+
+def test_where_no_figure_applies_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = keep(results({"batch_per_rank": 16}, lambda values, repeat: None, repeats=1), tmp_path / "none")
+    code, out, _ = run(capsys, "figures", kept)
+    assert code == 0
+    assert out == "No figure shows anything of these 1 runs; dmls-ray table has what they told.\n"
+
+
+def test_a_csv_of_the_reports_is_one_table_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "published", "A", "--format", "csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--format csv is one table, and these are 2; name a report and a table" in err
+    code, out, _ = run(capsys, "published", "A", "--by", "rank", "--format", "csv")
+    assert code == 0
+    assert {"rank", "n"} <= set(pd.read_csv(io.StringIO(out)).columns)
+    code, _, err = run(capsys, "published", "A", "--by", "machines")
+    assert code == 2
+    assert "report A has no table by machines; it has tables by batch, rank." in err
+
+
+def test_in_latex_all_but_the_tables_is_a_comment(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "published", "C", "--format", "latex")
+    outside = re.sub(r"\\begin{tabular}.*?\\end{tabular}", "", out, flags=re.DOTALL)
+    assert code == 0
+    assert out.count(r"\begin{tabular}") == 3
+    assert all(line.startswith("%") for line in outside.splitlines() if line)
+    assert "% Report C, by machines" in outside
+
+
+def test_the_reports_tables_name_their_hardware_and_their_one_run(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "published", "A")
+    assert "measured on NVIDIA GeForce RTX 3090." in out
+    assert "Each value is of one run (n = 1), so that none has an interval." in out

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dmls_ray.cli.progress import LiveView, PlainView, duration, make_view, told
+from dmls_ray.config.grid import make_plan
+from dmls_ray.records.model import Outcome
+from tests.records.test_model import record
+
+PLAN = make_plan({"batch_per_rank": [16, 32], "epochs": 3}, repeats=1)
+
+
+def watch(view: LiveView | PlainView) -> None:
+    with view:
+        view.begin(PLAN.runs, [], PLAN.varied)
+        view.event(PLAN.runs[0], {"kind": "start", "attempt": 1})
+        view.event(PLAN.runs[0], {"kind": "epoch", "epoch": 2, "train_loss": 0.25, "test_accuracy": 0.5})
+        view.done(PLAN.runs[0], record(images_per_s=1234.0, test_accuracy=0.5, total_s=2.0))
+        view.event(PLAN.runs[1], {"kind": "start", "attempt": 1})
+        view.event(PLAN.runs[1], {"kind": "start", "attempt": 2})
+        view.done(PLAN.runs[1], record(outcome=Outcome.OOM, reason="8 GiB asked for"))
+
+
+def test_a_pipe_gets_one_plain_line_a_run() -> None:
+    out = io.StringIO()
+    view = make_view(Console(file=out, width=60))
+    assert isinstance(view, PlainView)
+    watch(view)
+    first, second = (run.values["batch_per_rank"] for run in PLAN.runs)
+    assert out.getvalue().splitlines() == [
+        f"[1/2] batch_per_rank={first} repeat=0: ok, 1,234 images/s, test accuracy 0.500, 2.00 s, about 2 s left",
+        f"batch_per_rank={second} repeat=0: a rank died; attempt 2",
+        f"[2/2] batch_per_rank={second} repeat=0: oom: 8 GiB asked for",
+    ]
+
+
+def test_a_terminal_gets_a_live_view_with_epoch_loss_and_time_left() -> None:
+    out = io.StringIO()
+    view = make_view(Console(file=out, width=100, force_terminal=True))
+    assert isinstance(view, LiveView)
+    frames = []
+    with view:
+        view.begin(PLAN.runs, [], PLAN.varied)
+        view.event(PLAN.runs[0], {"kind": "start", "attempt": 1})
+        view.event(PLAN.runs[0], {"kind": "epoch", "epoch": 2, "train_loss": 0.25, "test_accuracy": 0.5})
+        frames.append(_text(view))
+        view.done(PLAN.runs[0], record(images_per_s=1234.0, test_accuracy=0.5, total_s=2.0))
+        frames.append(_text(view))
+    assert "epoch 2/3  loss 0.2500  test accuracy 0.500" in frames[0]
+    assert "0/2 runs" in frames[0]
+    assert "1/2 runs" in frames[1]
+    assert "about 2 s left" in frames[1]
+    assert "1,234" in frames[1]
+
+
+def _text(view: LiveView) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(view.render())
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (119.4, "119 s"), (130, "2 min 10 s"), (9000, "2.5 h")])
+def test_durations_are_said_as_a_person_says_them(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_a_run_that_is_not_ok_tells_its_reason() -> None:
+    assert told(record(outcome=Outcome.DIVERGED, reason="the loss is not finite in epoch 2")) == (
+        "diverged: the loss is not finite in epoch 2"
+    )
+    assert told(record(outcome=Outcome.KILLED)) == "killed"

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.storage.folder import Store
+from tests.analysis.samples import results
+from tests.conftest import PROJECT, Command, command_line
+
+FUNCTIONS = "tests.workloads.user_function.test_schema"
+
+SWEEPS = (
+    "accumulation",
+    "backend",
+    "batch_size",
+    "grayscale",
+    "grid",
+    "launcher",
+    "machines",
+    "optimizer",
+    "precision",
+    "quantization",
+    "regularization",
+    "search",
+    "world_size",
+)
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*flags: str, **changes: Any) -> int:
+    settings = {"name": "test", "question": "What?", "axis": "batch_per_rank", "defaults": {"batch_per_rank": [16, 32]}}
+    with pytest.raises(SystemExit) as ended:
+        main(**{**settings, **changes}, arguments=flags)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+BAD_INPUT = [
+    (["--batch-per-rank", "x"], "batch_per_rank=x is not a whole number"),
+    (["--batch-per-rank", "0"], "batch_per_rank=0 is out of range"),
+    (["--batch-per-rank"], "--batch-per-rank needs a value; --help tells which"),
+    (["--save-weights", "true"], "--save-weights takes no value"),
+    (["--repeats", "1", "--patience", "1", "2"], "patience=1 has no meaning for early_stopping=off"),
+    (["--bucket-cap-mib", "1e300", "--world-size", "2"], "bucket_cap_mib=1e+300 is out of range"),
+    (["--validation-share", "0.0001"], "validation_share=0.0001 of 1438 samples holds out 0"),
+    (["--model", "simplecnn", "--image-size", "4", "--loader", "dataloader"], "takes images of 8 pixels a side"),
+    (
+        ["--model", "torchvision:resnet18", "--batch-norm", "on", "--dataset", "synthetic:train=64,test=32"],
+        "batch_norm=on puts layers into built-in models",
+    ),
+    (["--run-timeout", "0"], "run_timeout=0.0 is out of range; give more than 0, or none"),
+    (["--max-retries", "-1"], "max_retries=-1 is out of range; give a whole number of 0 or more"),
+    (["--batch-per-ran", "8"], "--batch-per-ran is no flag; did you mean --batch-per-rank?"),
+    (["--xyzzy"], "--xyzzy is no flag; --help lists them all"),
+    (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),
+    (["--global-batch", "8", "--batch-per-rank", "8"], "--batch-per-rank and --global-batch are both given"),
+    (["--optimizer", "lion"], "choose from adam, adamw, sgd, rmsprop"),
+    (["--momentum", "0.9"], "momentum=0.9 has no meaning for optimizer=adam"),
+    (["--backend", "nccl", "--device", "cpu"], "backend=nccl needs GPUs"),
+    (["--model", "resnet"], "model=resnet is unknown; choose from convnet"),
+    (["--model", "absent_module:build"], "no module named 'absent_module'"),
+    (["--dataset", "imagenet"], "dataset=imagenet is unknown; choose from digits"),
+    (["--dataset", "image_folder"], "dataset=image_folder needs data_dir"),
+    (["--dataset", "image_folder", "--data-dir", "/absent"], "there is no folder /absent/train"),
+    (["--dataset", "synthetic:size=3"], "'size=3' is not understood; write synthetic:shape="),
+    (["--repeats", "0"], "repeats=0 is out of range; give a whole number of 1 or more"),
+    (["--repeats", "many"], "repeats=many is not a whole number"),
+    (["--isolation", "none"], "isolation=none is unknown; choose from group, per_run"),
+    # Before the next, which ends while a thread of its own still loads Ray's libraries.
+    (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
+    (["--address", "127.0.0.1:1", "--repeats", "1"], "--address 127.0.0.1:1 cannot be reached"),
+    (["--lr", "-1e-3"], "lr=-0.001 is out of range; give more than 0"),
+    (["--dataset", "mnist", "--data-dir", "/absent", "--loader", "dataloader"], "dataset=mnist is not in /absent"),
+    (["--model", "torchvision:alexnet", "--dataset", "synthetic:shape=3x32x32"], "does not take images of 3x32x32"),
+    (["--model", "convnet", "--image-size", "4"], "model=convnet takes images of 8 pixels a side or more"),
+    (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
+    (["--train", "absent_module:train"], "--train=absent_module:train: no module named 'absent_module'"),
+    (["--train", f"{FUNCTIONS}:of_two"], "cannot be called as train(config, rank, emit)"),
+    (["--train", f"{FUNCTIONS}:train"], "batch_per_rank, which this script asks about, is no field of"),
+    (["--set", "lr", "0.1"], "--set lr is for a function of your own; give it with --train module:function"),
+    (["--set", "lr"], "--set lr names no value"),
+    (["--samples", "3"], "samples=3 means something in search mode alone; add --mode search"),
+    (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
+    (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
+    (
+        ["--mode", "search", "--searcher", "random", "--range", "lr", "2", "1"],
+        "a range from 2.0 to 1.0 has nothing in it",
+    ),
+    (["--mode", "search", "--metric", "speed"], "metric=speed is none that an epoch tells; choose from train_loss"),
+    (["--mode", "search", "--isolation", "per_run"], "isolation=per_run does not go with mode=search"),
+    (["--mode", "search", "--searcher", "random", "--batch-per-rank", "8"], "mode=search has nothing to search"),
+]
+
+
+@pytest.mark.parametrize(("flags", "told"), BAD_INPUT, ids=[" ".join(flags) for flags, _ in BAD_INPUT])
+def test_bad_input_is_one_line_and_exit_code_2_and_starts_nothing(
+    flags: list[str], told: str, capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run(*flags) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert err.count("\n") == 1
+    assert not [line for line in out.splitlines() if not line.startswith("Preparing ")]
+    assert not list(empty_folder.rglob("runs.jsonl"))
+
+
+def test_another_launcher_than_rays_group_is_no_part_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--mode", "search", "--launcher", "inline", "--dry-run") == 0
+    assert "mode=search stops runs through Ray's worker group" in capsys.readouterr().out
+
+
+def test_a_script_that_searches_measures_as_any_other_when_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    how = {"mode": "search", "searcher": "random", "samples": 5}
+    assert run("--dry-run", how=how) == 0
+    assert capsys.readouterr().out.startswith("2 runs in 1 blocks")
+    assert run("--dry-run", "--mode", "bench", how=how) == 0
+    assert capsys.readouterr().out.startswith("6 runs in 3 blocks")
+
+
+def test_a_function_of_ones_own_brings_its_own_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    own = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2", "--kind", "wide")
+    assert run(*own, "--world-size", "1", "2", "--repeats", "1", "--dry-run", axis=None) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("4 runs in 1 blocks, order seed 0, into results/tests-test_own-train:")
+    assert "world_size=2 depth=1" in told
+    assert (
+        run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "x", "1", "2", "--set", "y", "a", "--dry-run", axis=None) == 0
+    )
+    assert "x=2 repeat=0" in capsys.readouterr().out
+    assert run(*own[:2], "--help", axis=None) == 0
+    assert "Layers" in capsys.readouterr().out
+
+
+def test_a_damaged_results_folder_is_one_line_and_nothing_in_it_is_lost(
+    capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    runs = empty_folder / "results" / "test" / "runs.jsonl"
+    runs.parent.mkdir(parents=True)
+    runs.write_text('{"schema": 99}\n')
+    assert run() == 2
+    assert "schema 99" in capsys.readouterr().err
+    assert runs.read_text() == '{"schema": 99}\n'
+
+
+def test_a_folder_in_use_is_one_line(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
+    with Store(empty_folder / "results" / "test"):
+        done = subprocess.run(
+            command_line("batch_size", "--out", "results/test"), capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "in use by another process" in done.stderr
+
+
+def test_a_dry_run_says_that_it_did_not_ask_the_cluster(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
+    assert run("--dry-run", "--address", "192.0.2.1:6379", "--world-size", "99", "--device", "cpu") == 0
+    assert "The cluster (192.0.2.1:6379) was not asked" in " ".join(capsys.readouterr().out.split())
+    assert run("--dry-run", "--address", "local") == 0
+    assert "was not asked" not in capsys.readouterr().out
+
+
+def test_an_address_that_a_shell_left_empty_starts_nothing(
+    capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run("--dry-run", "--address", "") == 2
+    assert "--address is empty" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
+    capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run("--dry-run", "--world-size", "1", "99", "--device", "cpu") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("12 runs in 3 blocks, order seed 0, into results/test:\n")
+    assert out.count("to run") == 6
+    assert out.count("skipped: world_size=99 needs 99 cores") == 6
+    assert "A guess of" in out
+    assert list(empty_folder.iterdir()) == []
+
+
+def test_help_shows_question_flags_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "What?" in out
+    assert "--optimizer {adam,adamw,sgd,rmsprop}" in out
+    assert "Samples a rank takes in one forward pass (default: 16 32)" in out
+
+
+def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_folder: Path) -> None:
+    with Store(empty_folder / "done") as store:
+        grid = {"batch_per_rank": [16, 32, 64, 128], "world_size": [1, 2]}
+        for record in results(grid, lambda values, repeat: 100.0 * values["batch_per_rank"]).records:
+            store.append(record)
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('LOADED', *[name for name in ('ray', 'torch') if name in sys.modules]))\n"
+        f"sys.argv = ['batch_size.py', '--out', 'done']\n"
+        f"exec(open({str(PROJECT / 'sweeps' / 'batch_size.py')!r}).read())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("LOADED\n")
+    assert "from batch_per_rank 16 to 128" in done.stdout
+    assert (empty_folder / "done" / "table.md").exists()
+
+
+@pytest.mark.slow
+def test_a_row_that_is_no_answer_makes_the_exit_code_1(empty_folder: Path) -> None:
+    from dmls_ray.records.model import Outcome
+
+    with Store(empty_folder / "results" / "test") as store:
+        for number, record in enumerate(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0).records):
+            record.outcome = Outcome.KILLED if number == 0 else Outcome.OK
+            store.append(record)
+    assert run() == 1
+
+
+@pytest.mark.parametrize("script", SWEEPS)
+def test_each_sweep_script_plans_its_question(script: str, sweep_command: Command) -> None:
+    done = sweep_command(script, "--dry-run", "--oversubscribe", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert f"into results/{script}" in done.stdout
+    skipped = [line for line in done.stdout.splitlines() if "skipped" in line]
+    known = ("needs GPUs", "launcher=inline is one process", "needs 2 machines of", "runs on cuda, and device=cpu")
+    assert all(any(reason in line for reason in known) for line in skipped)
+    assert "to run" in done.stdout
+
+
+def test_no_sweep_script_is_left_untested() -> None:
+    assert sorted(path.stem for path in (PROJECT / "sweeps").glob("*.py")) == list(SWEEPS)
+
+
+def test_a_script_may_sweep_a_function_of_its_own_and_a_flag_another(capsys: pytest.CaptureFixture[str]) -> None:
+    grayscale = {
+        "train": "dmls_ray.grayscale.trial:turn_grey", "axis": "implementation",
+        "defaults": {"implementation": ["numpy", "torch"], "images": [8]},
+    }  # fmt: skip
+    assert run("--dry-run", "--repeats", "1", **grayscale) == 0
+    assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/test:")
+    another = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2")
+    assert run("--dry-run", "--repeats", "1", *another, **{**grayscale, "axis": None}) == 0
+    assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/tests-test_own-train:")
+    assert run("--dry-run", *another, **grayscale) == 2
+    assert "implementation, which this script asks about, is no field" in capsys.readouterr().err
+
+
+def test_a_switch_that_stands_alone_is_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--dry-run", "--repeats", "1", "--zero-redundancy", "--world-size", "2", "--oversubscribe") == 0
+    alone = capsys.readouterr().out
+    assert run("--dry-run", "--repeats", "1", "--zero-redundancy", "true", "--world-size", "2", "--oversubscribe") == 0
+    assert capsys.readouterr().out == alone
+    assert run("--dry-run", "--repeats", "1", "--zero-redundancy", "maybe") == 2
+    assert "zero_redundancy=maybe is unknown" in capsys.readouterr().err
+
+
+def test_a_flag_for_what_variants_change_asks_for_a_grid_in_their_place(capsys: pytest.CaptureFixture[str]) -> None:
+    variants = [{}, {"dropout": 0.3}, {"l1": 0.1}]
+    assert run("--dry-run", "--repeats", "1", variants=variants) == 0
+    assert capsys.readouterr().out.startswith("6 runs")
+    assert run("--dry-run", "--repeats", "1", "--dropout", "0.1", "0.2", variants=variants) == 0
+    assert capsys.readouterr().out.startswith("4 runs")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.cluster.auth import has_token, keep_token_private, token_place
+from dmls_ray.util.errors import ClusterError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def written(file: Path, mode: int = 0o644) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("secret")
+    file.chmod(mode)
+    return file
+
+
+def mode_of(file: Path) -> int:
+    return file.stat().st_mode & 0o777
+
+
+def test_a_cluster_of_our_own_gets_a_token_that_only_its_owner_can_read(home: Path) -> None:
+    keep_token_private(make=True)
+    file = home / ".ray" / "auth_token"
+    assert mode_of(file) == 0o600
+    assert len(file.read_text()) == 64
+    before = file.read_text()
+    keep_token_private(make=True)
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_a_token_that_others_can_read_is_made_private(home: Path, make: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    file = written(home / ".ray" / "auth_token")
+    keep_token_private(make=make)
+    assert (mode_of(file), file.read_text()) == (0o600, "secret")
+
+
+def test_so_is_one_that_a_variable_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    file = written(home / "other", mode=0o640)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    assert (has_token(), token_place()) == (True, str(file))
+    keep_token_private()
+    assert mode_of(file) == 0o600
+
+
+def test_one_that_cannot_be_made_private_is_refused_with_the_cure(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    file = written(home / ".ray" / "auth_token")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(ClusterError, match=f"{file} can be read by others.*chmod 600 {file}, or copy it"):
+        keep_token_private()
+
+
+def test_nothing_is_written_where_ray_is_told_to_use_no_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    keep_token_private(make=True)
+    assert not (home / ".ray").exists()
+
+
+def test_a_token_in_the_variable_comes_before_any_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (has_token(), token_place()) == (False, str(home / ".ray" / "auth_token"))
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    assert (has_token(), token_place()) == (True, "RAY_AUTH_TOKEN")
+
+
+def test_an_empty_file_holds_no_token(home: Path) -> None:
+    written(home / ".ray" / "auth_token").write_text("\n")
+    assert not has_token()

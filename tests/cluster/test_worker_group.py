@@ -1,0 +1,135 @@
+"""What machines and threads do to the worker group, without Ray: trainers and the broker are stand-ins here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import ray
+
+from dmls_ray.cluster.messages import Limits
+from dmls_ray.cluster.placement import Need
+from dmls_ray.cluster.resources import Machine, Resources
+from dmls_ray.cluster.worker_group import Demand, WorkerGroup
+
+
+class Line:
+    """Notes what the broker is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.controllers: dict[str, Any] = {}
+
+    def call(self, method: str, *args: Any, **options: Any) -> Any:
+        if method == "controllers":
+            return self.controllers
+        self.told.append((method, *args, options))
+        return ""
+
+
+class Trainer:
+    """Ends as the test wants it to."""
+
+    def __init__(self, fit: Callable[[], None]) -> None:
+        self.fit = fit
+
+
+def cluster(*cores: int) -> Resources:
+    return Resources(tuple(Machine(f"host-{n}", f"node-{n}", count, 0) for n, count in enumerate(cores, start=1)))
+
+
+@pytest.fixture
+def made() -> Iterator[list[WorkerGroup]]:
+    groups: list[WorkerGroup] = []
+    yield groups
+    for group in groups:
+        group._storage.cleanup()
+
+
+def group_on(
+    made: list[WorkerGroup], resources: Resources, *needs: Need, isolation: str = "group", **more: Any
+) -> tuple[WorkerGroup, Line]:
+    demand = Demand(needs=needs, device="cpu", **more)
+    notes: list[str] = []
+    group = WorkerGroup(
+        resources, demand, isolation=isolation, own_cluster=False, limits=Limits(), tell=notes.append
+    )  # fmt: skip
+    made.append(group)
+    line = Line()
+    group.broker = line  # type: ignore[assignment]
+    group._places = {machine.name: place for place, machine in enumerate(resources.machines)}
+    return group, line
+
+
+def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_leaves(made: list[WorkerGroup]) -> None:
+    # They would wait for room for ever, and runs for them.
+    group, line = group_on(made, cluster(2, 2), Need(world_size=8), oversubscribe=True)
+    group._add_shares(later=False)
+    assert [(share.ranks, share.per_rank) for share in group._shares] == [(4, {"CPU": 0.5})] * 2
+    with patch.object(group, "_start_share"):
+        group._follow(cluster(2))
+    assert [name for name, *_ in line.told] == ["end_trainer"]
+    assert len(group._shares) == 2
+
+
+def test_where_each_run_brings_its_trainer_a_machine_that_has_come_is_not_filled_with_ranks(
+    made: list[WorkerGroup],
+) -> None:
+    group, line = group_on(made, cluster(2, 2), Need(world_size=2), isolation="per_run")
+    with patch.object(group, "_start_share"):
+        group.hold_for(Demand(needs=(Need(world_size=4),), device="cpu"))
+    assert not group._shares
+    assert not line.told
+
+
+def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_the_sweep_alone(
+    made: list[WorkerGroup],
+) -> None:
+    def fails() -> None:
+        raise ValueError("no")
+
+    group, line = group_on(made, cluster(1), Need(world_size=1), Need(world_size=2))
+    group._add_shares(later=False)
+    with (
+        patch("dmls_ray.cluster.worker_group.make_trainer", lambda *args, **options: Trainer(fails)),
+        patch.object(WorkerGroup, "_start_share", WorkerGroup._hold),
+        patch("os.getcwd", lambda: "/"),
+    ):
+        group._follow(cluster(1, 1))
+    told = [name for name, *_ in line.told]
+    assert told == ["expect", "end_trainer"]
+    assert line.told[-1][-1]["refused"].endswith("worker group failed: no")
+    # Neither is it tried again at each look, nor would another broker wait for it.
+    assert [share.left for share in group._shares] == [False, True]
+    group._follow(cluster(1, 1))
+    assert len(group._shares) == 2
+
+
+def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known(
+    made: list[WorkerGroup],
+) -> None:
+    group, line = group_on(made, cluster(1, 1), Need(world_size=2))
+    group._add_shares(later=False)
+    killed: list[Any] = []
+    with patch.object(ray, "kill", killed.append), patch("dmls_ray.cluster.worker_group._is_held", lambda share: True):
+        group._follow(cluster(1))
+        assert not killed
+        line.controllers = {group._shares[1].trainer: "its controller"}
+        group._end_what_has_left()
+    assert killed == ["its controller"]
+    assert [name for name, *_ in line.told] == ["end_trainer"], "once"
+
+
+def test_what_the_broker_could_not_be_told_it_is_told_at_the_next_look(made: list[WorkerGroup]) -> None:
+    group, line = group_on(made, cluster(1, 1), Need(world_size=2))
+    group._add_shares(later=False)
+    with (
+        patch.object(line, "call", side_effect=ray.exceptions.RayActorError),
+        pytest.raises(ray.exceptions.RayActorError),
+    ):
+        group._follow(cluster(1))
+    group._follow(cluster(1))
+    group._end_what_has_left()
+    assert [name for name, *_ in line.told] == ["end_trainer"]

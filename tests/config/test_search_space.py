@@ -1,0 +1,102 @@
+"""What a search may propose."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmls_ray.config.search_space import Range, make_space, proposed_before
+from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.util.errors import ConfigError
+
+AXES = {
+    "lr": Range(1e-4, 1e-1, log=True), "epochs": Range(1, 9), "batch_per_rank": [16, 32], "optimizer": ["adam", "sgd"],
+    "momentum": [0.0, 0.9], "seed": 3,
+}  # fmt: skip
+
+
+def test_one_value_is_fixed_and_several_or_a_range_are_free() -> None:
+    space = make_space(AXES)
+    assert space.fixed == {"seed": 3}
+    assert list(space.free) == ["lr", "epochs", "batch_per_rank", "optimizer", "momentum"]
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_every_point_lies_in_the_space_and_is_a_run(seed: int) -> None:
+    space = make_space(AXES)
+    for point in space.draw(5, seed):
+        assert 1e-4 <= point["lr"] <= 1e-1
+        assert point["lr"] == float(f"{point['lr']:.4g}"), "a table that names it names all of it"
+        assert point["epochs"] in range(1, 10)
+        assert point["batch_per_rank"] in (16, 32)
+        assert space.run_of(point).seeded().seed == 3
+
+
+def test_more_points_begin_with_the_same_ones() -> None:
+    space = make_space(AXES)
+    assert space.draw(9, seed=1)[:4] == space.draw(4, seed=1) != space.draw(4, seed=2)
+
+
+def test_a_logarithmic_range_has_as_many_small_numbers_as_large_ones() -> None:
+    drawn = [point["lr"] for point in make_space(AXES).draw(2000, seed=0)]
+    below = sum(value < math.sqrt(1e-5) for value in drawn)
+    assert 900 < below < 1100
+
+
+def test_values_that_do_not_go_together_are_a_run_that_is_skipped_with_the_reason() -> None:
+    space = make_space({"batch_per_rank": 8, "static_graph": True, "world_size": [1, 2]})
+    alone, together = (space.run_of({"world_size": size}) for size in (1, 2))
+    assert "option of DDP" in alone.skip
+    assert not together.skip
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"batch_per_rank": 16}, "nothing to search"),
+        ({"batch_per_rank": 16, "optimizer": Range(0, 1)}, "optimizer is no number"),
+        ({"batch_per_rank": 16, "learning_rate": Range(0, 1)}, "learning_rate is no field"),
+        ({"batch_per_rank": 16, "lr": [0.1, "fast"]}, "lr='fast' is not a number"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_refused(axes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_space(axes)
+
+
+@pytest.mark.parametrize("ends", [(1, 1), (2, 1), (0, math.inf), (math.nan, 1)])
+def test_an_empty_range_is_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(ConfigError, match="nothing in it"):
+        Range(*ends)
+
+
+def test_a_logarithmic_range_from_zero_is_refused() -> None:
+    with pytest.raises(ConfigError, match="more than 0"):
+        Range(0, 1, log=True)
+
+
+def test_only_runs_of_this_very_space_were_proposed_from_it() -> None:
+    space = make_space(AXES)
+    (point,) = space.draw(1, seed=0)
+    run = space.run_of(point)
+
+    def record(**changes: object) -> RunRecord:
+        values = {"run_id": run.run_id, "trial_id": run.trial_id, "repeat": 0, "order": 0, "order_seed": 0, "seed": 3}
+        return RunRecord(**{**values, "outcome": Outcome.OK, "config": dict(run.values), "proposed": point, **changes})  # type: ignore[arg-type]
+
+    assert proposed_before(space, [record(), record(proposed={}), record(run_id="other-0")]) == [record()]
+    assert proposed_before(make_space({**AXES, "seed": 4}), [record()]) == []
+    assert proposed_before(make_space({**AXES, "lr": Range(1.0, 2.0)}), [record()]) == [], "it lies outside"
+
+
+def test_no_more_is_asked_for_than_a_space_has() -> None:
+    assert make_space({"batch_per_rank": [16, 32], "optimizer": ["adam", "sgd", "rmsprop"]}).at_most(24) == 6
+    assert make_space(AXES).at_most(24) == 24
+
+
+def test_what_is_drawn_from_a_narrow_range_stays_in_it() -> None:
+    space = make_space({"batch_per_rank": 16, "lr": Range(0.12345, 0.12349)})
+    assert all(0.12345 <= point["lr"] <= 0.12349 for point in space.draw(20, seed=0))

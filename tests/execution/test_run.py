@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.config.grid import Plan, make_plan
+from dmls_ray.config.options import Options
+from dmls_ray.execution import run as runner
+from dmls_ray.execution.executor import Execution
+from dmls_ray.execution.run import run_plan
+from dmls_ray.storage.folder import Store, read_sweep
+from tests.analysis.samples import results
+
+GRID = {"batch_per_rank": [16, 32], "world_size": 1}
+
+
+class Notes:
+    """A view that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """A folder in which every run of the grid has ended."""
+    with Store(tmp_path) as store:
+        store.add_session({"axes": {"batch_per_rank": [16, 32]}, "axis": "batch_per_rank"})
+        for record in results(GRID, lambda values, repeat: 100.0 * values["batch_per_rank"]).records:
+            store.append(record)
+    return tmp_path
+
+
+def call(folder: Path, plan: Plan | None = None) -> tuple[Any, list[str]]:
+    view = Notes()
+    plan = plan or make_plan(GRID)
+    return run_plan(plan, Options(out=str(folder)), view), view.notes  # type: ignore[arg-type]
+
+
+def test_a_report_that_cannot_be_written_is_a_note_and_the_sweep_goes_on(finished: Path) -> None:
+    (finished / "report.html").mkdir()
+    found, (note,) = call(finished)
+    assert len(found) == 6
+    assert note.startswith(f"report.html of {finished} cannot be written (Is a directory); ")
+    assert note.endswith(f"dmls-ray report {finished} tries again.")
+    assert (finished / "tensorboard").is_dir(), "the board ends as ever"
+
+
+def test_the_command_line_has_its_table_and_answer_without_a_report(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finished / "report.html").mkdir()
+    with pytest.raises(SystemExit) as ended:
+        main(name="test", question="What?", axis="batch_per_rank", defaults=GRID, arguments=["--out", str(finished)])
+    out = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "batch_per_rank 16 to 32" in out
+    assert "Report: " not in out
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("of the sweep")])
+def test_the_sweeps_own_exception_is_not_hidden(
+    finished: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise error
+
+    def fail(*_: object) -> None:
+        raise ValueError("of the files")
+
+    monkeypatch.setattr(Execution, "run", end)
+    monkeypatch.setattr(runner, "write_files", fail)
+    with pytest.raises(type(error)) as raised:
+        call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
+    assert raised.value is error
+
+
+def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Execution, "_set_aside", end)
+    plan = make_plan({**GRID, "batch_per_rank": [16, 64]})
+    with pytest.raises(KeyboardInterrupt):
+        call(finished, plan)
+    last = read_sweep(finished)["sessions"][-1]
+    assert set(last["trials"].split()) == {run.trial_id for run in plan.runs}
+    assert last["repeats"] == 3

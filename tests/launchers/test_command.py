@@ -1,0 +1,141 @@
+"""Every launcher runs the same training function to the same losses."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dmls_ray.execution.jobs import RUN_TRIAL
+from dmls_ray.launchers import command
+from dmls_ray.launchers.command import run_command, unavailable
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.training.rank import Keep
+from dmls_ray.workloads.classification.config import TrialConfig
+from tests.conftest import PROJECT, SMALL
+
+MPI = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpirun needs pip install 'dmls_ray[mpi]'")
+METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
+
+
+def config(launcher: str, **changes: Any) -> TrialConfig:
+    base = {"dataset": SMALL, "batch_per_rank": 8, "epochs": 2, "device": "cpu", "dropout": 0.3}
+    return TrialConfig(**{**base, "launcher": launcher, **changes})
+
+
+def run(trial: TrialConfig, **options: Any) -> list[dict[str, Any]]:
+    settings: dict[str, Any] = {
+        "train": RUN_TRIAL, "keep": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
+        "overdue": lambda: "",
+    }  # fmt: skip
+    return run_command(trial, **{**settings, **options})
+
+
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def metrics(ranks: list[dict[str, Any]]) -> list[tuple[float, ...]]:
+    assert [rank["outcome"] for rank in ranks] == ["ok"] * len(ranks), ranks
+    return [tuple(epoch[name] for name in METRICS) for epoch in ranks[0]["run"]["epochs"]]
+
+
+@pytest.mark.slow
+def test_torchrun_gives_the_losses_of_spawned_ranks_and_tells_its_epochs(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    trial = config("torchrun", world_size=2)
+    keep = Keep(folder=str(tmp_path), weights=True)
+    told = metrics(run(trial, emit=events.append, keep=keep))
+    assert told == metrics(run_spawned(trial))
+    epochs = [event for event in events if event["kind"] == "epoch"]
+    assert [tuple(event[name] for name in METRICS) for event in epochs] == told
+    assert (tmp_path / "weights.pt").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("launcher", "changes"),
+    [
+        ("inline", {}),
+        ("spawn", {"world_size": 2}),
+        ("torchrun", {}),
+        pytest.param("mpirun", {}, marks=MPI),
+        pytest.param("mpirun", {"world_size": 2, "backend": "gloo"}, marks=MPI),
+        pytest.param("mpirun", {"world_size": 2, "backend": "mpi"}, marks=MPI),
+        pytest.param("mpirun", {"world_size": 2, "backend": "mpi", "zero_redundancy": True}, marks=MPI),
+        pytest.param("mpirun", {"world_size": 2, "backend": "mpi", "batch_norm": "on", "accum_steps": 2}, marks=MPI),
+    ],
+)
+def test_every_launcher_gives_the_same_losses(launcher: str, changes: dict[str, Any]) -> None:
+    trial = config(launcher, **changes)
+    plain = trial.replace(backend="auto", launcher="ray")
+    alone = [run_inline(plain)] if trial.world_size == 1 else run_spawned(plain)
+    assert metrics(run(trial)) == metrics(alone)
+
+
+@MPI
+@pytest.mark.slow
+@pytest.mark.parametrize("compression", ["fp16", "bf16"])
+def test_compressed_gradients_converge_over_mpi(compression: str) -> None:
+    trial = config("mpirun", world_size=2, backend="mpi", compression=compression, dataset="digits", dropout=None)
+    (first, *_, last) = metrics(run(trial.replace(epochs=6)))
+    assert last[2] < 0.5 * first[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["spawn", "torchrun", pytest.param("mpirun", marks=MPI)])
+@pytest.mark.parametrize(
+    ("model", "outcomes"),
+    [("tests.training.probes:raising", {"error", "killed"}), ("tests.training.probes:dying", {"killed", "error"})],
+)
+def test_a_rank_that_fails_ends_the_run_and_leaves_no_process(launcher: str, model: str, outcomes: set[str]) -> None:
+    began, before = time.monotonic(), children()
+    results = run(config(launcher, world_size=2, model=model, dropout=None))
+    told = {rank["outcome"] for rank in results}
+    assert "ok" not in told
+    assert told <= outcomes
+    assert ("error" if model.endswith("raising") else "killed") in told
+    assert time.monotonic() - began < 60
+    assert not children() - before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["inline", "torchrun"])
+def test_a_run_that_is_overdue_is_ended_with_all_its_processes(launcher: str) -> None:
+    until, before = time.monotonic() + 6, children()
+    results = run(config(launcher, epochs=1_000_000), overdue=lambda: "too long" if time.monotonic() > until else "")
+    assert [rank["outcome"] for rank in results] == ["killed"]
+    assert not children() - before
+
+
+def test_the_job_of_a_command_lies_in_a_folder_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a pickle, so who could write it could run code as this user."""
+    seen: list[tuple[str, int, int]] = []
+
+    def look(trial: TrialConfig, folder: Path) -> list[str]:
+        told = (folder / "job.pickle").lstat()
+        seen.append((folder.name, folder.stat().st_mode & 0o777, told.st_uid))
+        return [sys.executable, "-c", ""]
+
+    monkeypatch.setattr(command, "_command", look)
+    before = os.umask(0)
+    try:
+        run(config("spawn"))
+        run(config("spawn"))
+    finally:
+        os.umask(before)
+    assert {(mode, owner) for _, mode, owner in seen} == {(0o700, os.getuid())}
+    assert seen[0][0] != seen[1][0]
+
+
+def test_without_mpi_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_mpiexec", lambda: None)
+    assert "pip install 'dmls_ray[mpi]'" in unavailable(config("mpirun"))
+    assert not unavailable(config("torchrun"))

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.config.options import Options
+from dmls_ray.execution.run import done
+from dmls_ray.records.model import SCHEMA, Outcome, RunRecord
+from dmls_ray.storage.folder import Store, fresh_folder, latest_records, read_sweep
+from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
+from tests.records.test_model import record
+
+
+def run(number: int, outcome: Outcome = Outcome.OK) -> RunRecord:
+    return record(run_id=f"a-{number}", repeat=number, outcome=outcome)
+
+
+def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
+    with Store(tmp_path / "new" / "folder") as store:
+        store.append(run(0))
+        store.append(run(1))
+    assert latest_records(tmp_path / "new" / "folder") == [run(0), run(1)]
+
+
+def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append(run(0))
+    with open(tmp_path / "runs.jsonl", "ab") as file:
+        file.write(b'{"run_id": "a-1", "outc')
+    assert latest_records(tmp_path) == [run(0)]
+    with Store(tmp_path) as store:
+        assert store.cut_bytes == 23
+        assert store.records == [run(0)]
+        store.append(run(2))
+    assert latest_records(tmp_path) == [run(0), run(2)]
+
+
+def test_a_torn_first_line_leaves_an_empty_store(tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_bytes(b'{"run_id"')
+    with Store(tmp_path) as store:
+        assert store.records == []
+        store.append(run(0))
+    assert latest_records(tmp_path) == [run(0)]
+
+
+@pytest.mark.parametrize("line", ["no json", "[]", '{"run_id": "a-0"}', '{"outcome": "fine"}'])
+def test_a_whole_line_that_is_no_record_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
+    with Store(tmp_path) as store:
+        store.append(run(0))
+    with open(tmp_path / "runs.jsonl", "a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(StoreError, match=r"runs.jsonl, line 2 is no record"):
+        Store(tmp_path)
+    (tmp_path / "runs.jsonl").unlink()
+    Store(tmp_path).close()  # the refusal has let go of the folder
+
+
+def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    newer = {**run(0).to_dict(), "schema": SCHEMA + 1}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(newer) + "\n")
+    with pytest.raises(NewerSchemaError, match=rf"schema {SCHEMA + 1}.*reads up to {SCHEMA}; upgrade"):
+        Store(tmp_path)
+
+
+def test_a_newer_sweep_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": SCHEMA + 1}))
+    with pytest.raises(NewerSchemaError, match="upgrade"):
+        read_sweep(tmp_path)
+
+
+def _hold(folder: Path, held: Event, let_go: Event) -> None:
+    with Store(folder):
+        held.set()
+        let_go.wait(30)
+
+
+def test_a_store_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    held, let_go = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(tmp_path, held, let_go))
+    other.start()
+    try:
+        assert held.wait(30)
+        with pytest.raises(StoreInUseError, match="in use by another process"):
+            Store(tmp_path)
+    finally:
+        let_go.set()
+        other.join()
+    Store(tmp_path).close()
+
+
+def test_the_last_line_of_a_run_counts(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append(run(0, Outcome.SKIPPED))
+        assert done(store.records, Options()) == set()
+        store.append(run(0))
+        assert done(store.records, Options()) == {"a-0"}
+    assert latest_records(tmp_path) == [run(0)]
+
+
+def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_whole() -> None:
+    records = [run(0), record(run_id="a-1", mode="search"), record(run_id="a-2", mode="search", stopped_epoch=1)]
+    assert done(records, Options()) == {"a-0"}
+    assert done(records, Options(mode="search")) == {"a-0", "a-1", "a-2"}
+    assert done(records, Options(mode="search", scheduler="none")) == {"a-0", "a-1"}
+
+
+def test_what_no_file_of_json_can_hold_is_kept_as_it_can_and_what_it_cannot_is_not_written(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append(record(run_id="a-0", reason="lone \ud800 surrogate"))
+        with pytest.raises(ValueError, match="infinity"):
+            store.append(record(run_id="a-1", measures={"big": 10**400}))
+    assert [item.reason for item in latest_records(tmp_path)] == ["lone \\ud800 surrogate"]
+
+
+def test_every_session_is_noted(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add_session({"axes": {"epochs": [1]}})
+        store.add_session({"axes": {"epochs": [2]}})
+    assert [item["axes"]["epochs"] for item in read_sweep(tmp_path)["sessions"]] == [[1], [2]]
+
+
+def test_a_fresh_folder_is_the_first_that_holds_no_sweep(tmp_path: Path) -> None:
+    first = tmp_path / "sweep"
+    assert fresh_folder(first) == first
+    for expected in ("sweep-2", "sweep-3"):
+        with Store(fresh_folder(first)) as store:
+            store.append(run(0))
+        assert fresh_folder(first) == tmp_path / expected
+    assert latest_records(first) == [run(0)]
+
+
+def test_a_folder_without_a_sweep_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"holds no runs.jsonl"):
+        latest_records(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be made a folder"):
+        Store(tmp_path / "file" / "below")
+
+
+def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append(run(0))
+        store.append(run(1))
+    path = tmp_path / "runs.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])  # as an editor may leave it
+    assert latest_records(tmp_path) == [run(0), run(1)]
+    with Store(tmp_path) as store:
+        assert store.cut_bytes == 0
+        store.append(run(2))
+    assert path.read_bytes().startswith(whole)
+    assert latest_records(tmp_path) == [run(0), run(1), run(2)]
+
+
+def test_a_folder_whose_name_is_no_name_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be a folder"):
+        fresh_folder(tmp_path / ("x" * 300))
+    (tmp_path / "runs.jsonl").mkdir()
+    with pytest.raises(StoreError, match="cannot be read"):
+        Store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "3", '{"schema": "new"}', '{"sessions": 3}', '{"sessions": [3]}', '{"sessions": [{"axes": [1]}]}',
+             '{"sessions": [{"axes": {"lr": 1}}]}', "{"]
+)  # fmt: skip
+def test_a_sweep_file_that_describes_none_is_refused_with_the_way_out(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(StoreError, match=r"sweep.json .*; remove it: the runs themselves are in runs.jsonl"):
+        read_sweep(tmp_path)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.storage.object_store import Objects, below, check_place, is_uri, numbered
+from dmls_ray.util.errors import ConfigError, StoreError
+from tests.conftest import S3, start_s3
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [("s3://b/x", True), ("file:///x", True), ("gs://b", True), ("results/x", False), ("/x", False), ("a:/b", False),
+     (Path("/s3"), False)],
+)  # fmt: skip
+def test_a_uri_is_told_from_a_path(place: str | Path, expected: bool) -> None:
+    assert is_uri(place) is expected
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://AKIAX:HIDDEN@bucket/x",
+        "s3://AKIAX:SEC/HIDDEN@bucket/x",
+        "s3://HIDDEN@bucket/x",
+        "s3://AKIAX:HIDDEN/x",
+        "s3://bucket/x?secret_key=HIDDEN",
+        "s3://bucket/x?endpoint_override=http://a:HIDDEN@host",
+        "abfs://account:HIDDEN@container/x",
+        "gs://bucket/x?access_token=HIDDEN",
+    ],
+)
+def test_a_uri_with_credentials_is_refused_and_they_are_not_told(uri: str) -> None:
+    with pytest.raises(ConfigError, match="credentials in it.*put them into the environment") as raised:
+        check_place(uri, "--out")
+    assert "HIDDEN" not in str(raised.value)
+    assert str(raised.value).startswith(f"--out {uri.partition(':')[0]}://")
+    with pytest.raises(ConfigError):
+        Objects(uri)
+
+
+@pytest.mark.parametrize(
+    "place", ["s3://b/x", "s3://b/a@b?region=eu-west-1", "gs://anonymous@b/x", "abfs://c@account/x", "x", Path("x@y:z")]
+)
+def test_a_place_that_names_no_secret_is_taken(place: str | Path) -> None:
+    check_place(place)
+
+
+@pytest.mark.parametrize("place", [Path("s3://b/x"), "s3:/b/x", "gs:/b"])
+def test_a_uri_that_lacks_a_slash_is_told_and_is_no_folder(place: str | Path) -> None:
+    with pytest.raises(ConfigError, match="is a URI that lacks a slash, as a path does; give it as a text"):
+        check_place(place)
+
+
+def test_what_lies_below_a_uri_keeps_its_options() -> None:
+    assert below("s3://b/x/?region=r", "runs.jsonl") == "s3://b/x/runs.jsonl?region=r"
+    assert below("s3://b", "x") == "s3://b/x"
+    assert below("results/x", "y") == "results/x/y"
+    assert numbered("s3://b/x/?region=r", 2) == "s3://b/x-2?region=r"
+    with pytest.raises(StoreError, match="names no folder that could be numbered; name one: s3://b/NAME"):
+        numbered("s3://b", 2)
+
+
+def test_what_was_put_is_listed_and_read_until_it_is_deleted(uri: str) -> None:
+    objects = Objects(uri)
+    assert objects.list() == []
+    assert objects.get("a.json") is None
+    objects.put("a.json", b"old")
+    objects.put("a.json", b"new")
+    objects.put_all([f"runs/{number}.json" for number in range(40)], str.encode)
+    assert [(item.name, item.is_folder) for item in objects.list()] == [("a.json", False), ("runs", True)]
+    assert len(objects.list("runs")) == 40
+    assert len([item for item in objects.list(deep=True) if not item.is_folder]) == 41
+    assert abs(objects.list()[0].modified_ns / 1e9 - time.time()) < 60
+    assert objects.get("a.json") == b"new"
+    assert objects.get_all(["runs/7.json", "runs/absent.json"]) == {"runs/7.json": b"runs/7.json"}
+    objects.delete_all(["runs/7.json", "runs/absent.json"])
+    assert objects.get("runs/7.json") is None
+    assert Objects(below(uri, "runs")).get("8.json") == b"runs/8.json"
+
+
+def test_an_object_that_is_not_whole_yet_is_not_listed_and_one_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    objects = Objects(tmp_path.as_uri())
+    (tmp_path / ".a.json.0123.new").write_text("{")
+    assert objects.list() == []
+    (tmp_path / "b.json").mkdir()
+    with pytest.raises(StoreError, match="cannot be written"):
+        objects.put("b.json", b"{}")
+    assert sorted(os.listdir(tmp_path)) == [".a.json.0123.new", "b.json"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("ftp://host/x", "use one of s3://, gs://, abfs://, hdfs://, file:///, or a path"),
+        ("file://relative/x", "Unsupported hostname"),
+        ("s3://absent-bucket/x", "there is no bucket absent-bucket; make it, or name another"),
+        ("s3://b/x?colour=red", "colour is no option of an s3 URI; choose from region, scheme, endpoint_override"),
+        ("s3://b/x?endpoint_override=http://127.0.0.1:1", "see to the network and the endpoint"),
+        ("s3://b/x?endpoint_override=http://host.invalid", "see to the network and the endpoint"),
+    ],
+)
+def test_what_cannot_be_reached_is_one_line_within_seconds(bucket: str, uri: str, told: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreError) as raised:
+        Objects(uri)
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert time.monotonic() - began < 20
+
+
+def test_a_credential_that_a_complaint_quotes_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "HIDDEN/HIDDEN")
+    (tmp_path / "HIDDEN" / "HIDDEN").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"\*\*\*") as raised:
+        Objects(tmp_path.as_uri()).put("HIDDEN/HIDDEN", b"")
+    assert "HIDDEN/HIDDEN" not in str(raised.value)
+
+
+def test_wrong_credentials_are_told_and_not_shown(use_s3: Callable[[S3], str]) -> None:
+    server = start_s3(INITIAL_NO_AUTH_ACTION_COUNT="1")  # the making of the bucket
+    try:
+        uri = use_s3(server)
+        with pytest.raises(StoreError, match="see to the credentials in the environment") as raised:
+            Objects(uri)
+    finally:
+        server.end()
+    assert os.environ["AWS_ACCESS_KEY_ID"] not in str(raised.value)

@@ -1,0 +1,167 @@
+"""Each layer imports only from the layers below it, and the public names are those that were promised."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dmls_ray
+from dmls_ray.util import errors
+from tests.conftest import PROJECT
+
+HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib", "plotly", "PIL", "pyarrow")
+
+
+def loaded_by(module: str) -> set[str]:
+    code = f"import sys, {module}; print(*[name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "",
+        ".workloads.grayscale.config",
+        ".workloads.classification.config",
+        ".config.fields",
+        ".config.grid",
+        ".records.model",
+        ".util.errors",
+        ".util.importing",
+        ".training.rank",
+        ".storage.folder",
+        ".storage.remote_store",
+    ],
+)
+def test_the_lowest_layers_load_no_heavy_library(module: str) -> None:
+    assert loaded_by(f"dmls_ray{module}") == set()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "results", "stats.intervals", "table.build", "summary.sentence", "summary.sweep_summary",
+        "tensorboard.event_file", "tensorboard.writer", "compare.sweeps", "advise.rank", "published",
+        "table.layouts", "figures", "figures.static", "figures.interactive", "report.render",
+    ],
+)  # fmt: skip
+def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw(module: str) -> None:
+    never = {"torch", "torchvision", "ray", "matplotlib", "plotly", "PIL"}
+    assert not loaded_by(f"dmls_ray.analysis.{module}") & never
+
+
+def test_training_and_launchers_never_load_ray() -> None:
+    # All in one process: loading PyTorch is most of it.
+    modules = (
+        "training.engine",
+        "workloads.user_function.run",
+        "workloads.grayscale.train",
+        "workloads.grayscale.implementations",
+        "launchers.spawn",
+        "launchers.inline",
+        "launchers.__main__",
+    )
+    assert "ray" not in loaded_by(", ".join(f"dmls_ray.{module}" for module in modules))
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["cluster.scheduler.broker", "cluster.connect", "cli.sweep_script", "execution.run", "training.data.sources"],
+)
+def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must(module: str) -> None:
+    assert not loaded_by(f"dmls_ray.{module}") & {"torch", "ray"}
+
+
+LAYERS = (
+    {"util"},
+    {"config"},
+    {"records"},
+    {"storage"},
+    {"training"},
+    {"workloads"},
+    {"analysis", "launchers"},
+    {"cluster"},
+    {"execution"},
+    {"cli"},
+)
+"""The packages of dmls_ray from bottom to top. A package imports only from layers below its own."""
+
+APART = ({"training", "analysis"}, {"launchers", "cluster"})
+"""Packages of different layers that do not import each other."""
+
+UPWARD = {
+    ("config", "workloads"),
+    ("config", "records"),
+    ("config", "storage"),
+    ("records", "workloads"),
+    ("training", "workloads"),
+    ("execution", "cli"),
+}
+"""Imports from a higher layer that are still to be removed."""
+
+
+def imported_by(path: Path) -> set[str]:
+    """The packages of dmls_ray that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("dmls_ray.")}
+
+
+def test_every_package_has_a_layer_and_the_top_level_stays_small() -> None:
+    entries = {path.name for path in (PROJECT / "dmls_ray").iterdir() if not path.name.startswith("__pycache__")}
+    packages = {name for layer in LAYERS for name in layer}
+    assert entries == packages | {"__init__.py", "__main__.py", "py.typed"}
+    assert len(entries) <= 14
+
+
+def test_no_package_imports_from_a_layer_above_its_own() -> None:
+    level = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    found = set()
+    for name in level:
+        for path in (PROJECT / "dmls_ray" / name).rglob("*.py"):
+            for other in imported_by(path) - {name}:
+                assert not any({name, other} <= pair for pair in APART), f"{path} imports {other}"
+                if level[other] >= level[name]:
+                    assert (name, other) in UPWARD, f"{path} imports {other}"
+                    found.add((name, other))
+    assert found == UPWARD, "remove from UPWARD what is gone"
+
+
+def test_the_public_names_are_pinned() -> None:
+    assert sorted(dmls_ray.__all__) == [
+        "DmlsRayError",
+        "InputError",
+        "Outcome",
+        "Range",
+        "RankInfo",
+        "Results",
+        "RunRecord",
+        "TrialConfig",
+        "load",
+        "make_plan",
+        "sweep",
+    ]
+    assert all(getattr(dmls_ray, name) is not None for name in dmls_ray.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
+        _ = dmls_ray.sweeps
+
+
+def test_every_error_survives_pickling_on_its_way_from_a_rank() -> None:
+    kinds = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, Exception)]
+    assert len(kinds) == 15
+    for kind in kinds:
+        again = pickle.loads(pickle.dumps(kind("what is wrong; the way out.")))
+        assert (type(again), str(again)) == (kind, "what is wrong; the way out.")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+import torch
+
+from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer
+
+CPU = torch.device("cpu")
+
+
+def test_phases_add_up_to_no_more_than_the_total() -> None:
+    clock = PhaseClock(CPU)
+    for name in ("setup_s", "eval_s", "eval_s"):
+        with clock.phase(name):
+            time.sleep(0.01)
+    assert clock.seconds["eval_s"] > clock.seconds["setup_s"] > 0
+    assert sum(clock.seconds.values()) <= clock.total_s
+
+
+def run_epoch(timer: StepTimer, steps: int) -> tuple[float, float, int]:
+    timer.begin_epoch()
+    for _ in range(steps):
+        timer.add_images(4)
+        time.sleep(0.002)
+        timer.step()
+    return timer.end_epoch()
+
+
+def test_warm_up_steps_count_in_no_rate() -> None:
+    timer = StepTimer(CPU, warmup_steps=3)
+    warmup_s, train_s, images = run_epoch(timer, 5)
+    assert warmup_s >= 3 * 0.002
+    assert train_s >= 2 * 0.002
+    assert images == 2 * 4
+    assert len(timer.step_ms) == 2
+    warmup_s, train_s, images = run_epoch(timer, 5)
+    assert warmup_s == 0
+    assert images == 5 * 4
+    assert len(timer.step_ms) == 7
+
+
+def test_a_warm_up_may_span_epochs() -> None:
+    timer = StepTimer(CPU, warmup_steps=6)
+    warmup_s, train_s, images = run_epoch(timer, 4)
+    assert (train_s, images) == (0.0, 0)
+    assert warmup_s > 0
+    assert timer.percentiles() == {"step_ms_p50": None, "step_ms_p95": None, "step_ms_quantiles": []}
+    assert run_epoch(timer, 4)[2] == 2 * 4
+
+
+def test_percentiles_are_of_the_counted_steps_in_milliseconds() -> None:
+    timer = StepTimer(CPU, warmup_steps=0)
+    run_epoch(timer, 10)
+    percentiles = timer.percentiles()
+    assert percentiles["step_ms_p50"] is not None
+    assert percentiles["step_ms_p95"] is not None
+    assert 2 <= percentiles["step_ms_p50"] <= percentiles["step_ms_p95"]
+
+
+def test_quantiles_are_of_the_counted_steps_and_have_four_digits() -> None:
+    timer = StepTimer(CPU, warmup_steps=0)
+    timer.step_ms = [1.23456 + count for count in range(101)]
+    assert timer.percentiles()["step_ms_quantiles"] == [
+        1.235, 6.235, 11.23, 26.23, 51.23, 76.23, 91.23, 96.23, 100.2, 101.2
+    ]  # fmt: skip
+    assert len(STEP_QUANTILES) == 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak resident set can be reset on Linux only")
+def test_the_peak_is_that_of_this_run_and_not_of_an_earlier_one() -> None:
+    big = torch.ones(64 * 2**18)  # 64 MiB
+    with_it = MemoryMeter(CPU)
+    del big
+    fresh = MemoryMeter(CPU)
+    assert fresh.start_mib < with_it.start_mib - 50
+    before = fresh.read()["peak_mem_mib"]
+    assert before is not None
+    assert before < with_it.start_mib
+    again = torch.ones(128 * 2**18)  # 128 MiB
+    del again
+    after = fresh.read()["peak_mem_mib"]
+    assert after is not None
+    assert after > fresh.start_mib + 100

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.training.data.cache import decoded
+from dmls_ray.training.data.loaders import normalized
+from dmls_ray.training.data.sharding import test_shards
+from dmls_ray.training.engine import run_trial
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
+from tests.training.probes import train_and_tell_weights, watched
+
+UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
+"""No batch divides these: the last window, its passes and the test shards are all short."""
+
+
+def config(**changes: Any) -> TrialConfig:
+    batch = {} if "global_batch" in changes else {"batch_per_rank": 8}
+    return TrialConfig(**{**batch, "dataset": UNEVEN, "epochs": 2, "device": "cpu", **changes})
+
+
+def train_each(trials: list[TrialConfig], trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+    """Several trials in one set of processes, since a process takes seconds to load PyTorch."""
+    return {"each": [train_and_tell_weights(item, rank, emit) for item in trials]}
+
+
+def run_each(*trials: TrialConfig) -> list[list[dict[str, Any]]]:
+    """The results of trials of one world size: by trial, then by rank."""
+    ranks = run_spawned(trials[0], train=functools.partial(train_each, list(trials)))
+    assert [item["outcome"] for item in ranks] == ["ok"] * len(ranks), ranks[0].get("traceback")
+    return [[rank["each"][number] for rank in ranks] for number in range(len(trials))]
+
+
+def weights(ranks: list[dict[str, Any]]) -> torch.Tensor:
+    told = [torch.tensor([value for part in item["weights"] for value in part]) for item in ranks]
+    assert all(torch.equal(rank, told[0]) for rank in told), "DDP keeps all ranks' parameters equal"
+    return told[0]
+
+
+def watched_config(**changes: Any) -> TrialConfig:
+    return config(model="tests.training.probes:watched", optimizer="sgd", lr=0.1, **changes)
+
+
+def test_ranks_and_accumulation_reach_the_parameters_of_one_rank_with_the_whole_batch() -> None:
+    base = watched_config(momentum=0.5, weight_decay=0.01, global_batch=32)
+    alone = weights([train_and_tell_weights(base, RankInfo(), print)])
+    half = weights([train_and_tell_weights(base.replace(epochs=1), RankInfo(), print)])
+    assert not torch.allclose(alone, half, atol=1e-3), "training must move the parameters"
+    two = base.replace(world_size=2, global_batch=32)
+    accumulated = base.replace(world_size=2, accum_steps=2, global_batch=32)
+    assert [item.batch_per_rank for item in (base, two, accumulated)] == [32, 16, 8]
+    for ranks in run_each(two, accumulated):
+        torch.testing.assert_close(weights(ranks), alone, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_ranks_and_accumulation_reach_the_same_parameters_under_every_optimizer_and_schedule() -> None:
+    base = watched_config(global_batch=32)
+    changed = [
+        base.replace(**changes)
+        for changes in (
+            {"optimizer": "adam", "lr": 1e-3},
+            {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.1},
+            {"optimizer": "rmsprop", "lr": 1e-3, "momentum": 0.5},
+            {"lr_schedule": "one-cycle"},
+            {"lr_schedule": "cosine", "lr_warmup_steps": 2, "clip_norm": 0.3, "l1": 1e-3, "label_smoothing": 0.1},
+        )
+    ]
+    alone = [weights([train_and_tell_weights(item, RankInfo(), print)]) for item in changed]
+    many = [item.replace(world_size=2, accum_steps=steps, global_batch=32) for item in changed for steps in (1, 2)]
+    for number, ranks in enumerate(run_each(*many)):
+        torch.testing.assert_close(weights(ranks), alone[number // 2], rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_that_changes_its_input_harms_no_later_epoch_and_no_later_run() -> None:
+    trial = config(model="tests.training.probes:doubling", dataset="tests.training.probes:floats", lr=1e-9, epochs=3)
+    for _ in range(2):
+        epochs = run_inline(trial)["run"]["epochs"]
+        assert [item["test_loss"] for item in epochs] == pytest.approx([epochs[0]["test_loss"]] * 3, rel=1e-4)
+    first = run_inline(trial)["run"]["epochs"][0]["test_loss"]
+    assert first == pytest.approx(epochs[0]["test_loss"], rel=1e-4)
+
+
+def test_what_a_run_sets_in_its_process_is_not_the_next_ones() -> None:
+    trial = config(model="convnet")
+    before = run_inline(trial)["run"]["epochs"]
+    torch.set_float32_matmul_precision("medium")
+    torch.set_autocast_enabled("cpu", True)
+    torch.set_default_device("meta")
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    after = run_inline(trial)["run"]["epochs"]
+    names = ("train_loss", "test_loss")
+    assert [[epoch[name] for name in names] for epoch in after] == [[epoch[name] for name in names] for epoch in before]
+
+
+def test_one_step_is_the_mean_gradient_over_the_batch_worked_out_by_hand() -> None:
+    trial = watched_config(epochs=1, global_batch=101)
+    data = decoded(UNEVEN, None, None)
+    torch.manual_seed(trial.seed)
+    model = watched((1, 8, 8), 4)
+    logits = model(normalized(torch.from_numpy(data.train_images)))
+    F.cross_entropy(logits, torch.from_numpy(data.train_labels)).backward()
+    expected = torch.cat([(item - 0.1 * item.grad).flatten() for item in model.parameters() if item.grad is not None])
+    trained = weights([train_and_tell_weights(trial, RankInfo(), print)])
+    torch.testing.assert_close(trained, expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_test_metrics_are_exact_at_uneven_shards_and_at_fewer_samples_than_ranks() -> None:
+    trial = watched_config(world_size=3, batch_per_rank=5)
+    few = trial.replace(dataset="synthetic:shape=1x8x8,classes=2,train=4,test=2", batch_per_rank=1)
+    for item, samples, ranks in zip((trial, few), (37, 2), run_each(trial, few), strict=True):
+        counts = [sum(part.stop - part.start for part in test_shards(samples, item, rank)) for rank in range(3)]
+        assert sum(counts) == samples == ranks[0]["run"]["test_samples"]
+        tested = [(rank, count) for rank, count in zip(ranks, counts, strict=True) if count]
+        assert all(rank["test_accuracy"] is None for rank, count in zip(ranks, counts, strict=True) if not count)
+        last = ranks[0]["run"]["epochs"][-1]
+        hits = sum(round(rank["test_accuracy"] * count) for rank, count in tested)
+        assert last["test_accuracy"] == pytest.approx(hits / samples, abs=1e-12)
+        loss = sum(rank["test_loss"] * count for rank, count in tested)
+        assert last["test_loss"] == pytest.approx(loss / samples, rel=1e-9)
+
+
+def test_every_epoch_is_told_as_it_ends() -> None:
+    events: list[dict[str, Any]] = []
+    result = run_inline(config(epochs=3), emit=events.append)
+    told = [event for event in events if event["kind"] == "epoch"]
+    assert [event["epoch"] for event in told] == [1, 2, 3]
+    kinds = [event["kind"] for event in events]
+    assert kinds.count("progress") >= result["run"]["steps"], "each pass shows that the rank gets on"
+    assert [event["test_accuracy"] for event in told] == [item["test_accuracy"] for item in result["run"]["epochs"]]
+
+
+def test_it_learns() -> None:
+    result = run_inline(config(epochs=6, dataset="digits", batch_per_rank=16))
+    assert result["run"]["epochs"][-1]["test_accuracy"] > 0.9
+
+
+def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
+    result = run_inline(config(warmup_steps=4))
+    phases = [result[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")]
+    assert all(seconds >= 0 for seconds in phases)
+    assert sum(phases) <= result["total_s"]
+    assert sum(phases) >= 0.8 * result["total_s"]
+    steps = 2 * math.ceil(101 / 8)
+    assert (result["run"]["steps"], result["run"]["warmup_steps"]) == (steps, 4)
+    assert sum(item["images"] for item in result["run"]["epochs"]) == 2 * 101 - 4 * 8
+
+
+def test_a_short_run_still_has_steps_that_count() -> None:
+    result = run_inline(config(warmup_steps=100, epochs=1, batch_per_rank=101))
+    assert (result["run"]["steps"], result["run"]["warmup_steps"]) == (1, 0)
+    assert result["step_ms_p50"] is not None
+    assert len(result["step_ms_quantiles"]) == len(STEP_QUANTILES)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged() -> None:
+    events: list[dict[str, Any]] = []
+    result = run_inline(config(model="tests.training.probes:exploding", epochs=5), emit=events.append)
+    assert (result["outcome"], result["reason"]) == ("diverged", "the loss is not finite in epoch 1")
+    assert [event["kind"] for event in events].count("epoch") == 1
+
+
+def test_a_diverged_run_ends_on_all_ranks() -> None:
+    results = run_spawned(config(model="tests.training.probes:exploding", world_size=2))
+    assert [item["outcome"] for item in results] == ["diverged", "diverged"]
+
+
+def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() -> None:
+    def losses(**changes: Any) -> list[float]:
+        return [item["train_loss"] for item in run_inline(config(**changes))["run"]["epochs"]]
+
+    assert losses() == losses()
+    assert losses() != losses(seed=1)
+
+
+@pytest.mark.slow  # the default run has it of used workers, through Ray
+def test_a_run_in_a_used_process_equals_the_same_run_in_a_fresh_one() -> None:
+    trial = config(model="simplecnn", dataset="synthetic:shape=3x16x16,classes=4,train=64,test=32")  # it has dropout
+    (fresh,) = run_spawned(trial)
+    for model, threads in (("convnet", 2), ("simplecnn", 1)):
+        run_inline(trial.replace(model=model, threads_per_rank=threads, seed=5, optimizer="sgd"))
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(99)
+    used = run_inline(trial)
+    for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+        assert [item[name] for item in used["run"]["epochs"]] == [item[name] for item in fresh["run"]["epochs"]]
+
+
+def test_running_statistics_are_the_same_on_all_ranks_when_they_are_tested() -> None:
+    trial = config(model="tests.training.probes:normed", world_size=2, epochs=1)
+    (ranks,) = run_each(trial)
+    assert ranks[0]["buffers"] == ranks[1]["buffers"]
+    assert any(value not in (0.0, 1.0) for value in ranks[0]["buffers"])
+
+
+def test_the_record_tells_when_a_target_accuracy_was_first_reached() -> None:
+    trial = config(dataset="digits", batch_per_rank=32, epochs=6, target_accuracy=0.8)
+    result = run_inline(trial)
+    run = result["run"]
+    accuracies = [epoch["test_accuracy"] for epoch in run["epochs"]]
+    first = next(number for number, accuracy in enumerate(accuracies, start=1) if accuracy >= 0.8)
+    assert 1 < first < 6, "the target must lie inside the run"
+    assert run["target_epoch"] == first
+    assert run["target_steps"] == first * run["steps"] / 6
+    assert result["setup_s"] < run["target_s"] < result["total_s"]
+    assert "target_epoch" not in run_inline(trial.replace(target_accuracy=1.0))["run"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_own_memory() -> None:
+    trial = config(dataset="synthetic:shape=1x8x8,classes=4,train=512,test=128", epochs=3, device="cuda")
+    gpu, cpu = run_inline(trial), run_inline(trial.replace(device="cpu"))
+    assert gpu["outcome"] == "ok", gpu.get("traceback")
+    assert gpu["run"]["epochs"][-1]["test_accuracy"] == pytest.approx(
+        cpu["run"]["epochs"][-1]["test_accuracy"], abs=0.05
+    )
+    assert gpu["peak_reserved_mib"] >= gpu["peak_mem_mib"] > 0
+    assert len(gpu["epochs"]) == 3
+    assert gpu["step_ms_p50"] > 0
+
+
+test_shards.__test__ = False  # type: ignore[attr-defined]  # a function that tests use, and no test
+
+
+def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
+    """`run_trial`, with how often gradients were reduced and what dropout's random numbers were."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    counted, real = [0], DistributedDataParallel.__init__
+
+    def counting(self: Any, *args: Any, **options: Any) -> None:
+        real(self, *args, **options)
+
+        def hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations as texts
+            counted[0] += bucket.is_last()
+            return allreduce_hook(torch.distributed.group.WORLD, bucket)
+
+        self.register_comm_hook(None, hook)
+
+    DistributedDataParallel.__init__ = counting  # type: ignore[method-assign]
+    result = run_trial(trial, rank, emit)
+    return {**result, "reductions": counted[0], "random": torch.rand(3).tolist()}
+
+
+def test_gradients_are_reduced_once_a_step_and_each_rank_has_random_numbers_of_its_own() -> None:
+    trial = config(world_size=2, accum_steps=3, epochs=2)
+    ranks = run_spawned(trial, train=count_reductions)
+    assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
+    assert [item["reductions"] for item in ranks] == [ranks[0]["run"]["steps"]] * 2
+    assert ranks[0]["random"] != ranks[1]["random"]

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PROJECT
+
+pytest.importorskip("mpi4py", reason="backend mpi needs pip install 'dmls_ray[mpi]'")
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+
+
+def mpirun(*command: str, ranks: int = 2) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "mpi4py", *command],
+        cwd=PROJECT, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_every_collective_gives_what_gloo_gives(ranks: int) -> None:
+    done = mpirun("-m", "tests.training.mpi_checks", "60", ranks=ranks)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip() == f"60 cases on {ranks} ranks"
+
+
+def test_without_mpi4py_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dmls_ray.training.mpi_backend import world
+    from dmls_ray.util.errors import UnavailableError
+
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(UnavailableError, match=r"pip install 'dmls_ray\[mpi\]'"):
+        world()

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.util.errors import UnknownNameError, UserCodeError
+from dmls_ray.util.importing import import_function, is_reference
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_function_is_found_in_the_folder_of_the_call(folder: Path) -> None:
+    (folder / "mine_found.py").write_text("def build(): return 41 + 1\n")
+    assert import_function("mine_found:build", flag="model")() == 42
+
+
+def test_no_such_module_is_told_as_that(folder: Path) -> None:
+    with pytest.raises(UnknownNameError, match="model=mine_absent:build: no module named 'mine_absent'"):
+        import_function("mine_absent:build", flag="model")
+
+
+def test_a_missing_submodule_is_told_as_that(folder: Path) -> None:
+    (folder / "mine_package").mkdir()
+    (folder / "mine_package" / "__init__.py").write_text("")
+    with pytest.raises(UnknownNameError, match="no module named 'mine_package.inner'"):
+        import_function("mine_package.inner:build", flag="model")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import not_installed_here\n", "ModuleNotFoundError: No module named 'not_installed_here'"),
+        ("x = 1 / 0\n", r"ZeroDivisionError: division by zero \(mine_broken.*.py, line 1\)"),
+        ("def broken(:\n", "SyntaxError"),
+        ("raise SystemExit(0)\n", "SystemExit: 0"),
+    ],
+)
+def test_a_module_that_fails_to_import_is_told_apart_with_its_cause(folder: Path, source: str, told: str) -> None:
+    name = f"mine_broken_{len(source)}"
+    (folder / f"{name}.py").write_text(source)
+    with pytest.raises(UserCodeError, match=f"your module was found but failed to import: {told}") as caught:
+        import_function(f"{name}:build", flag="model")
+    assert caught.value.__cause__ is not None
+
+
+def test_a_wrong_function_lists_the_right_ones(folder: Path) -> None:
+    (folder / "mine_other.py").write_text("from math import sin\ndef build(): ...\ndef _hidden(): ...\n")
+    with pytest.raises(UnknownNameError, match=r"has no function 'make'; it has build\."):
+        import_function("mine_other:make", flag="dataset")
+
+
+@pytest.mark.parametrize("name", ["a:b", "a.b.c:d_e"])
+def test_a_reference_is_module_colon_function(name: str) -> None:
+    assert is_reference(name)
+
+
+@pytest.mark.parametrize("name", ["convnet", "a:", ":b", "a/b:c", "a:b:c", "synthetic:shape=3x8x8", "a..b:c"])
+def test_other_names_are_no_references(name: str) -> None:
+    assert not is_reference(name)

@@ -1,0 +1,122 @@
+"""Every implementation makes the same grey levels, but for rounding."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dmls_ray.util.errors import UnavailableError
+from dmls_ray.workloads.grayscale import implementations, kernels
+from dmls_ray.workloads.grayscale.config import IMPLEMENTATIONS, INTERLEAVED_ONLY, ON_A_GPU
+from dmls_ray.workloads.grayscale.images import Images, levels_apart, reference
+from dmls_ray.workloads.grayscale.implementations import make_pass
+from tests.workloads.grayscale.samples import PICTURES
+
+ON_THE_PROCESSOR = [name for name in IMPLEMENTATIONS if name not in ON_A_GPU]
+COMPILED = "torch_compile"
+
+
+def grey_by(name: str, pictures: NDArray[np.uint8], *, planar: bool, device: str = "cpu") -> NDArray[np.uint8]:
+    images = Images.of(pictures, planar=planar, device=torch.device(device))
+    returned = make_pass(name, images)()
+    grey: NDArray[np.uint8] = (images.grey if returned is None else returned).cpu().numpy()
+    return grey
+
+
+def check(name: str, sample: str, *, planar: bool, device: str = "cpu") -> None:
+    pictures = PICTURES[sample]
+    grey = grey_by(name, pictures, planar=planar, device=device)
+    assert grey.shape == pictures.shape[:3]
+    assert grey.dtype == np.uint8
+    assert levels_apart(grey, reference(pictures)) <= 1
+
+
+def test_every_name_that_can_be_asked_for_is_registered() -> None:
+    assert set(implementations.IMPLEMENTATIONS) == set(IMPLEMENTATIONS)
+    assert all(function.__doc__ for function in implementations.IMPLEMENTATIONS.values())
+
+
+@pytest.mark.parametrize("sample", PICTURES)
+@pytest.mark.parametrize("name", [name for name in ON_THE_PROCESSOR if name != COMPILED])
+def test_grey_levels_are_those_of_the_reference_but_for_rounding(name: str, sample: str) -> None:
+    if name == "opencv":
+        pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
+    check(name, sample, planar=False)
+
+
+@pytest.mark.parametrize("sample", PICTURES)
+@pytest.mark.parametrize("name", [name for name in ON_THE_PROCESSOR if name not in (COMPILED, *INTERLEAVED_ONLY)])
+def test_planes_become_the_same_grey(name: str, sample: str) -> None:
+    check(name, sample, planar=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize("sample", PICTURES)
+def test_what_inductor_compiles_makes_the_same_grey(sample: str, planar: bool) -> None:
+    torch._dynamo.reset()
+    check(COMPILED, sample, planar=planar)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize("sample", PICTURES)
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_a_gpu_makes_the_same_grey(name: str, sample: str, planar: bool) -> None:
+    torch._dynamo.reset()
+    check(name, sample, planar=planar, device="cuda")
+
+
+def test_every_colour_there_is_becomes_the_right_grey_in_our_kernel() -> None:
+    levels = np.arange(256, dtype=np.uint8)
+    for red in range(0, 256, 5):
+        green, blue = np.meshgrid(levels, levels, indexing="ij")
+        colours = np.stack([np.full_like(green, red), green, blue], axis=-1)[None]
+        grey = grey_by("cpp", colours, planar=False)
+        assert levels_apart(grey, reference(colours)) <= 1
+        assert np.mean(grey != reference(colours)) < 0.02, "only next to a half may it round otherwise"
+
+
+def test_what_allocates_its_output_in_each_pass_says_so_by_returning_it() -> None:
+    images = Images.of(PICTURES["random"], planar=False, device=torch.device("cpu"))
+    anew = {
+        name for name in ON_THE_PROCESSOR if name not in (COMPILED, "opencv") and make_pass(name, images)() is not None
+    }
+    assert anew == {"torchvision"}
+
+
+def test_opencv_has_as_many_threads_as_the_others() -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
+    cv2.setNumThreads(3)
+    make_pass("opencv", Images.of(PICTURES["random"], planar=False, device=torch.device("cpu")))
+    assert cv2.getNumThreads() == torch.get_num_threads()
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "told"),
+    [
+        ("opencv", "cv2", "needs OpenCV; pip install opencv-python-headless"),
+        ("triton", "triton", r"needs Triton \(.*\); pip install triton"),
+    ],
+)
+def test_without_its_library_an_implementation_says_what_to_install(
+    name: str, missing: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "dmls_ray.workloads.grayscale.triton_kernel", raising=False)
+    images = Images.of(PICTURES["random"], planar=False, device=torch.device("cpu"))
+    with pytest.raises(UnavailableError, match=told):
+        make_pass(name, images)
+
+
+@pytest.mark.parametrize("name", ["cpp", "torch_compile"])
+def test_without_a_compiler_an_implementation_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    kernels.cpu_kernel.cache_clear()
+    images = Images.of(PICTURES["random"], planar=False, device=torch.device("cpu"))
+    with pytest.raises(UnavailableError, match=r"needs a C\+\+ compiler"):
+        make_pass(name, images)

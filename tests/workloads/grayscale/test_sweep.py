@@ -1,0 +1,59 @@
+"""The sweep of implementations, as a user runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from dmls_ray import load
+from dmls_ray.analysis.figures import FIGURES
+from dmls_ray.analysis.summary.sweep_summary import read
+from tests.conftest import Command
+
+SMALL = ("--images", "8", "--image-size", "32", "--timed-s", "0", "--repeats", "1", "--device", "auto")
+
+
+@pytest.mark.slow
+def test_a_sweep_of_implementations_fills_its_table_and_says_what_is_missing(
+    sweep_command: Command, tmp_path: Path
+) -> None:
+    names = ("python_loops", "numpy", "torchvision", "cpp", "cuda")
+    done = sweep_command("grayscale", "--implementation", *names, *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "On the processor" in done.stdout
+    results = load(tmp_path / "results" / "grayscale")
+    outcomes = {record.config["implementation"]: record for record in results.records}
+    assert set(outcomes) == set(names)
+    for name in names[:-1]:
+        record = outcomes[name]
+        assert record.outcome == "ok", record.traceback
+        assert record.device == "cpu"
+        assert record.measures["levels_apart"] in (0, 1)
+        assert record.picture
+    if outcomes["cuda"].outcome == "skipped":
+        assert "needs a GPU" in outcomes["cuda"].reason or "needs nvcc" in outcomes["cuda"].reason
+        assert "skipped: " in done.stdout
+    reading = read(results)
+    figure = FIGURES["implementations"](reading.table)
+    assert figure is not None
+    assert [panel.picture != "" for panel in figure.panels] == [False, True]
+    assert "Turning images grey" in (tmp_path / "results" / "grayscale" / "report.html").read_text()
+
+    again = sweep_command("grayscale", "--implementation", *names[:-1], *SMALL)
+    assert again.returncode == 0, again.stderr
+    assert "[1/" not in again.stdout, "nothing was missing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["ray", "spawn"])
+def test_a_relative_folder_of_pictures_is_found_from_where_the_command_was_given(
+    sweep_command: Command, tmp_path: Path, launcher: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    Image.new("RGB", (40, 40), (200, 10, 30)).save(tmp_path / "mine" / "a.png")
+    done = sweep_command("grayscale", "--implementation", "numpy", *SMALL, "--pictures", "mine", "--launcher", launcher)
+    assert done.returncode == 0, done.stderr
+    (record,) = load(tmp_path / "results" / "grayscale").records
+    assert record.outcome == "ok", record.reason

@@ -1,0 +1,161 @@
+"""What is measured around a training function of the user's own, and what it may tell."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, Outcome, RunRecord
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.user_function.run import run_own
+from dmls_ray.workloads.user_function.schema import own_schema
+from tests.conftest import jpeg, readme_example
+
+
+def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
+    """Descends a parabola from a random place, and tells what it is asked to."""
+    place = torch.nn.Parameter(torch.randn(()))
+    optimizer = torch.optim.SGD([place], lr=0.1)
+    for _ in range(config["steps"]):
+        optimizer.zero_grad()
+        (place**2).backward()
+        optimizer.step()
+    if rank.world_size > 1:
+        torch.distributed.all_reduce(place.data)
+    if config["tells"] == "exit":
+        raise SystemExit(3)
+    told: dict[str, Any] = {
+        "nothing": None,
+        "scalars": {"test_loss": place.detach() ** 2, "perplexity": np.float32(2.5), "tokens": [1, 2], "note": "x"},
+        "nan": {"test_loss": float("nan")},
+        "tensor": {"places": torch.zeros(3)},
+        "object": {"model": optimizer},
+        "text": {"test_accuracy": "high"},
+        "list": [1],
+        "large": {"seen": 2**64},
+        "picture": {"picture": jpeg(), "bits": 2.0},
+        "no picture": {"picture": None, "bits": 2.0},
+        "bytes": {"picture": base64.b64decode(jpeg())},
+        "png": {"picture": jpeg(form="PNG")},
+        "lines": {"picture": base64.encodebytes(base64.b64decode(jpeg())).decode()},
+        "many pixels": {"picture": "/9j/" + 20_000 * "AAAA"},
+    }[config["tells"]]
+    if config["emits"]:
+        emit({"train_loss": torch.tensor(3.0), "grad_norm": 1})
+        emit({"kind": "progress"})
+        emit({"epoch": 2, "train_loss": 2.0, "grad_norm": 0.5})
+    return told
+
+
+def result_of(**values: Any) -> tuple[RunRecord, list[dict[str, Any]]]:
+    given = {"steps": 12, "tells": "nothing", "emits": False} | values
+    config = own_schema(train, given).make(**given)
+    events: list[dict[str, Any]] = []
+    results = (
+        [run_inline(config, train=run_own, emit=events.append)]
+        if config.world_size == 1
+        else run_spawned(config, train=run_own, emit=events.append)
+    )
+    record = RunRecord(
+        run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0]["outcome"])
+    )
+    record.reason = results[0].get("reason", "")
+    record.take_results(results)
+    return RunRecord.from_dict(record.to_dict()), events
+
+
+def test_time_memory_and_steps_are_measured_of_a_function_that_tells_nothing() -> None:
+    record, events = result_of()
+    assert record.outcome is Outcome.OK
+    assert record.steps == 12
+    assert record.step_ms_p50 is not None
+    assert record.step_ms_p50 > 0
+    assert all(len(rank.step_ms_quantiles) == len(STEP_QUANTILES) for rank in record.ranks)
+    assert record.total_s is not None
+    assert record.setup_s is not None
+    assert 0 < record.setup_s < record.total_s
+    assert record.peak_mem_mib
+    assert record.measures == {}
+    assert record.train_s is None, "nobody told how long training took"
+    assert events == [{"kind": "progress"}] * 12, "each optimizer step is a sign of progress"
+
+
+def test_what_it_returns_fills_the_columns_of_the_vocabulary_and_makes_others() -> None:
+    record, _ = result_of(tells="scalars")
+    assert record.test_loss is not None
+    assert 0 <= record.test_loss < 1
+    assert record.measures == {"perplexity": 2.5, "tokens": [1, 2], "note": "x"}
+
+
+def test_a_picture_that_it_returns_is_the_runs_and_no_measure() -> None:
+    record, _ = result_of(tells="picture")
+    assert (record.picture, record.measures) == (jpeg(), {"bits": 2.0})
+    record, _ = result_of(tells="no picture")
+    assert (record.outcome, record.picture, record.measures) == (Outcome.OK, "", {"bits": 2.0})
+
+
+def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> None:
+    record, events = result_of(emits=True)
+    assert record.epochs == [
+        EpochRecord(epoch=1, train_loss=3.0, measures={"grad_norm": 1}),
+        EpochRecord(epoch=2, train_loss=2.0, measures={"grad_norm": 0.5}),
+    ]
+    assert record.train_loss == 2.0
+    assert record.measures == {"grad_norm": 0.5}
+    assert [event["epoch"] for event in events if event["kind"] == "epoch"] == [1, 2]
+
+
+def test_a_loss_that_is_not_finite_is_diverged() -> None:
+    record, _ = result_of(tells="nan")
+    assert (record.outcome, record.reason) == (Outcome.DIVERGED, "test_loss is not finite")
+
+
+@pytest.mark.parametrize(
+    ("tells", "reason"),
+    [
+        ("tensor", "ValueError: places in what it returned has 3 elements"),
+        ("object", "ValueError: model=SGD"),
+        ("text", "ValueError: test_accuracy='high' in what it returned is no number"),
+        ("list", "ValueError: what it returned is a list"),
+        ("large", "ValueError: seen in what it returned has more than 64 bits"),
+        ("bytes", "ValueError: picture in what it returned is of type bytes; give base64.b64encode(jpeg).decode()."),
+        ("png", "ValueError: picture in what it returned is no JPEG in base64; give base64.b64encode(jpeg).decode()"),
+        ("lines", "ValueError: picture in what it returned is no JPEG in base64; give base64.b64encode"),
+        ("many pixels", "ValueError: picture in what it returned has 80,004 characters of base64"),
+        ("exit", "SystemExit: 3"),
+    ],
+)
+def test_what_is_no_plain_value_is_an_error_that_names_it(tells: str, reason: str) -> None:
+    record, _ = result_of(tells=tells)
+    assert record.outcome is Outcome.ERROR
+    assert record.reason.startswith(reason)
+
+
+def test_it_is_seeded_like_any_run() -> None:
+    losses = [result_of(tells="scalars", seed=seed)[0].test_loss for seed in (1, 1, 2)]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_two_ranks_have_a_process_group() -> None:
+    record, _ = result_of(tells="scalars", world_size=2, device="cpu", emits=True)
+    assert record.outcome is Outcome.OK, record.reason
+    assert [rank.rank for rank in record.ranks] == [0, 1]
+    assert len(record.epochs) == 2
+
+
+def test_the_readmes_language_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "char_lm.py").write_text(readme_example())
+    monkeypatch.syspath_prepend(tmp_path)
+    config = own_schema("char_lm:train").make(context=64)
+    told = run_inline(config, train=run_own)
+    assert told["outcome"] == "ok", told.get("traceback")
+    (epoch,) = told["run"]["epochs"]
+    assert 1 < epoch["measures"]["bits_per_character"] < 5, "seven bits would be no model at all"
+    assert told["run"]["returned"]["parameters"] == 41_472

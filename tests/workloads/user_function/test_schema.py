@@ -1,0 +1,245 @@
+"""A training function of the user's own: how it is found, what can be varied of it, and what its trials are called."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from dmls_ray.config.grid import make_plan
+from dmls_ray.config.runtime import PLACE
+from dmls_ray.execution.run import sweep
+from dmls_ray.util.errors import ConfigError, InputError
+from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
+from dmls_ray.workloads.user_function.schema import OwnConfig, find_own, folder_name, load_own, own_schema
+from tests.conftest import PROJECT
+
+if TYPE_CHECKING:
+    from dmls_ray.training.rank import Emit, RankInfo
+
+
+@dataclass(frozen=True)
+class Settings:
+    depth: int
+    """Layers."""
+    lr: float = 0.1
+    kind: Literal["plain", "wide"] = "plain"
+    heads: int | None = None
+    sizes: tuple[int, ...] = (8,)
+    seed: int = 5
+
+    def __post_init__(self) -> None:
+        if self.kind == "wide" and self.depth > 2:
+            raise ValueError("wide is not deep")
+
+
+def train(config: Settings, rank: RankInfo, emit: Emit) -> None:
+    """Its other annotations cannot be resolved at run time, which must not matter."""
+
+
+def of_a_dict(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    return config
+
+
+def without_annotation(config, rank, emit):  # type: ignore[no-untyped-def]
+    return config
+
+
+def of_two(config: Settings, rank: RankInfo) -> None: ...
+def of_a_list(config: list[int], rank: RankInfo, emit: Emit) -> None: ...
+
+
+TRAIN = "tests.workloads.user_function.test_schema:train"
+
+
+def test_the_fields_of_its_dataclass_and_of_its_place_can_be_varied() -> None:
+    schema = own_schema(train)
+    own = ["depth", "lr", "kind", "heads", "sizes"]
+    assert list(schema.specs) == ["world_size", *own, *PLACE[1:]]
+    assert schema.specs["depth"].help == "Layers."
+    assert schema.defaults["seed"] == 5, "its own default goes before ours"
+    plan = make_plan({"depth": [1, 2], "lr": [0.1, 1], "world_size": 2}, repeats=2, schema=schema)
+    assert len(plan.runs) == 8
+    assert plan.varied == ("depth", "lr")
+    assert plan.runs[0].label(plan.varied).startswith("depth=")
+
+
+def test_a_run_has_the_configuration_as_the_function_takes_it() -> None:
+    run = make_plan({"depth": 2, "heads": 4}, repeats=2, schema=own_schema(TRAIN)).runs[1]
+    config = pickle.loads(pickle.dumps(run.seeded()))
+    assert isinstance(config, OwnConfig)
+    function, config_class = load_own(config)
+    assert function is train
+    assert config.for_function(config_class) == Settings(depth=2, heads=4, seed=10_005)
+
+
+@pytest.mark.parametrize("function", [of_a_dict, without_annotation])
+def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -> None:
+    config = make_plan({"lr": 0.5, "world_size": 2}, schema=own_schema(function, ["lr"]), repeats=1).runs[0].seeded()
+    assert isinstance(config, OwnConfig)
+    assert config.for_function(None) == {
+        "lr": 0.5, "world_size": 2, "machines": None, "ranks_per_machine": None, "backend": "auto",
+        "launcher": "ray", "device": "auto", "threads_per_rank": 1,
+        "seed": 0,
+    }  # fmt: skip
+
+
+def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -> None:
+    plan = make_plan({"depth": [1, 3], "kind": ["plain", "wide"]}, repeats=1, schema=own_schema(train))
+    assert [run.skip for run in plan.runs if run.skip] == [f"{TRAIN} refuses its configuration: wide is not deep"]
+    assert {run.values["train"] for run in plan.runs} == {TRAIN}, "it is a run of that function all the same"
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"depth": "two"}, "depth='two' is not a whole number"),
+        ({"depth": 1, "width": 3}, f"width is no field of the configuration of {TRAIN}; the fields are"),
+        ({"lr": 0.1}, f"{TRAIN} needs a value of depth"),
+        ({"depth": 1, "kind": "deep"}, "kind=deep is unknown; choose from plain, wide"),
+        ({"depth": 1, "sizes": [object()]}, "sizes=<object"),
+        ({"depth": 1, "sizes": 4}, "sizes=4 is no tuple"),
+        ({"depth": 1, "heads": 2**70}, "heads=1180591620717411303424"),
+        ({"depth": 1, "world_size": 0}, "world_size=0 is out of range"),
+        ({"depth": 1, "world_size": 2, "launcher": "inline"}, "launcher=inline is one process"),
+    ],
+)
+def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_plan(axes, repeats=1, schema=own_schema(train))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (of_two, "cannot be called as train"),
+        (of_a_list, "use a dataclass or a dict"),
+        ("tests.workloads.user_function.test_schema:trian", "has no function 'trian'"),
+        ("no_such_module:train", "no module named"),
+    ],
+)
+def test_what_is_no_training_function_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find_own(function)
+
+
+def test_a_trial_is_named_by_all_of_its_own_values_since_their_defaults_may_change() -> None:
+    schema = own_schema(train)
+    assert schema.make(depth=1).hash == schema.make(depth=1, lr=0.1).hash != schema.make(depth=1, lr=0.2).hash
+    assert own_schema(of_a_dict, ["lr"]).make(lr=DEFAULTS["lr"]).hash != own_schema(of_a_dict).make().hash
+    assert schema.make(depth=1).hash == schema.make(depth=1, backend="auto").hash
+    assert schema.make(depth=1).hash != schema.make(depth=1, backend="gloo").hash
+
+
+def test_of_a_field_that_holds_a_tuple_a_tuple_is_one_value() -> None:
+    schema = own_schema(train)
+    plan = make_plan({"depth": 1, "sizes": (4, 2)}, repeats=1, schema=schema)
+    assert [run.values["sizes"] for run in plan.runs] == [(4, 2)]
+    several = make_plan({"depth": 1, "sizes": [(4, 2), (3,)]}, repeats=1, schema=schema)
+    assert {run.values["sizes"] for run in several.runs} == {(4, 2), (3,)}
+    assert schema.specs["sizes"].parse("4,2") == (4, 2)
+
+
+def test_equal_values_of_different_types_are_different_values() -> None:
+    plan = make_plan({"flag": [1, True, 1.0]}, repeats=1, schema=own_schema(of_a_dict, ["flag"]))
+    assert len(plan.runs) == 3
+
+
+@dataclass
+class Unusable:
+    kind: object = float("nan")
+
+
+@dataclass
+class Refusing:
+    depth: int = 1
+
+    def __post_init__(self) -> None:
+        assert self.depth < 5, "too deep"
+
+
+def of_unusable(config: Unusable, rank: RankInfo, emit: Emit) -> None: ...
+def of_refusing(config: Refusing, rank: RankInfo, emit: Emit) -> None: ...
+
+
+def test_a_default_that_is_no_plain_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="kind=nan is not finite"):
+        own_schema(of_unusable)
+
+
+def test_whatever_its_dataclass_raises_is_a_reason_to_skip() -> None:
+    plan = make_plan({"depth": [1, 9]}, repeats=1, schema=own_schema(of_refusing))
+    (skip,) = (run.skip for run in plan.runs if run.skip)
+    assert "refuses its configuration: AssertionError: too deep" in skip
+
+
+def test_functions_that_share_a_name_are_told_apart_by_their_code() -> None:
+    def make(factor: int) -> Callable[..., Any]:
+        return lambda config, rank, emit: {"value": factor}
+
+    one, same, other = (own_schema(make(factor)).make().hash for factor in (1, 1, 2))
+    assert one == same != other
+
+
+def test_a_script_that_would_sweep_itself_in_every_rank_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text("from dmls_ray import sweep\ndef train(config, rank, emit): ...\nsweep(train, {'lr': 1})\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "put the call of sweep() under if __name__ == '__main__'" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("what", [(), ("m:f",), (1, 2, 3)])
+def test_a_sweep_without_axes_is_refused(what: tuple[Any, ...]) -> None:
+    with pytest.raises(ConfigError, match="takes axes, or a training function and its axes"):
+        sweep(*what)
+
+
+def test_its_place_has_the_defaults_of_the_built_in_trial() -> None:
+    config, usual = OwnConfig(train="m:f"), TrialConfig(batch_per_rank=1)
+    assert all(getattr(config, name) == getattr(usual, name) for name in PLACE)
+
+
+def test_a_function_that_no_other_process_can_import_is_sent_along() -> None:
+    def nested(config: Settings, rank: Any, emit: Any) -> int:
+        return config.depth
+
+    config = own_schema(nested).make(depth=3)
+    assert isinstance(config, OwnConfig)
+    function, config_class = load_own(pickle.loads(pickle.dumps(config)))
+    assert function(config.for_function(config_class), None, None) == 3
+
+
+def test_a_function_of_a_script_is_found_under_the_name_of_its_file(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "def train(config, rank, emit): ...\n"
+        "if __name__ == '__main__':\n"
+        "    from dmls_ray.workloads.user_function.schema import find_own\n"
+        "    name, code, function, config_class = find_own(train)\n"
+        "    print(name, code == '', function is train, config_class)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert done.stdout == "mine:train True True None\n"
+
+
+def test_a_sweep_at_import_is_refused_rather_than_repeated_in_every_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unguarded.py").write_text(
+        "from dmls_ray import sweep\ndef train(config, rank, emit): ...\nsweep(train, {'lr': 1})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="put it under if __name__ == '__main__'"):
+        find_own("unguarded:train")
+
+
+def test_results_go_to_a_folder_of_its_own_name() -> None:
+    assert folder_name("package.module:train") == "package-module-train"
