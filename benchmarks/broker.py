@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from dmls_ray.cluster.messages import Job, Lease, Limits, RankCard
+from dmls_ray.cluster.messages import Job, Lease, Limits, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Queued
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.records.provenance import describe_machine, describe_versions
@@ -72,10 +72,10 @@ class Served:
     lease_ms: list[float] = field(default_factory=list)
 
 
-def cards(machines: int, each: int) -> list[RankCard]:
+def cards(machines: int, each: int) -> list[RankRegistration]:
     """The ranks of so many machines, a trainer a machine."""
     return [
-        RankCard(
+        RankRegistration(
             trainer=f"trainer-{machine}",
             group="0",
             index=index,
@@ -99,7 +99,7 @@ def jobs(count: int, *, asks: bool) -> list[Job]:
         job = Job(
             run_id=f"{number:012x}-0",
             trial_id=f"{number:012x}",
-            train="dmls_ray.training.engine:run_trial",
+            train="dmls_ray.training.engine:train_rank",
             config=config,
             device="cpu",
             backend="gloo",
@@ -137,7 +137,7 @@ async def follow(broker: Broker, job: Job) -> int:
                 return len(event["results"])
 
 
-async def joined(broker: Broker, all_cards: Sequence[RankCard]) -> list[str]:
+async def joined(broker: Broker, all_cards: Sequence[RankRegistration]) -> list[str]:
     """All ranks are there; returns their names."""
     return [await broker.join(card) for card in all_cards]
 

@@ -1,6 +1,6 @@
 """What does a trial cost beyond its training?
 
-This system beside the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `run_trial`
+This system beside the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `train_rank`
 on the same trivial configuration, and the cost of a trial is its wall time less what the rank itself measured from
 assignment to result. Beside it, the whole-process time of a sweep of 64 trivial runs, from Enter to prompt, and the
 time until its first row is on the disk.
@@ -124,7 +124,7 @@ def _as_torchrun_rank(told: str) -> None:
 
 
 def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> float:
-    from dmls_ray.training.engine import run_trial
+    from dmls_ray.training.engine import train_rank
     from dmls_ray.training.rank import RankInfo
 
     config = TrialConfig(**{**TRIVIAL, "world_size": world_size})  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> f
         backend="gloo" if world_size > 1 else None,
         assigned_at=assigned_at or time.perf_counter(),
     )
-    result = run_trial(config, info, lambda event: None)
+    result = train_rank(config, info, lambda event: None)
     return float(result["total_s"])
 
 

@@ -18,7 +18,7 @@ import pytest
 from dmls_ray.analysis.results import load
 from dmls_ray.storage.folder import latest_records, read_sweep
 from dmls_ray.util.errors import StoreError
-from dmls_ray.util.text import harmless
+from dmls_ray.util.text import escape_control_chars
 from tests.analysis.samples import results
 from tests.cli.test_main import keep, run
 from tests.conftest import PROJECT
@@ -233,7 +233,7 @@ def test_no_text_of_a_record_commands_a_terminal(hostile: Path, capsys: pytest.C
 
 
 def test_controls_are_written_out_and_all_else_stays() -> None:
-    assert harmless("a\x1b[1mb\r\n\tä\u202e\x85\ud800語") == "a\\x1b[1mb\\r\n\tä\\u202e\\x85\\ud800語"
+    assert escape_control_chars("a\x1b[1mb\r\n\tä\u202e\x85\ud800語") == "a\\x1b[1mb\\r\n\tä\\u202e\\x85\\ud800語"
 
 
 def test_a_spreadsheet_finds_no_formula_in_any_csv(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:

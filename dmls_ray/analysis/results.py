@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
-from dmls_ray.storage.folder import latest_records, uncollected
+from dmls_ray.storage.folder import gc_disabled, latest_records
 from dmls_ray.storage.mirror import Mirror, loose_in
 from dmls_ray.storage.object_store import check_place, is_uri
 from dmls_ray.workloads.classification.config import DEFAULTS
@@ -71,7 +71,7 @@ class Results:
         return Results(self.folder, records, mirror=self.mirror)
 
     @cached_property
-    @uncollected()
+    @gc_disabled()
     def runs(self) -> pd.DataFrame:
         """One row a run: every field of the configuration, every column of the record but its picture, and the
         machine's name.
@@ -135,7 +135,7 @@ class Results:
         return pd.DataFrame(rows, columns=None if rows else [*KEYS, "rank", "epoch"])
 
 
-@uncollected()
+@gc_disabled()
 def load(folder: str | os.PathLike[str]) -> Results:
     """The results in a folder, or at a URI: s3://bucket/batch_size, say.
 

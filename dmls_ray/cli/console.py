@@ -10,7 +10,7 @@ from rich import console as rich_console
 from rich.text import Text
 
 from dmls_ray.analysis.export.text_tables import LEFT, plain
-from dmls_ray.util.text import harmless
+from dmls_ray.util.text import escape_control_chars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ class Console(rich_console.Console):
 
 def say(console: rich_console.Console, text: str, style: str | None = None) -> None:
     """A line as it is: no mark-up and no command to the terminal in it is read, and none of it is cut."""
-    console.print(harmless(text), style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console.print(escape_control_chars(text), style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_table(
@@ -55,7 +55,7 @@ def print_table(
         spare: heads of columns that may be left out, the first first.
         elsewhere: what has the columns that were left out, beside a wider terminal: `--format csv`.
     """
-    frame = frame.rename(columns=harmless).map(harmless)
+    frame = frame.rename(columns=escape_control_chars).map(escape_control_chars)
     if len(frame) > MOST_DRAWN:
         print(plain(frame))
         return

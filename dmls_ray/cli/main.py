@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dmls_ray.cli.console import SPARE, Console, print_table, say
 from dmls_ray.cli.parser import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
-from dmls_ray.storage.folder import RUNS, is_inside, replacing, uncollected
+from dmls_ray.storage.folder import RUNS, atomic_replace, gc_disabled, is_inside
 from dmls_ray.storage.mirror import LOOSE, sweeps_below
 from dmls_ray.storage.object_store import below, check_place, is_uri
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
-from dmls_ray.util.text import harmless
+from dmls_ray.util.text import escape_control_chars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         parser = _parser(name)
         given = parse(parser, list(sys.argv[1:] if arguments is None else arguments))
         name = given.parser.prog
-        with uncollected():
+        with gc_disabled():
             code = given.command(given, Console())
         sys.stdout.flush()
     except InputError as error:
@@ -74,7 +74,7 @@ def _drop_output() -> None:
 
 
 def _tell(line: str, code: int) -> int:
-    print(harmless(line), file=sys.stderr)
+    print(escape_control_chars(line), file=sys.stderr)
     return code
 
 
@@ -255,7 +255,7 @@ def _export(given: argparse.Namespace, console: Console) -> int:
         out.mkdir(parents=True, exist_ok=True)
         for name, frame in frames.items():
             path = out / f"{name}.{given.format}"
-            with replacing(path) as aside:
+            with atomic_replace(path) as aside:
                 if given.format == "csv":
                     aside.write_text(csv(frame), encoding="utf-8")
                 elif given.format == "parquet":

@@ -6,7 +6,7 @@ import argparse
 import difflib
 from typing import NoReturn
 
-from dmls_ray.util.text import harmless
+from dmls_ray.util.text import escape_control_chars
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -14,7 +14,7 @@ EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, exit code 2."""
-        line = harmless(" ".join(message.split()))
+        line = escape_control_chars(" ".join(message.split()))
         if line.endswith(("expected at least one argument", "expected one argument")):
             line = f"{line.split()[1].rstrip(':')} needs a value; --help tells which."
         elif line.endswith("expected 3 arguments"):

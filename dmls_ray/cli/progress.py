@@ -16,7 +16,7 @@ from rich.text import Text
 from dmls_ray.config.grid import Run
 from dmls_ray.execution.estimate import Durations
 from dmls_ray.records.model import Outcome, RunRecord
-from dmls_ray.util.text import harmless
+from dmls_ray.util.text import escape_control_chars
 
 _UNKNOWN = ""
 """Stands for the trials that a searcher is still to propose."""
@@ -125,7 +125,7 @@ class PlainView:
         self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {told(record)}{tail}")
 
     def _line(self, text: str) -> None:
-        self._console.print(harmless(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 class LiveView:
@@ -147,7 +147,7 @@ class LiveView:
         self._live.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(harmless(text), highlight=False, markup=False, emoji=False)
+        self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False)
 
     def begin(
         self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
@@ -185,10 +185,10 @@ class LiveView:
         for name, record in self._latest:
             style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
             rows.add_row(
-                Text(harmless(name), style=style),
+                Text(escape_control_chars(name), style=style),
                 Text(record.outcome.value, style=style),
                 *(
-                    (harmless(", ".join(_own_measures(record.measures))),)
+                    (escape_control_chars(", ".join(_own_measures(record.measures))),)
                     if own
                     else (_number(record.images_per_s, "{:,.0f}"), _number(record.test_accuracy, "{:.3f}"))
                 ),
@@ -202,7 +202,7 @@ class LiveView:
             Text(f"{duration(time.monotonic() - progress.began)} gone"),
             Text(f"about {duration(left)} left" if left is not None else ""),
         )
-        return Group(rows, Text(harmless(self._under_way), style="cyan", no_wrap=True), bar)
+        return Group(rows, Text(escape_control_chars(self._under_way), style="cyan", no_wrap=True), bar)
 
 
 def make_view(console: Console) -> View:

@@ -20,8 +20,8 @@ from dmls_ray.cli.console import SPARE, Console, print_table, say
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.config.grid import Plan, Variant
-from dmls_ray.config.options import SCRIPTS_OWN, SEARCH_ONLY, Options
-from dmls_ray.config.runtime import SPREAD
+from dmls_ray.config.options import SCRIPT_FIELDS, SEARCH_ONLY, Options
+from dmls_ray.config.runtime import MACHINE_FIELDS
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range
 from dmls_ray.execution.preflight import check_names
@@ -29,7 +29,7 @@ from dmls_ray.execution.run import done, plan_of, run_plan
 from dmls_ray.storage.object_store import below
 from dmls_ray.util.errors import ConfigError, HeadLostError, InputError, WorkerGroupError
 from dmls_ray.workloads.classification.config import trial_schema
-from dmls_ray.workloads.user_function.schema import folder_name, own_schema
+from dmls_ray.workloads.user_function.schema import folder_name, user_function_schema
 
 
 def main(
@@ -71,7 +71,7 @@ def main(
     )
     try:
         own = _own_function(parser, words, train)
-        schema = own_schema(own.train, [name for name, *_ in own.set]) if own.train else trial_schema()
+        schema = user_function_schema(own.train, [name for name, *_ in own.set]) if own.train else trial_schema()
         if own.train != train:
             name, variants, layout = folder_name(own.train), ({},), None
             defaults = _known_defaults(schema, defaults, axis)
@@ -189,10 +189,10 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     # A batch that is asked for takes the place of either default.
     dropped = {"batch_per_rank", "global_batch"} if flags.keys() & {"batch_per_rank", "global_batch"} else set()
     # So do machines and the ranks on each, of which world_size follows; and a world_size, where a script has both.
-    asked = [name for name in ("world_size", *SPREAD) if name in flags]
+    asked = [name for name in ("world_size", *MACHINE_FIELDS) if name in flags]
     if len(asked) == 2:
-        dropped |= {"world_size", *SPREAD}
-    elif asked == ["world_size"] and {*SPREAD} <= defaults.keys():
+        dropped |= {"world_size", *MACHINE_FIELDS}
+    elif asked == ["world_size"] and {*MACHINE_FIELDS} <= defaults.keys():
         dropped.add("ranks_per_machine")
     return {key: values for key, values in defaults.items() if key not in dropped} | flags
 
@@ -257,7 +257,7 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
 
 # --- flags ------------------------------------------------------------------------------------------------------
 
-_OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in SCRIPTS_OWN}
+_OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in SCRIPT_FIELDS}
 """What a flag says of how to run a sweep."""
 
 

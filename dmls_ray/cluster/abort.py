@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 
-def break_off(addresses: Collection[str]) -> None:
+def abort_pending_collectives(addresses: Collection[str]) -> None:
     """Let this process wait no more for what it expects from ranks that are lost.
 
     Called from a thread beside the one that waits in a collective. gloo knows no end of a pending operation (its

@@ -18,7 +18,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.connect import NAMESPACE
-from dmls_ray.cluster.messages import RankCard
+from dmls_ray.cluster.messages import RankRegistration
 
 _BACK_WITHIN_S = 60.0
 """How long a broker that died may take to be there again."""
@@ -36,7 +36,7 @@ def life_name(name: str, life: int) -> str:
     return f"{name}.{life}"
 
 
-class BrokerLine:
+class BrokerClient:
     """A line to whoever is the broker: one that died is followed by another."""
 
     def __init__(self, name: str) -> None:
@@ -96,7 +96,7 @@ class BrokerLine:
             life += 1
 
 
-def end_process(card: RankCard) -> None:
+def end_process(card: RankRegistration) -> None:
     """End a rank's process, whatever it does; returns at once.
 
     A task on its machine does it: `ray.kill` takes 5 s where the process is stopped, and this 0.1 s.
@@ -104,7 +104,7 @@ def end_process(card: RankCard) -> None:
     _there(card, _end_process_here).remote(card.pid, card.born)
 
 
-async def oom_kills_there(card: RankCard) -> int | None:
+async def oom_kills_there(card: RankRegistration) -> int | None:
     """`oom_kills` of a rank's machine; None where it does not answer soon."""
     with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
         count: int | None = await asyncio.wait_for(_there(card, oom_kills).remote(), _ANSWERS_WITHIN_S)
@@ -112,7 +112,7 @@ async def oom_kills_there(card: RankCard) -> int | None:
     return None
 
 
-def _there(card: RankCard, function: Callable[..., Any]) -> Any:
+def _there(card: RankRegistration, function: Callable[..., Any]) -> Any:
     """A function as a task on a rank's machine."""
     strategy = NodeAffinitySchedulingStrategy(card.node_id, soft=False)
     return ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy, max_retries=3)

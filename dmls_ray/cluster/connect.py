@@ -155,7 +155,7 @@ def head_answers() -> bool:
     return no_answer(ray.get_runtime_context().gcs_address) is None
 
 
-def give_a_head_start() -> None:
+def prestart_autoscaling_coordinator() -> None:
     """Start, early, the actor that Train's controller waits for before it places its workers.
 
     Ray makes it on demand; asked for while PyTorch still loads in this process, it is there when it is needed.

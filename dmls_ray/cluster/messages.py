@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.rank import Keep
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankCard:
+class RankRegistration:
     """What a rank tells of itself when it joins."""
 
     trainer: str
@@ -46,7 +46,7 @@ class Job:
     trial_id: str
     train: str
     """`module:function` of the training function."""
-    config: Placed
+    config: RuntimeConfig
     device: str
     """`cpu` or `cuda`: what device=auto became."""
     backend: str
@@ -65,7 +65,7 @@ class Lease:
 
     lease_id: str
     train: str
-    config: Placed
+    config: RuntimeConfig
     rank: int
     device: str
     backend: str | None

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 
 Rooms = Mapping[str, int]
 """By machine, the one to be preferred first: for how many ranks it has room."""
@@ -25,7 +25,7 @@ class Need:
     """Threads of a rank."""
 
     @classmethod
-    def of(cls, config: Placed) -> Need:
+    def of(cls, config: RuntimeConfig) -> Need:
         return cls(world_size=config.world_size, machines=config.machines, threads=config.threads_per_rank)
 
     @property

@@ -12,7 +12,7 @@ import joblib
 
 from dmls_ray.cluster.placement import Need, holdings, placed, rooms_of
 from dmls_ray.config.grid import Plan
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.provenance import describe_machine
 
 
@@ -49,11 +49,11 @@ class Resources:
         """Whether ranks can be where this process is."""
         return socket.gethostname() in {machine.name.partition(" (")[0] for machine in self.machines if machine.cores}
 
-    def device_of(self, config: Placed) -> str:
+    def device_of(self, config: RuntimeConfig) -> str:
         """`cpu` or `cuda`: what device=auto is here."""
         return config.device_for(self.gpus)
 
-    def backend_of(self, config: Placed) -> str:
+    def backend_of(self, config: RuntimeConfig) -> str:
         """`nccl` or `gloo`: what backend=auto is here."""
         return config.backend_for(self.gpus)
 
@@ -65,11 +65,11 @@ class Resources:
             if machine.cores
         }
 
-    def oversubscribes(self, config: Placed) -> bool:
+    def oversubscribes(self, config: RuntimeConfig) -> bool:
         """Whether the trial's ranks have fewer cores than threads."""
         return not _fits(self.offers("cpu"), Need.of(config))
 
-    def objection(self, config: Placed, *, oversubscribe: bool) -> str:
+    def objection(self, config: RuntimeConfig, *, oversubscribe: bool) -> str:
         """Why the trial is not feasible here, and the way out; empty where it is."""
         device, need = self.device_of(config), Need.of(config)
         if device == "cuda" and not _fits(self.offers("cuda"), replace(need, threads=1)):
@@ -109,7 +109,7 @@ class Resources:
             needs = [replace(need, threads=1) for need in needs]
         return holdings(self.offers(device), needs, oversubscribe=oversubscribe and device == "cpu")
 
-    def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[Placed], str]:
+    def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[RuntimeConfig], str]:
         """`objection` for the trials of one plan, which are served by one worker group.
 
         A group that serves GPU runs holds a GPU a rank, so a CPU run in it can have no more ranks than there are GPUs.
@@ -117,7 +117,7 @@ class Resources:
         configs = [run.config for run in plan.runs if run.config is not None]
         holds_gpus = self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
 
-        def reason(config: Placed) -> str:
+        def reason(config: RuntimeConfig) -> str:
             objection = self.objection(config, oversubscribe=oversubscribe)
             if not objection and holds_gpus and not _fits(self.offers("cuda"), replace(Need.of(config), threads=1)):
                 return (

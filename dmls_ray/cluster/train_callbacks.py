@@ -10,7 +10,7 @@ from ray.train import UserCallback
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2._internal.execution.callback import ControllerCallback
 
-from dmls_ray.cluster.broker_client import BrokerLine
+from dmls_ray.cluster.broker_client import BrokerClient
 
 
 class _NothingToSetUp(Backend):
@@ -38,7 +38,7 @@ class TellController(ControllerCallback):
     def after_controller_start(self, train_run_context: Any) -> None:
         """Called by Train in its controller."""
         controller = ray.get_runtime_context().current_actor
-        BrokerLine(self._broker).call("controlled_by", self._trainer, controller)
+        BrokerClient(self._broker).call("controlled_by", self._trainer, controller)
 
 
 class TellDeaths(UserCallback):
@@ -49,7 +49,7 @@ class TellDeaths(UserCallback):
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
         """Called by Train in its controller."""
-        broker = BrokerLine(self._broker)
+        broker = BrokerClient(self._broker)
         for index, error in worker_exceptions.items():
             # What Ray says of other deaths lists want of memory as well, among "common causes".
             cause = str(getattr(error, "health_check_failure", error))

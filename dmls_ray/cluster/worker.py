@@ -16,9 +16,9 @@ import ray
 import ray.train
 from ray.train.collective import broadcast_from_rank_zero
 
-from dmls_ray.cluster.abort import break_off
-from dmls_ray.cluster.broker_client import BrokerLine, oom_kills
-from dmls_ray.cluster.messages import Lease, Leave, RankCard
+from dmls_ray.cluster.abort import abort_pending_collectives
+from dmls_ray.cluster.broker_client import BrokerClient, oom_kills
+from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.importing import import_function
@@ -52,9 +52,9 @@ def serve(settings: dict[str, Any]) -> None:
         lines = str(error).strip().splitlines() or [""]
         reason = f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {lines[0]}"
         if settings["later"]:
-            BrokerLine(settings["broker"]).call("end_trainer", settings["trainer"], refused=reason)
+            BrokerClient(settings["broker"]).call("end_trainer", settings["trainer"], refused=reason)
         else:
-            BrokerLine(settings["broker"]).call("abort", reason)
+            BrokerClient(settings["broker"]).call("abort", reason)
         return
     served = 0
     while settings["max_leases"] is None or served < settings["max_leases"]:
@@ -69,7 +69,7 @@ class _Member:
     """This rank, as the broker knows it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.broker = BrokerLine(settings["broker"])
+        self.broker = BrokerClient(settings["broker"])
         self.card, self.store = _make_ready(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
@@ -82,14 +82,14 @@ class _Member:
 
     def _hear_of_the_lost(self) -> None:
         """Break off what this rank waits for of others that are gone, when the broker says so."""
-        line = BrokerLine(self.broker.name)
+        line = BrokerClient(self.broker.name)
         while True:
             try:
                 addresses = line.call_once("interruption", self.name)
             except ray.exceptions.RayActorError:
                 addresses = ()
             if addresses:
-                break_off(addresses)
+                abort_pending_collectives(addresses)
             else:
                 # There is no broker now, or none that knows this rank.
                 time.sleep(_ASK_AGAIN_S)
@@ -156,7 +156,7 @@ class _Member:
             os._exit(1)
 
 
-def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
+def _make_ready(settings: dict[str, Any]) -> tuple[RankRegistration, TCPStore]:
     """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
     _load_all()
     from dmls_ray.training.data.cache import decoded
@@ -171,7 +171,7 @@ def _make_ready(settings: dict[str, Any]) -> tuple[RankCard, TCPStore]:
     _use_interface_of(host)
     # One store for all runs that this rank will lead: no port to be found and lost again for each run.
     store = store_at(host)
-    card = RankCard(
+    card = RankRegistration(
         trainer=settings["trainer"],
         # Also waits for all ranks of the group, which are then all there.
         group=broadcast_from_rank_zero(uuid.uuid4().hex),

@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from dmls_ray.cluster.broker_client import BrokerLine, end_process, life_name, oom_kills_there
+from dmls_ray.cluster.broker_client import BrokerClient, end_process, life_name, oom_kills_there
 from dmls_ray.cluster.connect import NAMESPACE, head_answers
 from dmls_ray.cluster.messages import Limits
 from dmls_ray.cluster.placement import Need
@@ -172,7 +172,7 @@ class WorkerGroup:
         """Nodes on which no more ranks are started than are there: some could not."""
         self._controllers: dict[str, Any] = {}
         self._ended = threading.Event()
-        self.broker = BrokerLine(self.name)
+        self.broker = BrokerClient(self.name)
         self._actor: Any = None
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dmls_ray.config.runtime import SPREAD, Placed
+from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.workloads.classification.config import trial_schema, without_effect
@@ -32,7 +32,7 @@ class Run:
 
     values: Mapping[str, Any]
     """The configuration as plain values."""
-    config: Placed | None
+    config: RuntimeConfig | None
     """The configuration; None where the values do not go together."""
     trial_id: str
     """The configuration's hash."""
@@ -60,7 +60,7 @@ class Run:
             told = ["as it is"]
         return " ".join([*told, f"repeat={self.repeat}"])
 
-    def seeded(self) -> Placed:
+    def seeded(self) -> RuntimeConfig:
         """The configuration with this run's own seed: what a rank trains with."""
         assert self.config is not None, self.skip
         return self.config.replace(seed=self.seed)
@@ -127,7 +127,7 @@ def make_plan(
     settled = _settled(axes, schema)
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
     in_variants = frozenset().union(*changed)
-    trials: dict[str, tuple[Mapping[str, Any], Placed | None, str, frozenset[str]]] = {}
+    trials: dict[str, tuple[Mapping[str, Any], RuntimeConfig | None, str, frozenset[str]]] = {}
     conflicts: list[ConflictError] = []
     heeded: set[str] = set()
     for *point, variant in itertools.product(*settled.values(), changed):
@@ -198,7 +198,7 @@ def _drop_what_does_nothing(values: dict[str, Any], schema: Schema) -> set[str]:
 
 
 def _settled(axes: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...]]:
-    if {"world_size", *SPREAD} <= axes.keys():
+    if {"world_size", *MACHINE_FIELDS} <= axes.keys():
         raise ConfigError("world_size, machines and ranks_per_machine are all given; give two: the third follows.")
     settled = {name: values_of(name, given, schema) for name, given in axes.items()}
     return {name: settled[name] for name in schema.specs if name in settled}

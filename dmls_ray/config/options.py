@@ -22,7 +22,7 @@ SEARCH_ONLY = ("searcher", "samples", "scheduler", "metric", "goal")
 """Options that mean something in search mode alone."""
 
 
-SCRIPTS_OWN = ("name", "axis", "question", "layout")
+SCRIPT_FIELDS = ("name", "axis", "question", "layout")
 """Options that are no flags: a script's own."""
 
 

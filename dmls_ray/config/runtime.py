@@ -15,16 +15,16 @@ BackendName = Literal["auto", "nccl", "gloo", "mpi"]
 LauncherName = Literal["ray", "inline", "spawn", "torchrun", "mpirun"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
-PLACE = (
+RUNTIME_FIELDS = (
     "world_size", "machines", "ranks_per_machine", "backend", "launcher", "device", "threads_per_rank", "seed"
 )  # fmt: skip
 """The fields that every configuration has."""
 
-SPREAD = ("machines", "ranks_per_machine")
+MACHINE_FIELDS = ("machines", "ranks_per_machine")
 """Those that say over how many machines the ranks go: world_size is their product."""
 
 
-class Placed:
+class RuntimeConfig:
     """A configuration, as far as the machines that run it are concerned."""
 
     world_size: int
@@ -40,13 +40,13 @@ class Placed:
     """Field -> a value of it that CPUs do not have, and the way out."""
 
     def check_place(self) -> None:
-        """Check the fields of `PLACE`, and work out those of world_size, machines and ranks_per_machine that follow.
+        """Check the fields of `RUNTIME_FIELDS`, and work out those of world_size, machines and ranks_per_machine that follow.
 
         Raises:
             ConfigError: one is out of range.
             ConflictError: they do not go together.
         """
-        for name in ("world_size", *SPREAD):
+        for name in ("world_size", *MACHINE_FIELDS):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "give 1 or more")
         self._settle_spread()
@@ -125,7 +125,7 @@ class Placed:
         raise NotImplementedError
 
 
-def without_what_follows(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def without_derived_fields(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a configuration that is to be changed, without what follows anew from the changes: of world_size,
     machines and ranks_per_machine two say the third.
     """

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dmls_ray.config.fields import FieldSpec
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.util.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ class Schema:
     title: str
     """What an error calls the configuration."""
     specs: Mapping[str, FieldSpec]
-    make: Callable[..., Placed]
+    make: Callable[..., RuntimeConfig]
     """Takes fields by name; raises ConfigError or ConflictError."""
     name_of: Callable[[Mapping[str, Any]], str]
     """The hash of values that no configuration can be made of."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dmls_ray.analysis.tensorboard.live import LiveBoard
+from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.cli.progress import View
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
@@ -43,7 +43,7 @@ class Execution:
     options: Options
     store: Store
     view: View
-    board: LiveBoard
+    board: LiveTensorBoardWriter
     space: Space | None = None
     """What a searcher of Tune's proposes from; the plan then has examples of it."""
     by_id: dict[str, Run] = field(default_factory=dict)
@@ -336,7 +336,7 @@ class Execution:
 @contextmanager
 def _ray(joined: str | None, options: Options) -> Iterator[Any]:
     """Ray, joined or started, and what it has; our own is ended, another's is left."""
-    from dmls_ray.cluster.connect import connect, give_a_head_start
+    from dmls_ray.cluster.connect import connect, prestart_autoscaling_coordinator
     from dmls_ray.cluster.resources import cluster_resources
 
     # The imports take as long as Ray's start; they go side by side.
@@ -351,7 +351,7 @@ def _ray(joined: str | None, options: Options) -> Iterator[Any]:
         if threading.current_thread() is threading.main_thread():
             # Ray puts a handler of its own in place, which ends the process on the spot.
             signal.signal(signal.SIGTERM, on_sigterm)
-        give_a_head_start()
+        prestart_autoscaling_coordinator()
         loading.join()
         yield cluster_resources()
     except HeadLostError:

@@ -10,16 +10,16 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.resources import Resources
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.command import unavailable
 from dmls_ray.training.rank import Keep
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.user_function.schema import OwnConfig
+from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
-RUN_TRIAL = "dmls_ray.training.engine:run_trial"
+RUN_TRIAL = "dmls_ray.training.engine:train_rank"
 """The training function of every built-in sweep."""
 
-RUN_OWN = "dmls_ray.workloads.user_function.run:run_own"
+RUN_USER_FUNCTION = "dmls_ray.workloads.user_function.run:run_user_function"
 """Calls a training function of the user's own."""
 
 
@@ -37,14 +37,14 @@ class Jobs:
         if skip := run.skip or self.objection(run.config):
             # Of what is skipped nobody looks at more, and values that do not go together make no configuration.
             return Job(
-                run_id=run.run_id, trial_id=run.trial_id, train="", config=cast(Placed, run.config), device="",
+                run_id=run.run_id, trial_id=run.trial_id, train="", config=cast(RuntimeConfig, run.config), device="",
                 backend="", skip=skip,
             )  # fmt: skip
         config = run.seeded()
         return Job(
             run_id=run.run_id,
             trial_id=run.trial_id,
-            train=RUN_OWN if isinstance(config, OwnConfig) else RUN_TRIAL,
+            train=RUN_USER_FUNCTION if isinstance(config, UserFunctionConfig) else RUN_TRIAL,
             config=config,
             device=self.resources.device_of(config),
             backend=self.resources.backend_of(config),

@@ -11,7 +11,7 @@ from typing import Any, overload
 
 from dmls_ray.analysis.export.files import DERIVED, are_written, write_files
 from dmls_ray.analysis.results import OWN, Results
-from dmls_ray.analysis.tensorboard.live import LiveBoard
+from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.analysis.tensorboard.writer import FOLDER
 from dmls_ray.cli.progress import PlainView, View
 from dmls_ray.config.grid import Plan, Run, Variant, make_plan
@@ -28,7 +28,7 @@ from dmls_ray.storage.remote_store import mirror_of, open_store
 from dmls_ray.util.errors import ConfigError, HeadLostError, StoreError
 from dmls_ray.util.importing import is_importing
 from dmls_ray.workloads.classification.config import TrialConfig, trial_schema
-from dmls_ray.workloads.user_function.schema import folder_name, own_schema
+from dmls_ray.workloads.user_function.schema import folder_name, user_function_schema
 
 
 @overload
@@ -60,7 +60,7 @@ def sweep(*what: Any, **options: Any) -> Results:
     if len(what) not in (1, 2) or not isinstance(what[-1], Mapping):
         raise ConfigError("sweep() takes axes, or a training function and its axes: sweep(train, {'lr': [0.1, 0.01]}).")
     *functions, axes = what
-    schema = own_schema(functions[0], axes) if functions else trial_schema()
+    schema = user_function_schema(functions[0], axes) if functions else trial_schema()
     known = Options.__dataclass_fields__
     for name in options:
         if name not in known:
@@ -143,7 +143,7 @@ def run_plan(
             missing = len(before) < space.at_most(options.samples)
             pending = plan.runs if missing else ()
         count = len(store.records)
-        board = LiveBoard(store.folder, view.note, off=options.tensorboard == "off")
+        board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         try:
             if pending:
                 _warn_of_other_machine(store.records, view)

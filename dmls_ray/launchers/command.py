@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import Outcome
 from dmls_ray.training.rank import Emit, Keep
 
@@ -33,7 +33,7 @@ _LOG_LINES = 15
 """Last lines of what a command said that are told of a rank that left no result."""
 
 
-def unavailable(config: Placed) -> str:
+def unavailable(config: RuntimeConfig) -> str:
     """Why the configuration's launcher cannot be used here, and the way out; empty where it can."""
     if config.launcher == "mpirun" and (_mpiexec() is None or importlib.util.find_spec("mpi4py") is None):
         return "launcher=mpirun needs mpi4py and an mpiexec: pip install 'dmls_ray[mpi]', or use launcher torchrun."
@@ -41,7 +41,7 @@ def unavailable(config: Placed) -> str:
 
 
 def run_command(
-    config: Placed,
+    config: RuntimeConfig,
     *,
     train: str,
     keep: Keep | None,
@@ -87,7 +87,7 @@ def run_command(
         return results
 
 
-def _command(config: Placed, folder: Path) -> list[str]:
+def _command(config: RuntimeConfig, folder: Path) -> list[str]:
     module = ["-m", "dmls_ray.launchers", str(folder)]
     count = str(config.world_size)
     if config.launcher == "torchrun":

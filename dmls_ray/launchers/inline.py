@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
-from dmls_ray.training.engine import run_trial
+from dmls_ray.training.engine import train_rank
 from dmls_ray.training.error_to_outcome import run_guarded
 from dmls_ray.training.rank import Emit, Keep, TrainFunction
 from dmls_ray.util.errors import ConfigError
 
 
 def run_inline(
-    config: Placed,
+    config: RuntimeConfig,
     *,
-    train: TrainFunction = run_trial,
+    train: TrainFunction = train_rank,
     emit: Emit = lambda event: None,
     keep: Keep | None = None,
 ) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import socket
 
 import torch
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.rank import Keep, RankInfo
 from dmls_ray.util.errors import ClusterError
 
 
-def rank_info(config: Placed, rank: int, keep: Keep | None = None) -> RankInfo:
+def rank_info(config: RuntimeConfig, rank: int, keep: Keep | None = None) -> RankInfo:
     """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
 
     Raises:

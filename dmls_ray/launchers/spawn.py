@@ -13,10 +13,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
 from dmls_ray.records.model import Outcome
-from dmls_ray.training.engine import run_trial
+from dmls_ray.training.engine import train_rank
 from dmls_ray.training.error_to_outcome import failure, run_guarded
 from dmls_ray.training.process import process_group, store_at
 from dmls_ray.training.rank import Emit, Keep, RankInfo, TrainFunction
@@ -25,9 +25,9 @@ _HOST = "127.0.0.1"
 
 
 def run_spawned(
-    config: Placed,
+    config: RuntimeConfig,
     *,
-    train: TrainFunction = run_trial,
+    train: TrainFunction = train_rank,
     keep: Keep | None = None,
     emit: Emit = lambda event: None,
 ) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) ->
     return [results[rank.rank] for rank, _, _ in started]
 
 
-def _work(config: Placed, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
+def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     emit: Emit = told.send if rank.rank == 0 else lambda event: None
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from dmls_ray.config.runtime import PLACE
+from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.records.validation import (
     check_at_least,
     check_facts,
@@ -519,7 +519,9 @@ def _check_shared(known: Mapping[str, Any]) -> None:
     check_fields(RunRecord, {name: known[name] for name in _SHARED if name in known})
     config = known.get("config", {})
     # Of a training function of the user's own, the fields that it shares with ours alone.
-    ours = {name: config[name] for name in (PLACE if "train" in config else _names(TrialConfig)) if name in config}
+    ours = {
+        name: config[name] for name in (RUNTIME_FIELDS if "train" in config else _names(TrialConfig)) if name in config
+    }
     if ours.get("world_size", 1) is None:
         raise ValueError("config.world_size is null and not int")
     check_fields(TrialConfig, {name: value for name, value in ours.items() if value is not None})

@@ -39,7 +39,7 @@ SWEEP = "sweep.json"
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """No search for cycles within the block, or within the function that this decorates.
 
     For what makes many objects that stay, and no cycles: the collector would go over all of them again and again.
@@ -121,7 +121,7 @@ class Store:
         described = read_sweep(self.folder)
         described["schema"] = SCHEMA
         described["sessions"] = [*described.get("sessions", []), dict(session)]
-        write_whole(self.folder / SWEEP, dump_sweep(described))
+        atomic_write_text(self.folder / SWEEP, dump_sweep(described))
 
     def close(self) -> None:
         """Let other processes write."""
@@ -183,7 +183,7 @@ def latest_records(folder: str | os.PathLike[str], where: str | None = None) -> 
     return list(_latest(folder, where).values())
 
 
-@uncollected()
+@gc_disabled()
 def _latest(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, RunRecord]:
     """run_id -> the last record of the run."""
     return {record.run_id: record for record in read_records(folder, where)}
@@ -234,14 +234,14 @@ def fresh_folder(folder: str | os.PathLike[str]) -> Path:
     return candidate
 
 
-def write_whole(path: Path, text: str) -> None:
+def atomic_write_text(path: Path, text: str) -> None:
     """Write a file so that a reader finds the old one or the new one, never a part."""
-    with replacing(path) as aside:
+    with atomic_replace(path) as aside:
         aside.write_text(text)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_replace(path: Path) -> Iterator[Path]:
     """A name for a file that takes the place of another at the end of the block, and is gone if the block fails.
 
     The name is of this call alone: several processes can write the same file at a time, and the last one's stays.

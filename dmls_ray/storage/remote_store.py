@@ -35,11 +35,11 @@ from dmls_ray.storage.folder import (
     RUNS,
     SWEEP,
     Store,
+    atomic_write_text,
     dump_sweep,
     fresh_folder,
     latest_records,
     read_sweep,
-    write_whole,
 )
 from dmls_ray.storage.mirror import LOOSE, Mirror, is_record, joined, loose_in
 from dmls_ray.storage.object_store import Objects, below, is_uri, numbered
@@ -261,11 +261,11 @@ class RemoteStore(Store):
         there = self._objects.get(SWEEP)
         if not self._noted or there is None:
             return
-        write_whole(self.folder / SWEEP, there.decode(errors="replace"))
+        atomic_write_text(self.folder / SWEEP, there.decode(errors="replace"))
         described = read_sweep(self.folder, self.where)
         sessions = described.get("sessions", [])
         missing = [session for session in self._noted if session not in sessions]
         if missing:
             described["sessions"] = sorted([*sessions, *missing], key=lambda item: str(item.get("started_at", "")))
-            write_whole(self.folder / SWEEP, dump_sweep(described))
+            atomic_write_text(self.folder / SWEEP, dump_sweep(described))
             self._objects.put(SWEEP, (self.folder / SWEEP).read_bytes())

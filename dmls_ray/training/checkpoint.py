@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dmls_ray.storage.folder import replacing
+from dmls_ray.storage.folder import atomic_replace
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -133,7 +133,7 @@ def save_weights(model: nn.Module, rank: RankInfo) -> None:
 
 def write_aside(path: Path, state: Any) -> None:
     """Save so that the file is whole or not there, even where an orphan of a killed sweep still writes it as well."""
-    with replacing(path) as aside, open(aside, "xb") as file:
+    with atomic_replace(path) as aside, open(aside, "xb") as file:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())

@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from dmls_ray.records.provenance import has_cpp_compiler
 from dmls_ray.training.data.loaders import Loader, laid_out
 from dmls_ray.training.data.sharding import passes_of, test_shards
-from dmls_ray.training.ddp import Replica
+from dmls_ray.training.ddp import DDPModel
 from dmls_ray.training.precision import autocast
 from dmls_ray.util.errors import UnavailableError
 from dmls_ray.workloads.classification.config import TrialConfig
 
 
-def warm_up(replica: Replica, loader: Loader, config: TrialConfig, rank: int, device: torch.device) -> dict[str, Any]:
+def warm_up(replica: DDPModel, loader: Loader, config: TrialConfig, rank: int, device: torch.device) -> dict[str, Any]:
     """Compile for every shape that the run will meet: the first and the last pass, in training and in tests.
 
     The model, its buffers and its gradients are afterwards as they were.

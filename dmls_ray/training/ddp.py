@@ -26,7 +26,7 @@ _HOOKS = {
 }
 
 
-class Replica:
+class DDPModel:
     """A rank's model on its way through training: under DDP where there are several ranks, bare where there is one."""
 
     def __init__(self, model: nn.Module, config: TrialConfig, device: torch.device, noise: NoiseMeter | None) -> None:

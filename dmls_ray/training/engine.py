@@ -1,6 +1,6 @@
 """The training loop: what one rank does from assignment to result, in plain PyTorch.
 
-A launcher calls `run_trial` on every rank of a run, with the process group in place; nothing here knows who
+A launcher calls `train_rank` on every rank of a run, with the process group in place; nothing here knows who
 launched it.
 """
 
@@ -24,7 +24,7 @@ from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_
 from dmls_ray.training.compile_warmup import warm_up
 from dmls_ray.training.data.loaders import MEMORY_FORMATS, Held, Loader, laid_out, make_loader, normalized
 from dmls_ray.training.data.sharding import steps_of
-from dmls_ray.training.ddp import Replica
+from dmls_ray.training.ddp import DDPModel
 from dmls_ray.training.early_stopping import EarlyStopping
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.models import build_model
@@ -40,7 +40,7 @@ _SUMMED_TOGETHER = 32
 """Batches that are summed at once: one by one, the calls would cost more than their work."""
 
 
-def run_trial(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """Train and test one configuration on this rank.
 
     Args:
@@ -85,7 +85,7 @@ class Trial:
             self.int8 = Int8(config, self.model, self.loader.shape)
             self.model = self.int8.trained
             self.noise = NoiseMeter(config, self.device) if config.noise_scale else None
-            self.replica = Replica(self.model, config, self.device, self.noise)
+            self.replica = DDPModel(self.model, config, self.device, self.noise)
             self.steps = config.epochs * steps_of(self.loader.train_samples, config)
             self.update = Update(config, list(self.model.parameters()), self.steps, self.device, self.noise)
             self.compiled = warm_up(self.replica, self.loader, config, rank.rank, self.device)
@@ -281,7 +281,7 @@ class Trial:
         return bool(shared["stop"])
 
     def result(self, outcome: Outcome) -> dict[str, Any]:
-        """What `run_trial` returns."""
+        """What `train_rank` returns."""
         rank, loader = self.rank, self.loader
         reason = f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else ""
         kept = self.own_epochs[self.stopping.best_epoch - 1] if self.stopping.best_epoch else self.own_epochs[-1]

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import Outcome
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.util.errors import DivergedError, UnavailableError
 
 
-def run_guarded(train: TrainFunction, config: Placed, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """The training function's result with its `outcome`, or a failure's description."""
     try:
         return {"outcome": Outcome.OK.value, "rank": rank.rank, **train(config, rank, emit)}

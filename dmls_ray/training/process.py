@@ -16,7 +16,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from dmls_ray.config.runtime import Placed
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.data.seeding import mixed_seed, seed_process
 from dmls_ray.training.precision import allow_tf32
 from dmls_ray.training.rank import RankInfo
@@ -25,7 +25,7 @@ _MAY_WAIT = 2048
 """Ranks that may wait to be let into a store at once, as PyTorch has it."""
 
 
-def prepare_process(config: Placed, rank: RankInfo, *, tf32: bool = False) -> None:
+def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False) -> None:
     """Set everything global that a run depends on; `tf32`: whether matrix units may round to TF32.
 
     All ranks get the same seed, so that they build the same model; `seed_rank` tells them apart afterwards.
@@ -52,7 +52,7 @@ def prepare_process(config: Placed, rank: RankInfo, *, tf32: bool = False) -> No
     seed_process(config.seed)
 
 
-def seed_rank(config: Placed, rank: RankInfo) -> None:
+def seed_rank(config: RuntimeConfig, rank: RankInfo) -> None:
     """Give each rank random numbers of its own, for dropout and the like."""
     seed_process(mixed_seed(config.seed, rank.rank))
 

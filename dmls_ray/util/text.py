@@ -12,6 +12,6 @@ _COMMANDS = re.compile(
 )
 
 
-def harmless(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     """The text with control characters, and those that turn its direction, written out: `\\x1b` for an escape."""
     return _COMMANDS.sub(lambda mark: mark[0].encode("unicode_escape").decode(), text)

@@ -8,7 +8,7 @@ from typing import Any
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.grid import make_plan
 from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
-from dmls_ray.workloads.user_function.schema import own_schema
+from dmls_ray.workloads.user_function.schema import user_function_schema
 
 MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}
 
@@ -66,7 +66,7 @@ def results(
 def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes: Any) -> Results:
     """Runs of a training function of one's own; `tell` gives, of a configuration and a repeat, seconds and measures."""
     records = []
-    for run in make_plan(axes, repeats=repeats, schema=own_schema(_train, axes)).runs:
+    for run in make_plan(axes, repeats=repeats, schema=user_function_schema(_train, axes)).runs:
         record = RunRecord(
             run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=run.seed,
             outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,

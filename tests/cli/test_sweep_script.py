@@ -131,7 +131,9 @@ def test_a_function_of_ones_own_brings_its_own_flags(capsys: pytest.CaptureFixtu
     own = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2", "--kind", "wide")
     assert run(*own, "--world-size", "1", "2", "--repeats", "1", "--dry-run", axis=None) == 0
     told = capsys.readouterr().out
-    assert told.startswith("4 runs in 1 blocks, order seed 0, into results/tests-test_own-train:")
+    assert told.startswith(
+        "4 runs in 1 blocks, order seed 0, into results/tests-workloads-user_function-test_schema-train:"
+    )
     assert "world_size=2 depth=1" in told
     assert (
         run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "x", "1", "2", "--set", "y", "a", "--dry-run", axis=None) == 0
@@ -249,7 +251,9 @@ def test_a_script_may_sweep_a_function_of_its_own_and_a_flag_another(capsys: pyt
     assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/test:")
     another = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2")
     assert run("--dry-run", "--repeats", "1", *another, **{**grayscale, "axis": None}) == 0
-    assert capsys.readouterr().out.startswith("2 runs in 1 blocks, order seed 0, into results/tests-test_own-train:")
+    assert capsys.readouterr().out.startswith(
+        "2 runs in 1 blocks, order seed 0, into results/tests-workloads-user_function-test_schema-train:"
+    )
     assert run("--dry-run", *another, **grayscale) == 2
     assert "implementation, which this script asks about, is no field" in capsys.readouterr().err
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from dmls_ray.cluster.abort import break_off
+from dmls_ray.cluster.abort import abort_pending_collectives
 
 
 def test_what_waits_for_a_lost_address_ends_and_what_waits_for_another_goes_on() -> None:
@@ -14,7 +14,7 @@ def test_what_waits_for_a_lost_address_ends_and_what_waits_for_another_goes_on()
         heard: list[bytes] = []
         waits = threading.Thread(target=lambda: heard.append(lost.recv(1)))
         waits.start()
-        break_off(["127.0.0.2"])
+        abort_pending_collectives(["127.0.0.2"])
         waits.join(5)
         assert heard == [b""], "the end of a connection, as gloo sees it"
         accepted[1].sendall(b"x")
@@ -27,7 +27,7 @@ def test_a_rank_lost_on_this_very_machine_breaks_nothing_off() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         one = socket.create_connection(server.getsockname())
         two, _ = server.accept()
-        break_off(["127.0.0.1"])
+        abort_pending_collectives(["127.0.0.1"])
         two.sendall(b"x")
         assert one.recv(1) == b"x"
         one.close()

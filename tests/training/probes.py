@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from dmls_ray.training.engine import run_trial
+from dmls_ray.training.engine import train_rank
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 
@@ -78,7 +78,7 @@ def turned_floats(split: str) -> Floats:
 
 
 def train_and_tell_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """`run_trial`, with what the int8 model holds in the result."""
+    """`train_rank`, with what the int8 model holds in the result."""
     from dmls_ray.training.engine import Trial
     from dmls_ray.training.quantization import weights_of
 
@@ -89,8 +89,8 @@ def train_and_tell_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict
 
 
 def train_and_tell_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """`run_trial` on a model of this module, with its trained parameters and buffers in the result."""
-    result = run_trial(config, rank, emit)
+    """`train_rank` on a model of this module, with its trained parameters and buffers in the result."""
+    result = train_rank(config, rank, emit)
     result["weights"] = [parameter.detach().flatten().tolist() for parameter in _built[-1].parameters()]
     result["buffers"] = [value for buffer in _built[-1].buffers() for value in buffer.flatten().tolist()]
     return result

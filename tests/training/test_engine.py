@@ -15,7 +15,7 @@ from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.training.data.cache import decoded
 from dmls_ray.training.data.loaders import normalized
 from dmls_ray.training.data.sharding import test_shards
-from dmls_ray.training.engine import run_trial
+from dmls_ray.training.engine import train_rank
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.probes import train_and_tell_weights, watched
@@ -235,7 +235,7 @@ test_shards.__test__ = False  # type: ignore[attr-defined]  # a function that te
 
 
 def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
-    """`run_trial`, with how often gradients were reduced and what dropout's random numbers were."""
+    """`train_rank`, with how often gradients were reduced and what dropout's random numbers were."""
     from torch.nn.parallel import DistributedDataParallel
 
     counted, real = [0], DistributedDataParallel.__init__
@@ -250,7 +250,7 @@ def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]
         self.register_comm_hook(None, hook)
 
     DistributedDataParallel.__init__ = counting  # type: ignore[method-assign]
-    result = run_trial(trial, rank, emit)
+    result = train_rank(trial, rank, emit)
     return {**result, "reductions": counted[0], "random": torch.rand(3).tolist()}
 
 

@@ -15,7 +15,7 @@ from dmls_ray.analysis.advise.suggestions import untried
 from dmls_ray.analysis.metrics import MEASURES
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import accuracy, bare, ratio, shown
-from dmls_ray.analysis.stats.intervals import compare, level_of_each
+from dmls_ray.analysis.stats.intervals import bonferroni_level, compare
 from dmls_ray.analysis.summary.phrases import configuration, counted, listed, told_factors
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Row, Table
@@ -88,7 +88,7 @@ class Advice:
             notes.append(
                 "Told apart by the interval of the median over blocks"
                 + (
-                    f", each of {100 * level_of_each(others):.4g}% for {others} comparisons (Bonferroni)"
+                    f", each of {100 * bonferroni_level(others):.4g}% for {others} comparisons (Bonferroni)"
                     if others > 1
                     else ""
                 )
@@ -178,7 +178,7 @@ def advise(
         axes=front.axes,
         savings=_savings(best, alike) if best else [],
         noise_scale=batch_by_noise_scale(table, best),
-        untried=untried(table, goal, best, able, alike, level=level_of_each(len(able) - 1)),
+        untried=untried(table, goal, best, able, alike, level=bonferroni_level(len(able) - 1)),
         unsaid=unsaid(results, table, goal, best),
     )
 
@@ -192,7 +192,7 @@ def _told_apart(able: Sequence[Candidate], goal: Goal) -> tuple[list[Candidate],
     alike: list[Candidate] = []
     worse: list[Candidate] = []
     for other in able[1:]:
-        by = goal.compared(other, able[0], level_of_each(len(able) - 1))
+        by = goal.compared(other, able[0], bonferroni_level(len(able) - 1))
         # Where the first has runs that did not get there, its times are too short to be held against others.
         known = able[0].is_whole and by is not None and by.low is not None and by.low > 0
         (worse if known else alike).append(other)
@@ -215,7 +215,7 @@ def _savings(best: Candidate, alike: Sequence[Candidate]) -> list[str]:
         sizes = ({block: size for block, size in item.row.by_block("peak_mem_mib").items() if size > 0}
                  for item in (other, best))  # fmt: skip
         if (
-            (less := compare(*sizes, level=level_of_each(len(alike))))
+            (less := compare(*sizes, level=bonferroni_level(len(alike))))
             and less.ratio.high is not None
             and less.ratio.high < 1 - _WORTH
         ):

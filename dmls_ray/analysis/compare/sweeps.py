@@ -15,7 +15,7 @@ from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
 from dmls_ray.analysis.metrics import MEASURES, quantity_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import Form, number, ratio, shown, signed
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, level_of_each
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate
 from dmls_ray.analysis.summary.phrases import configuration, counted, listed, told_factors
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
@@ -170,7 +170,7 @@ class SweepComparison:
         }[self.way]
         if count < 2:
             return method
-        each = 100 * level_of_each(count)
+        each = 100 * bonferroni_level(count)
         return f"{method} Those of the {count} rows hold together at 95%: each is of {each:.4g}% (Bonferroni)."
 
     def _is_same(self) -> bool:
@@ -216,7 +216,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     values = [(values_of(one, name, unit), values_of(other, name, unit)) for one, other in joined.both]
     told = [pair for pair in values if all(pair)]
     pairs = [
-        Pair(one, other, change_of(of_a, of_b, name, level_of_each(len(told))))
+        Pair(one, other, change_of(of_a, of_b, name, bonferroni_level(len(told))))
         for (one, other), (of_a, of_b) in zip(joined.both, values, strict=True)
     ]
     whole_a, whole_b = (means_of([pair[side] for pair in told], name) for side in (0, 1))

@@ -13,7 +13,7 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.sweep_summary import read
-from dmls_ray.storage.folder import RUNS, replacing
+from dmls_ray.storage.folder import RUNS, atomic_replace
 from dmls_ray.util.errors import StoreError
 
 DERIVED = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
@@ -39,7 +39,7 @@ def write_files(results: Results) -> None:
 
     def write(name: str, how: Callable[[Path], object]) -> None:
         try:
-            with replacing(results.folder / name) as aside:
+            with atomic_replace(results.folder / name) as aside:
                 how(aside)
         except OSError as error:
             failed[name] = error

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from dmls_ray.util.text import harmless
+from dmls_ray.util.text import escape_control_chars
 
 LEFT = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason", "folder", "question")
 """Columns of words, which begin at the left; numbers end at the right."""
@@ -32,7 +32,7 @@ def _in_cell(text: Any) -> str:
 
 def markdown_text(text: str) -> str:
     """A line that Markdown shows as it is: no tag, no link and no picture, which would be fetched from elsewhere."""
-    return " ".join(harmless(text).replace("<", "&lt;").replace("](", "]\\(").split())
+    return " ".join(escape_control_chars(text).replace("<", "&lt;").replace("](", "]\\(").split())
 
 
 def csv(frame: pd.DataFrame) -> str:
@@ -57,7 +57,7 @@ _NUMBER = re.compile(r"[+-][0-9.,eE%x\s\[\]+-]*")
 def _in_csv(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    text = harmless(value)
+    text = escape_control_chars(value)
     is_formula = text.startswith(("=", "@", "+", "-", "\t")) and not _NUMBER.fullmatch(text)
     return f"'{text}" if is_formula else text
 
@@ -79,7 +79,7 @@ def latex(frame: pd.DataFrame) -> str:
 
 def latex_comment(text: str) -> str:
     """A text that TeX does not read, however many lines it has."""
-    return "\n".join(f"% {line}".rstrip() for line in harmless(text).splitlines()) or "%"
+    return "\n".join(f"% {line}".rstrip() for line in escape_control_chars(text).splitlines()) or "%"
 
 
 _SPECIAL = {
@@ -90,6 +90,6 @@ _SPECIAL = {
 
 def _escaped(text: str) -> str:
     # An empty line would end a paragraph, within a cell.
-    written = "".join(_SPECIAL.get(mark, mark) for mark in " ".join(harmless(text).split()))
+    written = "".join(_SPECIAL.get(mark, mark) for mark in " ".join(escape_control_chars(text).split()))
     # After the end of a row or a rule, TeX takes these for its options.
     return f"{{{written[0]}}}{written[1:]}" if written.startswith(("[", "*")) else written

@@ -14,8 +14,8 @@ from dmls_ray.analysis.figures.bars import beside, foot
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, known
 from dmls_ray.analysis.figures.jpeg import REFUSED, decoded
 from dmls_ray.analysis.figures.style_matplotlib import BLACK, GREY, Look, legend_of, looks_of
-from dmls_ray.storage.folder import replacing
-from dmls_ray.util.text import harmless
+from dmls_ray.storage.folder import atomic_replace
+from dmls_ray.util.text import escape_control_chars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,12 +73,12 @@ def save(chart: Chart, folder: str | os.PathLike[str]) -> list[Path]:
     into.mkdir(parents=True, exist_ok=True)
     paths = []
     with matplotlib.rc_context(_STYLE):
-        figure, title = draw(chart), harmless(chart.title)
+        figure, title = draw(chart), escape_control_chars(chart.title)
         for form, metadata in (("png", {"Title": title}), ("svg", {"Title": title, "Date": None})):
             drawn = io.BytesIO()
             figure.savefig(drawn, format=form, metadata=metadata)
             path = into / f"{chart.name}.{form}"
-            with replacing(path) as aside:
+            with atomic_replace(path) as aside:
                 aside.write_bytes(drawn.getvalue())
             paths.append(path)
     return paths
@@ -96,7 +96,7 @@ def draw(chart: Chart) -> Figure:
     columns = min(len(chart.panels), 2 if len(chart.panels) == 4 else _COLUMNS)
     lines = math.ceil(len(chart.panels) / columns)
     width = columns * _PANEL[0] + (_LEGEND if legend else 0)
-    notes = [line for note in chart.notes for line in textwrap.wrap(harmless(note), int(width * 14))]
+    notes = [line for note in chart.notes for line in textwrap.wrap(escape_control_chars(note), int(width * 14))]
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, lines * _PANEL[1] + 0.4 + _NOTE * len(notes)), layout="constrained")
         looks = looks_of(chart)
@@ -108,10 +108,10 @@ def draw(chart: Chart) -> Figure:
                 _draw_panel(axes, panel, looks)
         for axes in places[len(chart.panels) :]:
             axes.remove()
-        figure.suptitle(harmless(chart.title), x=0.01, ha="left", fontsize=12, fontweight="bold")
+        figure.suptitle(escape_control_chars(chart.title), x=0.01, ha="left", fontsize=12, fontweight="bold")
         if legend:
             handles = [_handle(series, look) for series, look in legend.values()]
-            names = [textwrap.fill(harmless(name), 34) for name in legend]
+            names = [textwrap.fill(escape_control_chars(name), 34) for name in legend]
             squares = {Rectangle: HandlerPatch(patch_func=_square)}
             figure.legend(handles, names, loc="outside right center", handlelength=3, handler_map=squares)
         if notes:
@@ -121,7 +121,7 @@ def draw(chart: Chart) -> Figure:
 
 def _draw_picture(axes: Axes, panel: Panel) -> None:
     axes.set_axis_off()
-    axes.set_title(harmless(panel.title))
+    axes.set_title(escape_control_chars(panel.title))
     image = decoded(panel.picture)
     if image is None:
         axes.text(0.5, 0.5, textwrap.fill(REFUSED, _LABEL), transform=axes.transAxes, ha="center", va="center")
@@ -132,7 +132,11 @@ def _draw_picture(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[tuple[str, str], Look]) -> None:
-    axes.set(xlabel=harmless(panel.x.label), ylabel=harmless(_broken(panel.y.label)), title=harmless(panel.title))
+    axes.set(
+        xlabel=escape_control_chars(panel.x.label),
+        ylabel=escape_control_chars(_broken(panel.y.label)),
+        title=escape_control_chars(panel.title),
+    )
     _scale(axes, panel)
     dodges = _dodges(panel)
     for series in panel.series:
@@ -296,7 +300,7 @@ def _last(panel: Panel) -> float:
 
 
 def _name_ticks(axes: Axes, names: Sequence[str]) -> None:
-    names = [harmless(name) for name in names]
+    names = [escape_control_chars(name) for name in names]
     shown = range(0, len(names), math.ceil(len(names) / _NAMES))
     axes.set_xticks(list(shown), [textwrap.fill(names[place], 18) for place in shown])
     axes.set_xlim(-0.5, len(names) - 0.5)

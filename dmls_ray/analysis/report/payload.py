@@ -18,7 +18,7 @@ from dmls_ray.analysis.report.logs import Texts, files_of, logs_of, shortened
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.validation import MOST_PICTURE
-from dmls_ray.storage.folder import uncollected
+from dmls_ray.storage.folder import gc_disabled
 
 EPOCH_ROWS = 120_000
 """Epochs that a report holds, over all runs, each rank's own counted too; of longer ones every k-th is shown."""
@@ -28,7 +28,7 @@ _FEWEST_EPOCHS = 10
 _REASON = 600
 
 
-@uncollected()
+@gc_disabled()
 def details(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     """All that the page tells of these runs."""
     texts, pictures = Texts(), Texts(MOST_PICTURE, PICTURES)

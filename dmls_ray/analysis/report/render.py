@@ -22,8 +22,8 @@ from dmls_ray.analysis.report.methodology import calls, counts, method, places
 from dmls_ray.analysis.report.payload import details
 from dmls_ray.analysis.summary.sweep_summary import Reading
 from dmls_ray.analysis.table.row import Table
-from dmls_ray.storage.folder import RUNS, read_sweep, write_whole
-from dmls_ray.util.text import harmless
+from dmls_ray.storage.folder import RUNS, atomic_write_text, read_sweep
+from dmls_ray.util.text import escape_control_chars
 
 MOST_RUNS = 5_000
 """Runs, and rows of the table, that a report holds; of more it says where the rest is."""
@@ -46,7 +46,7 @@ def write_report(reading: Reading, charts: Sequence[Chart], path: Path) -> Path:
         StoreError: sweep.json cannot be read.
         OSError: the file cannot be written.
     """
-    write_whole(path, make_report(reading, charts))
+    atomic_write_text(path, make_report(reading, charts))
     return path
 
 
@@ -72,7 +72,7 @@ def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
     }
     question, *more = _paragraphs(reading.question.text) or [_asked(reading)]
     days = sorted({record.started_at[:10] for record in results.records if record.started_at})
-    return harmless(
+    return escape_control_chars(
         _environment().get_template("page.html.j2").render(
             policy=_policy(script, plotly),
             css=Markup(css),

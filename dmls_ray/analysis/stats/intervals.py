@@ -140,7 +140,7 @@ def estimate(values: Sequence[float], quantity: Quantity = "value", *, level: fl
     return Estimate(tuple(map(float, values)), quantity, level)
 
 
-def level_of_each(count: int) -> float:
+def bonferroni_level(count: int) -> float:
     """How often each of several intervals is to hold the truth, for all of them to hold it 95 times in 100
     (Bonferroni).
     """

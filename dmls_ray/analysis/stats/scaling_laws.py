@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmls_ray.analysis.stats.formatting import ratio, shown
-from dmls_ray.analysis.stats.intervals import Estimate, estimate, level_of_each
+from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, estimate
 
 BEYOND = 4
 """A curve is not told of beyond so many times the largest measured world size."""
@@ -104,7 +104,7 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
     found = {key: estimate(list(values)) for key, values in zip(parameters, zip(*each, strict=True), strict=True)}
     fit = Fit(name, law, found, tuple(each), sizes[-1])
     for size in sizes:
-        seen = estimate([points[size][block] for block in blocks], "ratio", level=level_of_each(len(sizes)))
+        seen = estimate([points[size][block] for block in blocks], "ratio", level=bonferroni_level(len(sizes)))
         told = fit.curve(size)
         is_far = abs(told.median / seen.median - 1) > _ALIKE
         if is_far and seen.low is not None and seen.high is not None and not seen.low <= told.median <= seen.high:

@@ -20,7 +20,7 @@ _CUT_SHORT = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR)
 
 
 @dataclass(frozen=True)
-class Reached:
+class TimeToTarget:
     """The time by which half of the runs have reached a test accuracy: their median where all have, else the
     Kaplan-Meier estimate (JASA 53, 1958).
     """
@@ -52,7 +52,7 @@ class Reached:
         return f"{shown(interval, form)}{count}"
 
 
-def time_to_target(records: Sequence[RunRecord], target: float | None = None) -> Reached | None:
+def time_to_target(records: Sequence[RunRecord], target: float | None = None) -> TimeToTarget | None:
     """When runs of one trial reach a test accuracy; None where there is no target, or no run that tried.
 
     A run that was cut short has not reached it yet by then. One that used up its epochs without it, diverged, or did
@@ -72,14 +72,14 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
     times = [_seconds_to(record, target) for record in tried]
     reached = [time for time in times if time is not None]
     if not reached:
-        return Reached(target, len(tried), 0, None, None, None)
+        return TimeToTarget(target, len(tried), 0, None, None, None)
     longest = max([*reached, *(record.total_s or 0.0 for record in tried)])
     waited = [
         (record.total_s or 0.0) if record.outcome in _CUT_SHORT else longest
         for record, time in zip(tried, times, strict=True)
         if time is None
     ]
-    return Reached(target, len(tried), len(reached), *_half(reached, waited))
+    return TimeToTarget(target, len(tried), len(reached), *_half(reached, waited))
 
 
 def _tells(record: RunRecord) -> bool:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dmls_ray.analysis.published import PUBLISHED
 from dmls_ray.analysis.results import turns_grey
 from dmls_ray.analysis.stats.formatting import number, ratio, shown
-from dmls_ray.analysis.stats.intervals import Comparison, level_of_each
+from dmls_ray.analysis.stats.intervals import Comparison, bonferroni_level
 from dmls_ray.analysis.summary.phrases import listed
-from dmls_ray.analysis.summary.user_function import answer_own
-from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, alike_but_for, count_values, where
+from dmls_ray.analysis.summary.user_function import summarize_user_function
+from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, count_values, group_by_other_factors, where
 from dmls_ray.analysis.table.row import Row, Table
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
@@ -39,9 +39,9 @@ def answer_images(table: Table, axis: str) -> str:
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis != "implementation" or count_values(rows, axis) < 2:
-        return answer_own(table, axis, [name for name in _TOLD if name in table.own_measures])
+        return summarize_user_function(table, axis, [name for name in _TOLD if name in table.own_measures])
     told = []
-    for group in alike_but_for(rows, IN_IMPLEMENTATION):
+    for group in group_by_other_factors(rows, IN_IMPLEMENTATION):
         parts = [_fastest(sorted(on, key=_ms)) for on in _by_device(group) if on]
         told.append(f"{where(group, *IN_IMPLEMENTATION)}{'; '.join(parts)}")
     apart = [value for row in rows if (known := row.estimate("levels_apart")) for value in known.values]
@@ -74,7 +74,7 @@ def _fastest(rows: Sequence[Row]) -> str:
     if not others:
         return f"{on}{_name(best)} takes {time}{_over_loops(best)}"
     # It is picked for being the best, out of so many pairs.
-    level = level_of_each(len(rows) * (len(rows) - 1) // 2)
+    level = bonferroni_level(len(rows) * (len(rows) - 1) // 2)
     against = [(other, best.speed_against(other, level=level)) for other in others]
     following, ahead = against[0]
     if ahead and all(than and than.verdict == "faster" for _, than in against):

@@ -7,11 +7,11 @@ from statistics import median
 
 from dmls_ray.analysis.metrics import MEASURES
 from dmls_ray.analysis.stats.formatting import accuracy, bare, rate, ratio, seconds, shown, signed, whole
-from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare, difference, level_of_each
+from dmls_ray.analysis.stats.intervals import Comparison, Estimate, bonferroni_level, compare, difference
 from dmls_ray.analysis.summary.images import answer_images
 from dmls_ray.analysis.summary.phrases import told_once
-from dmls_ray.analysis.summary.user_function import answer_own
-from dmls_ray.analysis.table.grouping import compared_along, count_values, in_blocks, where
+from dmls_ray.analysis.summary.user_function import summarize_user_function
+from dmls_ray.analysis.table.grouping import count_values, groups_along_axis, in_blocks, where
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.workloads.classification.config import DEFAULTS
 
@@ -33,7 +33,7 @@ def answer(table: Table, axis: str) -> str:
     if table.is_of_images:
         return answer_images(table, axis)
     if table.is_own:
-        return answer_own(table, axis)
+        return summarize_user_function(table, axis)
     rows = [row for row in table.rows if row.rates()]
     if not rows:
         if any(row.counted for row in table.rows):
@@ -49,7 +49,7 @@ def answer(table: Table, axis: str) -> str:
         axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
     if count_values(rows, axis) < 2:
         return alone or f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
-    groups = compared_along(rows, axis, table.held)
+    groups = groups_along_axis(rows, axis, table.held)
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
@@ -69,7 +69,7 @@ def answer_variants(table: Table, changed: Collection[str]) -> str:
         if row.by_block("test_accuracy"):
             same = {name: value for name, value in row.factors.items() if name not in changed}
             groups.setdefault(repr(same), []).append(row)
-    level = level_of_each(sum(len(rows) - 1 for rows in groups.values()))
+    level = bonferroni_level(sum(len(rows) - 1 for rows in groups.values()))
     told = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed, level))]
     if not told:
         return "There is no trial to compare with, so nothing can be said of what was changed."
@@ -154,7 +154,7 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
         return ""
     row, ends = ordered[best], (ordered[0], ordered[-1])
     # It is picked for being the best, out of so many pairs.
-    level = level_of_each(len(ordered) * (len(ordered) - 1) // 2)
+    level = bonferroni_level(len(ordered) * (len(ordered) - 1) // 2)
     if measure:
         more = [difference(row.by_block(measure), end.by_block(measure), level=level) for end in ends]
         if any(item is None or item.low is None or item.low <= 0 for item in more):
@@ -187,7 +187,7 @@ def _among(group: Sequence[Row], axis: str) -> str:
     """For an axis of choices."""
     slowest, *_, fastest = sorted(group, key=lambda row: median(row.rates().values()))
     # They are picked for being the fastest and the slowest, out of so many pairs.
-    level = level_of_each(len(group) * (len(group) - 1) // 2)
+    level = bonferroni_level(len(group) * (len(group) - 1) // 2)
     speed = (
         f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is "
         f"{_speed(fastest.speed_against(slowest, level=level), fastest, slowest)}"

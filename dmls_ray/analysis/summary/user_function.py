@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.formatting import bare, number, shown, signed
-from dmls_ray.analysis.stats.intervals import difference, level_of_each
+from dmls_ray.analysis.stats.intervals import bonferroni_level, difference
 from dmls_ray.analysis.summary.phrases import configuration
-from dmls_ray.analysis.table.grouping import compared_along, count_values, in_blocks, where
+from dmls_ray.analysis.table.grouping import count_values, groups_along_axis, in_blocks, where
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import METRICS, Outcome
 
@@ -39,7 +39,7 @@ def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
     )
 
 
-def answer_own(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
+def summarize_user_function(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
     """What the axis does to the time of a run and to whatever a training function of the user's own measured.
 
     Args:
@@ -52,7 +52,7 @@ def answer_own(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
         return f"No run ended ok, so nothing can be said of {axis}."
     if count_values(rows, axis) < 2:
         axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
-    groups = compared_along(rows, axis, table.held) if count_values(rows, axis) > 1 else []
+    groups = groups_along_axis(rows, axis, table.held) if count_values(rows, axis) > 1 else []
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
     vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]
@@ -73,7 +73,7 @@ def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
             ends = [pick(having, key=lambda row: _level_of(row, name) if choices else row.factors[axis])
                     for pick in (min, max)]  # fmt: skip
             pairs = len(having) * (len(having) - 1) // 2 if choices else 1
-            parts.append(_own_change(*ends, axis=axis, name=name, choices=choices, level=level_of_each(pairs)))
+            parts.append(_own_change(*ends, axis=axis, name=name, choices=choices, level=bonferroni_level(pairs)))
     if choices:
         return f"{where(group, axis)}{'; '.join(parts)}"
     first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))

@@ -10,18 +10,18 @@ from dmls_ray.analysis.metrics import MEASURES, TIMES, quantity_of
 from dmls_ray.analysis.results import OWN, Results, factors_of, field_names
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.columns import columns_of
-from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, alike_but_for
+from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, group_by_other_factors
 from dmls_ray.analysis.table.notes import notes_of
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.config.fields import field_specs
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import uncollected
+from dmls_ray.storage.folder import gc_disabled
 from dmls_ray.workloads.classification.config import TrialConfig
 
 _measured = attrgetter(*MEASURES)
 
 
-@uncollected()
+@gc_disabled()
 def make_table(
     results: Results, varied: Sequence[str] | None = None, *, best_by: tuple[str, bool] | None = None
 ) -> Table:
@@ -133,7 +133,7 @@ def _add_speed_up(rows: Sequence[Row], held: str) -> None:
 
 def _add_speed_up_over_loops(rows: Sequence[Row]) -> None:
     """Against the Python loops over the same images."""
-    for group in alike_but_for(rows, IN_IMPLEMENTATION):
+    for group in group_by_other_factors(rows, IN_IMPLEMENTATION):
         base = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
         for row in group:
             if base is not None and row is not base:

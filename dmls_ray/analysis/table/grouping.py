@@ -32,18 +32,18 @@ def along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
         return _with_each_backend(rows, free)
     # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
     follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
-    wide = alike_but_for(rows, free | follows)
+    wide = group_by_other_factors(rows, free | follows)
     if all(len(group) == count_values(group, axis) for group in wide):
         return wide
-    return alike_but_for(rows, free)
+    return group_by_other_factors(rows, free)
 
 
-def compared_along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+def groups_along_axis(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
     """As `along`, but for the rows that have no neighbour."""
     return [group for group in along(rows, axis, held) if len(group) > 1]
 
 
-def alike_but_for(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
+def group_by_other_factors(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
     """Rows that agree in all that varies except for some fields, together."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -58,17 +58,17 @@ def count_values(rows: Sequence[Row], axis: str) -> int:
 
 
 def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
-    """As `alike_but_for`; rows of which no backend is told, one rank's, stand beside those of each backend."""
+    """As `group_by_other_factors`; rows of which no backend is told, one rank's, stand beside those of each backend."""
     alone = [row for row in rows if row.factors.get("backend", "") is None]
     backends = dict.fromkeys(row.factors["backend"] for row in rows if row not in alone) if alone else {}
     groups = []
     for backend in backends:
         beside = [*alone, *(row for row in rows if row.factors["backend"] == backend)]
-        for group in alike_but_for(beside, {*free, "backend"}):
+        for group in group_by_other_factors(beside, {*free, "backend"}):
             if len({row.world_size for row in group}) == len(group) > 1:
                 groups.append(group)
     grouped = {row.trial_id for group in groups for row in group}
-    return [*groups, *alike_but_for([row for row in rows if row.trial_id not in grouped], free)]
+    return [*groups, *group_by_other_factors([row for row in rows if row.trial_id not in grouped], free)]
 
 
 def where(group: Sequence[Row], *axes: str) -> str:

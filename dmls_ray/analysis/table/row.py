@@ -14,7 +14,7 @@ from dmls_ray.analysis.export.text_tables import markdown, markdown_text
 from dmls_ray.analysis.metrics import TIMES
 from dmls_ray.analysis.results import GRAYSCALE, OWN, field_names, turns_grey
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
-from dmls_ray.analysis.stats.time_to_target import Reached, time_to_target
+from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
 from dmls_ray.records.model import Outcome, RunRecord
 
 
@@ -111,7 +111,7 @@ class Row:
         """A measure over the repeats, the vocabulary's or a user's own; None where it is not known."""
         return self.measures.get(measure) or self.own.get(measure)
 
-    def reached(self) -> Reached | None:
+    def reached(self) -> TimeToTarget | None:
         """When its runs reached their target accuracy; None where they have none."""
         return time_to_target(self.records)
 

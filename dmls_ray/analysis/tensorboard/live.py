@@ -14,7 +14,7 @@ from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.storage.folder import read_sweep
 
 
-class LiveBoard:
+class LiveTensorBoardWriter:
     """Is told of a sweep while it goes on; where the board cannot be written, the sweep goes on without.
 
     Args:

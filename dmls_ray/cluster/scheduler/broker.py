@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankCard
+from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankRegistration
 from dmls_ray.cluster.placement import Need, placed
 from dmls_ray.cluster.scheduler.attempt import Attempt, Failures, Queued, out_of_memory
 from dmls_ray.records.model import Outcome
@@ -61,7 +61,7 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass
 class _Rank:
-    card: RankCard
+    card: RankRegistration
     waiting: asyncio.Future[Lease | Leave | None] | None = None
     """Set while the rank asks for a lease, which is when it is idle."""
     attempt: Attempt | None = None
@@ -96,7 +96,7 @@ class _Stream:
             self.news.set()
 
 
-async def _nobody_knows(card: RankCard) -> None:
+async def _nobody_knows(card: RankRegistration) -> None:
     return None
 
 
@@ -120,8 +120,8 @@ class Broker:
         later: Collection[str] = (),
         exclusive: bool = True,
         limits: Limits | None = None,
-        end_process: Callable[[RankCard], None] = lambda card: None,
-        oom_kills_there: Callable[[RankCard], Awaitable[int | None]] = _nobody_knows,
+        end_process: Callable[[RankRegistration], None] = lambda card: None,
+        oom_kills_there: Callable[[RankRegistration], Awaitable[int | None]] = _nobody_knows,
     ) -> None:
         self._sizes = dict(awaited)
         """Of each trainer that is there or is to come, how many ranks it has."""
@@ -163,7 +163,7 @@ class Broker:
 
     # --- ranks ----------------------------------------------------------------------------------------------
 
-    async def join(self, card: RankCard) -> str:
+    async def join(self, card: RankRegistration) -> str:
         """A rank is there; returns its name. The first of a new group says that the trainer's old ranks are lost.
 
         All of them, and not only the one whose place it takes: a run leased to a rank that is about to be ended would
@@ -332,7 +332,7 @@ class Broker:
             if name in self._ranks:
                 self._lose(name, left=rank.card.machine if left else "")
 
-    async def _kernel_ended(self, before: int | None, card: RankCard) -> str:
+    async def _kernel_ended(self, before: int | None, card: RankRegistration) -> str:
         """Evidence that a rank's process died for want of memory; empty where there is none."""
         now = await self._oom_kills_there(card) if before is not None else None
         return out_of_memory(before, now, card.machine)
@@ -620,7 +620,7 @@ class Broker:
         return attempt if attempt is not None and attempt.is_waiting_for(name) else None
 
     def _lose(
-        self, name: str, *, card: RankCard | None = None, left: str = "", beside: bool = False, why: str = ""
+        self, name: str, *, card: RankRegistration | None = None, left: str = "", beside: bool = False, why: str = ""
     ) -> None:
         """A rank does not serve any more.
 

@@ -18,7 +18,7 @@ from ray.tune import Callback, Trainable
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 
-from dmls_ray.cluster.broker_client import BrokerLine
+from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.worker_group import WorkerGroup, make_trainer
@@ -72,7 +72,7 @@ class RunTrainable(Trainable):
     _job: Job
 
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
-        self._broker = BrokerLine(parts["broker"])
+        self._broker = BrokerClient(parts["broker"])
         self._job_of: JobOf = parts["job_of"]
         self._start_launched: Callable[[Job], LaunchedRun] = parts["launched"]
         self._take(config)

@@ -20,10 +20,10 @@ from dmls_ray.config.runtime import (
     BackendName,
     DeviceName,
     LauncherName,
-    Placed,
+    RuntimeConfig,
     digest,
     require,
-    without_what_follows,
+    without_derived_fields,
 )
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
@@ -65,7 +65,7 @@ COUNTS_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialConfig(Placed):
+class TrialConfig(RuntimeConfig):
     """One configuration of one training, checked when it is made.
 
     Give exactly one of `batch_per_rank` and `global_batch`; the other follows from
@@ -232,7 +232,7 @@ class TrialConfig(Placed):
 
     # SyncBatchNorm refuses CPU tensors, and PowerSGD can wait for ever over gloo.
     GPU_ONLY: ClassVar[Mapping[str, tuple[str, str]]] = {
-        **Placed.GPU_ONLY,
+        **RuntimeConfig.GPU_ONLY,
         "precision": ("tf32", "Use precision fp32 or amp-bf16"),
         "batch_norm": ("sync", "Use batch_norm on"),
         "compression": ("powersgd", "Use compression fp16 or bf16"),
@@ -378,7 +378,7 @@ class TrialConfig(Placed):
 
     def replace(self, **changes: Any) -> TrialConfig:
         """A copy with some fields changed; a batch that is not named keeps its batch_per_rank."""
-        values = without_what_follows(self.canonical(), changes)
+        values = without_derived_fields(self.canonical(), changes)
         if changes.get("global_batch") is not None:
             values.pop("batch_per_rank")
         return TrialConfig(**{**values, **changes})

@@ -18,14 +18,14 @@ from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.utilization import UtilizationSampler
-from dmls_ray.workloads.user_function.schema import OwnConfig, load_own
+from dmls_ray.workloads.user_function.schema import UserFunctionConfig, load_function
 
 _WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
 
 
-def run_own(config: OwnConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """Call the user's function on this rank; `emit` and the result are as those of `run_trial`.
+def run_user_function(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Call the user's function on this rank; `emit` and the result are as those of `train_rank`.
 
     The process is set up as for any run: seeded (all ranks alike), its threads set, its device current. Memory, the
     time of the run, and the time between optimizer steps are measured around it.
@@ -40,7 +40,7 @@ def run_own(config: OwnConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     with clock.phase("setup_s"):
         prepare_process(config, rank)
         memory = MemoryMeter(device)
-        train, config_class = load_own(config)
+        train, config_class = load_function(config)
         given = config.for_function(config_class)
     told = _Told(rank, emit)
     steps = _Steps(device, emit)

@@ -24,13 +24,13 @@ from typing import Any
 
 from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, plain_spec
 from dmls_ray.config.runtime import (
-    PLACE,
+    RUNTIME_FIELDS,
     BackendName,
     DeviceName,
     LauncherName,
-    Placed,
+    RuntimeConfig,
     digest,
-    without_what_follows,
+    without_derived_fields,
 )
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
@@ -41,7 +41,7 @@ FLAG = "--train"
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnConfig(Placed):
+class UserFunctionConfig(RuntimeConfig):
     """One configuration of a training function of the user's own.
 
     Raises:
@@ -67,13 +67,13 @@ class OwnConfig(Placed):
         self.check_place()
 
     def canonical(self) -> dict[str, Any]:
-        first, *others = PLACE
+        first, *others = RUNTIME_FIELDS
         told = {"train": self.train, first: getattr(self, first), **self.values}
         return told | {name: getattr(self, name) for name in others}
 
-    def replace(self, **changes: Any) -> OwnConfig:
+    def replace(self, **changes: Any) -> UserFunctionConfig:
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return OwnConfig(**{**without_what_follows(given, changes), **changes})
+        return UserFunctionConfig(**{**without_derived_fields(given, changes), **changes})
 
     @property
     def hash(self) -> str:
@@ -82,7 +82,7 @@ class OwnConfig(Placed):
     def for_function(self, config_class: type | None) -> Any:
         """The configuration as the function takes it: an object of its dataclass, or a dict.
 
-        A field of `PLACE` that the dataclass has, too, is filled in; a dict has all of them.
+        A field of `RUNTIME_FIELDS` that the dataclass has, too, is filled in; a dict has all of them.
         """
         given = {name: value for name, value in self.canonical().items() if name != "train"}
         if config_class is None:
@@ -91,7 +91,7 @@ class OwnConfig(Placed):
         return config_class(**{name: value for name, value in given.items() if name in names})
 
 
-def find_own(train: str | Callable[..., Any]) -> tuple[str, str, Callable[..., Any], type | None]:
+def find_function(train: str | Callable[..., Any]) -> tuple[str, str, Callable[..., Any], type | None]:
     """Find a training function and look it over.
 
     Args:
@@ -125,7 +125,7 @@ def find_own(train: str | Callable[..., Any]) -> tuple[str, str, Callable[..., A
     return f"{name}#{hashlib.sha256(code.encode()).hexdigest()[:8]}", code, function, config_class
 
 
-def load_own(config: OwnConfig) -> tuple[Callable[..., Any], type | None]:
+def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type | None]:
     """The function of a configuration and its dataclass, in whichever process this is.
 
     Raises:
@@ -164,17 +164,17 @@ def config_class_of(function: Callable[..., Any], name: str) -> type | None:
     )
 
 
-def own_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Schema:
-    """What can be varied of a training function: the fields of its dataclass, or those named, and `PLACE`.
+def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Schema:
+    """What can be varied of a training function: the fields of its dataclass, or those named, and `RUNTIME_FIELDS`.
 
     Args:
         train: `module:function`, or the function.
         names: the fields, where the configuration is a dict.
 
     Raises:
-        ConfigError, UnknownNameError, UserCodeError: as `find_own`.
+        ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
-    name, code, _, config_class = find_own(train)
+    name, code, _, config_class = find_function(train)
     specs = _specs(config_class, names)
     required = _required(config_class)
     specs = {
@@ -184,13 +184,13 @@ def own_schema(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Sc
         for key, spec in specs.items()
     }
 
-    def make(**given: Any) -> OwnConfig:
+    def make(**given: Any) -> UserFunctionConfig:
         missing = [field_name for field_name in required if field_name not in given]
         if missing:
             raise ConfigError(f"{name} needs a value of {', '.join(missing)}; give one.")
         values = {**{key: spec.default for key, spec in specs.items()}, **given}
-        place = {key: values.pop(key) for key in PLACE}
-        config = OwnConfig(train=name, values=values, code=code, **place)
+        place = {key: values.pop(key) for key in RUNTIME_FIELDS}
+        config = UserFunctionConfig(train=name, values=values, code=code, **place)
         try:
             own = config.for_function(config_class)
         except Exception as error:
@@ -213,8 +213,8 @@ def folder_name(train: str | Callable[..., Any]) -> str:
 
 
 def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:
-    """World size first, then what is the function's own, then the rest of `PLACE`."""
-    place = {name: field_specs(TrialConfig)[name] for name in PLACE}
+    """World size first, then what is the function's own, then the rest of `RUNTIME_FIELDS`."""
+    place = {name: field_specs(TrialConfig)[name] for name in RUNTIME_FIELDS}
     if config_class is None:
         own = {name: plain_spec(name) for name in names if name not in place}
     else:
@@ -234,16 +234,16 @@ def _required(config_class: type | None) -> list[str]:
         item.name
         for item in dataclasses.fields(config_class)
         if item.init
-        and item.name not in PLACE
+        and item.name not in RUNTIME_FIELDS
         and item.default is dataclasses.MISSING
         and item.default_factory is dataclasses.MISSING
     ]
 
 
 def _name_of(values: Mapping[str, Any]) -> str:
-    """A hash of all of the function's own values, whose defaults may change, and of where PLACE is not by default."""
+    """A hash of all of the function's own values, whose defaults may change, and of where RUNTIME_FIELDS is not by default."""
     usual = field_defaults(TrialConfig)
-    return digest({name: value for name, value in values.items() if name not in PLACE or value != usual[name]})
+    return digest({name: value for name, value in values.items() if name not in RUNTIME_FIELDS or value != usual[name]})
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, bool]:

@@ -10,7 +10,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.analysis.export.files import DERIVED, are_written, write_files
 from dmls_ray.analysis.results import Results
-from dmls_ray.storage.folder import Store, replacing
+from dmls_ray.storage.folder import Store, atomic_replace
 from dmls_ray.util.errors import StoreError
 from tests.analysis.samples import results
 
@@ -83,12 +83,12 @@ def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
 
 def test_what_replaces_a_file_has_a_name_of_its_own_and_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    with replacing(path) as one, replacing(path) as other:
+    with atomic_replace(path) as one, atomic_replace(path) as other:
         assert one != other
         one.write_text("one")
         other.write_text("other")
     assert path.read_text() == "one"
-    with pytest.raises(FileNotFoundError), replacing(path):
+    with pytest.raises(FileNotFoundError), atomic_replace(path):
         (tmp_path / "absent" / "b").read_text()
     assert path.read_text() == "one"
     assert list(tmp_path.iterdir()) == [path]

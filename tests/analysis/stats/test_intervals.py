@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.stats.intervals import Quantity, compare, compare_apart, difference, estimate, level_of_each
+from dmls_ray.analysis.stats.intervals import Quantity, bonferroni_level, compare, compare_apart, difference, estimate
 
 DRAWS = 500
 
@@ -131,7 +131,7 @@ def test_more_repeats_tell_at_least_as_much_where_the_method_changes() -> None:
 
 def test_intervals_that_are_to_hold_together_do() -> None:
     random = np.random.default_rng(6)
-    level, held = level_of_each(6), 0
+    level, held = bonferroni_level(6), 0
     for _ in range(DRAWS):
         intervals = [estimate(list(random.normal(10, 1, 3)), level=level) for _ in range(6)]
         held += all(

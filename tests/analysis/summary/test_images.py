@@ -19,7 +19,7 @@ from dmls_ray.analysis.table.layouts import LAYOUTS, beside_published
 from dmls_ray.config.grid import make_plan
 from dmls_ray.records.model import Outcome, RunRecord
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.user_function.schema import own_schema
+from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.analysis.samples import MACHINE
 
 MS = {"python_loops": 1000.0, "numpy": 10.0, "torchvision": 5.0, "opencv": 0.4, "cpp": 0.2}
@@ -30,7 +30,7 @@ def sweep(
 ) -> Results:
     """A record a run, whose passes took so many milliseconds; None: skipped."""
     records = []
-    for run in make_plan(axes, repeats=repeats, schema=own_schema(GRAYSCALE)).runs:
+    for run in make_plan(axes, repeats=repeats, schema=user_function_schema(GRAYSCALE)).runs:
         values = dict(run.values)
         record = RunRecord(
             run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=0,

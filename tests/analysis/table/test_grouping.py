@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.grouping import alike_but_for, along, count_values
+from dmls_ray.analysis.table.grouping import along, count_values, group_by_other_factors
 from dmls_ray.analysis.table.row import Row
 from tests.analysis.samples import results
 
@@ -43,7 +43,7 @@ def test_what_counts_with_one_value_alone_follows_from_the_axis() -> None:
     variants = ({"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9})
     rows, held = rows_of({"batch_per_rank": 16}, variants=variants)
     assert len(along(rows, "optimizer", held)) == 1
-    assert len(alike_but_for(rows, {"optimizer"})) == 2
+    assert len(group_by_other_factors(rows, {"optimizer"})) == 2
 
 
 def test_values_are_counted_once() -> None:

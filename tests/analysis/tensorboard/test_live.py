@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.analysis.tensorboard.live import LiveBoard
+from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.storage.folder import Store
 from tests.analysis.samples import results
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_board_that_cannot_be_written_is_noted_once_and_the_sweep_goes_on(folder: Path) -> None:
     (folder / "tensorboard").write_text("in the way")
     notes: list[str] = []
-    board = LiveBoard(folder, notes.append)
+    board = LiveTensorBoardWriter(folder, notes.append)
     with Store(folder) as store:
         records = store.records
     board.begin([], [record.config for record in records])
@@ -39,7 +39,7 @@ def test_a_board_that_cannot_be_written_is_noted_once_and_the_sweep_goes_on(fold
 
 def test_a_folder_whose_runs_are_all_there_gets_its_board(folder: Path) -> None:
     with Store(folder) as store:
-        LiveBoard(folder, print).end(store.records)
+        LiveTensorBoardWriter(folder, print).end(store.records)
     assert {path.name for path in (folder / "tensorboard").glob("world*")} == {
         "world_size=1 repeat=0",
         "world_size=2 repeat=0",
@@ -47,7 +47,7 @@ def test_a_folder_whose_runs_are_all_there_gets_its_board(folder: Path) -> None:
 
 
 def test_a_board_that_is_off_writes_nothing(folder: Path) -> None:
-    board = LiveBoard(folder, print, off=True)
+    board = LiveTensorBoardWriter(folder, print, off=True)
     with Store(folder) as store:
         records = store.records
     board.load()

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankCard
+from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.workloads.classification.config import TrialConfig
 
 
-def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom_kills: int = 0) -> RankCard:
-    return RankCard(
+def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom_kills: int = 0) -> RankRegistration:
+    return RankRegistration(
         trainer=trainer,
         group=str(group),
         index=index,
@@ -653,7 +653,7 @@ async def test_a_run_that_is_stopped_is_not_begun_anew_whenever_its_rank_dies() 
 
 @scenario
 async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end() -> None:
-    async def count(card: RankCard) -> int:
+    async def count(card: RankRegistration) -> int:
         return 1
 
     broker = Broker({"t": 2}, exclusive=False, oom_kills_there=count)
@@ -675,7 +675,7 @@ async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end()
 async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_same() -> None:
     asked, answer = asyncio.Event(), asyncio.Event()
 
-    async def count(card: RankCard) -> int:
+    async def count(card: RankRegistration) -> int:
         asked.set()
         await answer.wait()
         return 0

@@ -14,8 +14,8 @@ from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, Outcome, RunRecord
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.workloads.user_function.run import run_own
-from dmls_ray.workloads.user_function.schema import own_schema
+from dmls_ray.workloads.user_function.run import run_user_function
+from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import jpeg, readme_example
 
 
@@ -56,12 +56,12 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
 
 def result_of(**values: Any) -> tuple[RunRecord, list[dict[str, Any]]]:
     given = {"steps": 12, "tells": "nothing", "emits": False} | values
-    config = own_schema(train, given).make(**given)
+    config = user_function_schema(train, given).make(**given)
     events: list[dict[str, Any]] = []
     results = (
-        [run_inline(config, train=run_own, emit=events.append)]
+        [run_inline(config, train=run_user_function, emit=events.append)]
         if config.world_size == 1
-        else run_spawned(config, train=run_own, emit=events.append)
+        else run_spawned(config, train=run_user_function, emit=events.append)
     )
     record = RunRecord(
         run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0]["outcome"])
@@ -153,8 +153,8 @@ def test_two_ranks_have_a_process_group() -> None:
 def test_the_readmes_language_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "char_lm.py").write_text(readme_example())
     monkeypatch.syspath_prepend(tmp_path)
-    config = own_schema("char_lm:train").make(context=64)
-    told = run_inline(config, train=run_own)
+    config = user_function_schema("char_lm:train").make(context=64)
+    told = run_inline(config, train=run_user_function)
     assert told["outcome"] == "ok", told.get("traceback")
     (epoch,) = told["run"]["epochs"]
     assert 1 < epoch["measures"]["bits_per_character"] < 5, "seven bits would be no model at all"

@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from dmls_ray.config.grid import make_plan
-from dmls_ray.config.runtime import PLACE
+from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.execution.run import sweep
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
-from dmls_ray.workloads.user_function.schema import OwnConfig, find_own, folder_name, load_own, own_schema
+from dmls_ray.workloads.user_function.schema import (
+    UserFunctionConfig,
+    find_function,
+    folder_name,
+    load_function,
+    user_function_schema,
+)
 from tests.conftest import PROJECT
 
 if TYPE_CHECKING:
@@ -59,9 +65,9 @@ TRAIN = "tests.workloads.user_function.test_schema:train"
 
 
 def test_the_fields_of_its_dataclass_and_of_its_place_can_be_varied() -> None:
-    schema = own_schema(train)
+    schema = user_function_schema(train)
     own = ["depth", "lr", "kind", "heads", "sizes"]
-    assert list(schema.specs) == ["world_size", *own, *PLACE[1:]]
+    assert list(schema.specs) == ["world_size", *own, *RUNTIME_FIELDS[1:]]
     assert schema.specs["depth"].help == "Layers."
     assert schema.defaults["seed"] == 5, "its own default goes before ours"
     plan = make_plan({"depth": [1, 2], "lr": [0.1, 1], "world_size": 2}, repeats=2, schema=schema)
@@ -71,18 +77,22 @@ def test_the_fields_of_its_dataclass_and_of_its_place_can_be_varied() -> None:
 
 
 def test_a_run_has_the_configuration_as_the_function_takes_it() -> None:
-    run = make_plan({"depth": 2, "heads": 4}, repeats=2, schema=own_schema(TRAIN)).runs[1]
+    run = make_plan({"depth": 2, "heads": 4}, repeats=2, schema=user_function_schema(TRAIN)).runs[1]
     config = pickle.loads(pickle.dumps(run.seeded()))
-    assert isinstance(config, OwnConfig)
-    function, config_class = load_own(config)
+    assert isinstance(config, UserFunctionConfig)
+    function, config_class = load_function(config)
     assert function is train
     assert config.for_function(config_class) == Settings(depth=2, heads=4, seed=10_005)
 
 
 @pytest.mark.parametrize("function", [of_a_dict, without_annotation])
 def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -> None:
-    config = make_plan({"lr": 0.5, "world_size": 2}, schema=own_schema(function, ["lr"]), repeats=1).runs[0].seeded()
-    assert isinstance(config, OwnConfig)
+    config = (
+        make_plan({"lr": 0.5, "world_size": 2}, schema=user_function_schema(function, ["lr"]), repeats=1)
+        .runs[0]
+        .seeded()
+    )
+    assert isinstance(config, UserFunctionConfig)
     assert config.for_function(None) == {
         "lr": 0.5, "world_size": 2, "machines": None, "ranks_per_machine": None, "backend": "auto",
         "launcher": "ray", "device": "auto", "threads_per_rank": 1,
@@ -91,7 +101,7 @@ def test_a_dict_has_what_was_named_and_its_place(function: Callable[..., Any]) -
 
 
 def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -> None:
-    plan = make_plan({"depth": [1, 3], "kind": ["plain", "wide"]}, repeats=1, schema=own_schema(train))
+    plan = make_plan({"depth": [1, 3], "kind": ["plain", "wide"]}, repeats=1, schema=user_function_schema(train))
     assert [run.skip for run in plan.runs if run.skip] == [f"{TRAIN} refuses its configuration: wide is not deep"]
     assert {run.values["train"] for run in plan.runs} == {TRAIN}, "it is a run of that function all the same"
 
@@ -112,7 +122,7 @@ def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -
 )
 def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        make_plan(axes, repeats=1, schema=own_schema(train))
+        make_plan(axes, repeats=1, schema=user_function_schema(train))
 
 
 @pytest.mark.parametrize(
@@ -126,19 +136,22 @@ def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
 )
 def test_what_is_no_training_function_is_refused(function: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        find_own(function)
+        find_function(function)
 
 
 def test_a_trial_is_named_by_all_of_its_own_values_since_their_defaults_may_change() -> None:
-    schema = own_schema(train)
+    schema = user_function_schema(train)
     assert schema.make(depth=1).hash == schema.make(depth=1, lr=0.1).hash != schema.make(depth=1, lr=0.2).hash
-    assert own_schema(of_a_dict, ["lr"]).make(lr=DEFAULTS["lr"]).hash != own_schema(of_a_dict).make().hash
+    assert (
+        user_function_schema(of_a_dict, ["lr"]).make(lr=DEFAULTS["lr"]).hash
+        != user_function_schema(of_a_dict).make().hash
+    )
     assert schema.make(depth=1).hash == schema.make(depth=1, backend="auto").hash
     assert schema.make(depth=1).hash != schema.make(depth=1, backend="gloo").hash
 
 
 def test_of_a_field_that_holds_a_tuple_a_tuple_is_one_value() -> None:
-    schema = own_schema(train)
+    schema = user_function_schema(train)
     plan = make_plan({"depth": 1, "sizes": (4, 2)}, repeats=1, schema=schema)
     assert [run.values["sizes"] for run in plan.runs] == [(4, 2)]
     several = make_plan({"depth": 1, "sizes": [(4, 2), (3,)]}, repeats=1, schema=schema)
@@ -147,7 +160,7 @@ def test_of_a_field_that_holds_a_tuple_a_tuple_is_one_value() -> None:
 
 
 def test_equal_values_of_different_types_are_different_values() -> None:
-    plan = make_plan({"flag": [1, True, 1.0]}, repeats=1, schema=own_schema(of_a_dict, ["flag"]))
+    plan = make_plan({"flag": [1, True, 1.0]}, repeats=1, schema=user_function_schema(of_a_dict, ["flag"]))
     assert len(plan.runs) == 3
 
 
@@ -170,11 +183,11 @@ def of_refusing(config: Refusing, rank: RankInfo, emit: Emit) -> None: ...
 
 def test_a_default_that_is_no_plain_value_is_refused() -> None:
     with pytest.raises(ConfigError, match="kind=nan is not finite"):
-        own_schema(of_unusable)
+        user_function_schema(of_unusable)
 
 
 def test_whatever_its_dataclass_raises_is_a_reason_to_skip() -> None:
-    plan = make_plan({"depth": [1, 9]}, repeats=1, schema=own_schema(of_refusing))
+    plan = make_plan({"depth": [1, 9]}, repeats=1, schema=user_function_schema(of_refusing))
     (skip,) = (run.skip for run in plan.runs if run.skip)
     assert "refuses its configuration: AssertionError: too deep" in skip
 
@@ -183,7 +196,7 @@ def test_functions_that_share_a_name_are_told_apart_by_their_code() -> None:
     def make(factor: int) -> Callable[..., Any]:
         return lambda config, rank, emit: {"value": factor}
 
-    one, same, other = (own_schema(make(factor)).make().hash for factor in (1, 1, 2))
+    one, same, other = (user_function_schema(make(factor)).make().hash for factor in (1, 1, 2))
     assert one == same != other
 
 
@@ -203,17 +216,17 @@ def test_a_sweep_without_axes_is_refused(what: tuple[Any, ...]) -> None:
 
 
 def test_its_place_has_the_defaults_of_the_built_in_trial() -> None:
-    config, usual = OwnConfig(train="m:f"), TrialConfig(batch_per_rank=1)
-    assert all(getattr(config, name) == getattr(usual, name) for name in PLACE)
+    config, usual = UserFunctionConfig(train="m:f"), TrialConfig(batch_per_rank=1)
+    assert all(getattr(config, name) == getattr(usual, name) for name in RUNTIME_FIELDS)
 
 
 def test_a_function_that_no_other_process_can_import_is_sent_along() -> None:
     def nested(config: Settings, rank: Any, emit: Any) -> int:
         return config.depth
 
-    config = own_schema(nested).make(depth=3)
-    assert isinstance(config, OwnConfig)
-    function, config_class = load_own(pickle.loads(pickle.dumps(config)))
+    config = user_function_schema(nested).make(depth=3)
+    assert isinstance(config, UserFunctionConfig)
+    function, config_class = load_function(pickle.loads(pickle.dumps(config)))
     assert function(config.for_function(config_class), None, None) == 3
 
 
@@ -222,8 +235,8 @@ def test_a_function_of_a_script_is_found_under_the_name_of_its_file(tmp_path: Pa
     script.write_text(
         "def train(config, rank, emit): ...\n"
         "if __name__ == '__main__':\n"
-        "    from dmls_ray.workloads.user_function.schema import find_own\n"
-        "    name, code, function, config_class = find_own(train)\n"
+        "    from dmls_ray.workloads.user_function.schema import find_function\n"
+        "    name, code, function, config_class = find_function(train)\n"
         "    print(name, code == '', function is train, config_class)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd=PROJECT)
@@ -238,7 +251,7 @@ def test_a_sweep_at_import_is_refused_rather_than_repeated_in_every_rank(
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match="put it under if __name__ == '__main__'"):
-        find_own("unguarded:train")
+        find_function("unguarded:train")
 
 
 def test_results_go_to_a_folder_of_its_own_name() -> None:

@@ -1,0 +1,40 @@
+"""`Metric`: everything that tables, figures and reports need to know about one measured number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["rate", "amount", "ratio", "share", "value"]
+Direction = Literal["max", "min", "none"]
+Scope = Literal["run", "epoch", "rank"]
+AcrossRanks = Literal["max", "min", "sum", "mean", "rank0"]
+NumberFormat = Literal["seconds", "ratio", "rate", "whole", "accuracy", "number"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One measured number of a run, an epoch or a rank."""
+
+    name: str
+    """Column in runs.csv; the unit stands in the name: `exposed_comm_ms`."""
+    label: str
+    """Heading in tables and on axes."""
+    kind: Kind
+    """`rate`, `amount` and `ratio` are positive and compared by their logarithm; `share` lies in [0, 1]; `value` is any
+    number."""
+    direction: Direction
+    """Whether more is better (`max`), less is better (`min`), or neither."""
+    scope: Scope
+    """Where the number is measured: once per run, once per epoch, or by each rank."""
+    across_ranks: AcrossRanks = "rank0"
+    """How the values of the ranks become the value of the run."""
+    format: NumberFormat = "number"
+    """How a table prints the value."""
+    is_time: bool = False
+    """Whether the number means nothing where runs shared the machine (search mode)."""
+    shown: bool | Callable[[Any], bool] = True
+    """Whether a table shows the metric by default; a callable takes the table."""
+    doc: str = ""
+    """One sentence for the metrics page of the documentation."""

@@ -1,0 +1,91 @@
+"""`Workload`: what a rank runs, with its configuration, its metrics and what they mean.
+
+A package outside dmls_ray adds a workload by subclassing `Workload` and naming the subclass in the entry point group
+`dmls_ray.workloads`. Flags, hashes, resuming, tables, figures, the report and TensorBoard follow from the subclass.
+Importing the module of a workload must load neither PyTorch nor Ray.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from dmls_ray.config.fields import field_specs
+from dmls_ray.config.runtime import RuntimeConfig, digest
+from dmls_ray.config.schema import Schema
+from dmls_ray.records.metric import Metric
+
+
+class Workload:
+    """What a rank runs. A subclass sets `name`, `config`, `entrypoint` and `metrics`; the rest has defaults."""
+
+    name: ClassVar[str]
+    """Name of the workload in the registry, in records and after `--workload`."""
+    config: ClassVar[type[RuntimeConfig]]
+    """Frozen dataclass of the configuration. Every field can be an axis."""
+    entrypoint: ClassVar[str]
+    """`module:function`, called on every rank as `function(config, rank, emit)`; returns a dict of plain values."""
+    metrics: ClassVar[Sequence[Metric]] = ()
+    """What a run reports, in the order of the table's columns."""
+    throughput: ClassVar[str | None] = None
+    """Name of the metric of kind `rate` from which speed-up and efficiency follow; None: runs per second."""
+    epoch_metrics: ClassVar[Sequence[str] | None] = None
+    """Metrics that `--metric` of a search may name; None: any that a run reports."""
+    presentation: ClassVar[str] = "dmls_ray.analysis.presentation:Presentation"
+    """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
+
+    def schema(self) -> Schema:
+        """The fields that a sweep can vary."""
+        specs = field_specs(self.config)
+        return Schema(
+            title=f"the configuration of {self.name}",
+            specs=specs,
+            make=self.config,
+            name_of=functools.partial(_hash, self.name, {name: spec.default for name, spec in specs.items()}),
+            fixed={"workload": self.name},
+        )
+
+    def claims(self, config: Mapping[str, Any]) -> bool:
+        """Whether a recorded configuration belongs to this workload."""
+        return config.get("workload") == self.name
+
+    def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """A recorded configuration with its defaults and the fields that follow from others."""
+        return dict(config)
+
+    def infeasible(self, config: RuntimeConfig) -> str:
+        """The reason why no cluster can run this configuration; empty if there is none."""
+        return ""
+
+    def check(self, configs: Sequence[RuntimeConfig]) -> None:
+        """Refuse names that do not exist, before anything starts.
+
+        Raises:
+            InputError: one line that names the field, its value and the way out.
+        """
+
+    def prepare(self, configs: Sequence[RuntimeConfig], notify: Callable[[str], None]) -> None:
+        """Prepare the data of these configurations once on this machine, before ranks start.
+
+        Raises:
+            InputError: as `check`.
+        """
+
+    def cached_data(self, configs: Sequence[RuntimeConfig]) -> tuple[tuple[Any, ...], ...]:
+        """Arguments of the data sets that each machine prepares before its ranks start."""
+        return ()
+
+    def writes_files(self, config: RuntimeConfig) -> bool:
+        """Whether each run needs a folder for files besides its record."""
+        return False
+
+    def estimate_s(self, config: RuntimeConfig) -> float | None:
+        """Estimated seconds of a run that was never measured; None if unknown."""
+        return None
+
+
+def _hash(workload: str, defaults: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """12 hex digits of the values that differ from their defaults."""
+    changed = {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+    return digest({"workload": workload, **changed})
