@@ -115,7 +115,7 @@ def main() -> None:
         print(f"mpi: not available; {reason}\n")
     else:
         (first, _) = run_command(
-            config, train="backends:probe", keep=None, path=[str(Path(__file__).parent)], cwd=".",
+            config, train="backends:probe", artifacts=None, path=[str(Path(__file__).parent)], cwd=".",
             emit=lambda event: None, overdue=lambda: "",
         )  # fmt: skip
         if first["outcome"] != "ok":

@@ -83,14 +83,14 @@ def cards(machines: int, each: int) -> list[RankRegistration]:
             pid=machine * each + index,
             device="cpu",
             store=(f"machine-{machine}", 29_500 + index),
-            place=machine,
+            machine_order=machine,
         )
         for machine in range(machines)
         for index in range(each)
     ]
 
 
-def jobs(count: int, *, asks: bool) -> list[Job]:
+def jobs(count: int, *, prunable: bool) -> list[Job]:
     """Runs of 1 to 16 ranks in a random order; each is its own in memory, as those are that come over a network."""
     sizes = random.Random(0)
     made = []
@@ -103,7 +103,7 @@ def jobs(count: int, *, asks: bool) -> list[Job]:
             config=config,
             device="cpu",
             backend="gloo",
-            asks=asks,
+            prunable=prunable,
         )
         made.append(pickle.loads(pickle.dumps(job)))
     return made
@@ -116,7 +116,7 @@ async def rank(broker: Broker, name: str, work_s: float) -> None:
         if work_s:
             await asyncio.sleep(work_s)
         event = {"kind": "epoch", "epoch": 1}
-        if lease.asks:
+        if lease.prunable:
             await broker.epoch(name, lease.lease_id, event, number=1, tells=lease.rank == 0)
         elif lease.rank == 0:
             await broker.emit(name, lease.lease_id, event)
@@ -125,10 +125,10 @@ async def rank(broker: Broker, name: str, work_s: float) -> None:
 
 async def follow(broker: Broker, job: Job) -> int:
     """A Trainable: hears what its run tells, decides, and forgets; returns how many ranks returned."""
-    stops = job.asks and int(job.trial_id, 16) % STOPPED == 0
+    stops = job.prunable and int(job.trial_id, 16) % STOPPED == 0
     while True:
         for event in await broker.events(job.run_id):
-            if event["kind"] == "epoch" and job.asks:
+            if event["kind"] == "epoch" and job.prunable:
                 await broker.decide(job.run_id, 1, None if stops else 1)
             elif event["kind"] == "done":
                 await broker.forget(job.run_id)
@@ -162,7 +162,7 @@ async def serve(broker: Broker, names: Sequence[str], runs: Sequence[Job], work_
 async def timed(mode: str, machines: int, each: int, count: int, work_s: float) -> Served:
     """Serve so many runs in one mode, and time it."""
     served, all_cards = Served(mode), cards(machines, each)
-    runs = jobs(count, asks=mode == "search")
+    runs = jobs(count, prunable=mode == "search")
     broker = TimedBroker({card.trainer: each for card in all_cards}, exclusive=mode == "bench")
     began = time.perf_counter()
     names = await joined(broker, all_cards)
@@ -187,7 +187,7 @@ async def traced(machines: int, each: int, count: int) -> list[dict[str, str]]:
     names = await joined(broker, all_cards)
     with_ranks = _traced()
     rows.append(_memory_row(f"{len(names):,} ranks", with_ranks - before, len(names), "a rank"))
-    runs = jobs(count, asks=True)
+    runs = jobs(count, prunable=True)
     for job in runs:
         await broker.submit(job)
     with_runs = _traced()

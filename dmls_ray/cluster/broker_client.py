@@ -31,7 +31,7 @@ _ANSWERS_WITHIN_S = 5.0
 """How long a machine may take to tell of its memory: it may be gone itself."""
 
 
-def life_name(name: str, life: int) -> str:
+def actor_name(name: str, life: int) -> str:
     """What a broker and those that follow it are called, from 0: Ray does not give a dead actor's name away."""
     return f"{name}.{life}"
 
@@ -66,12 +66,12 @@ class BrokerClient:
             RayActorError: there is no broker now, or it died over the call.
         """
         try:
-            return ray.get(self.tell(method, *args, **options))
+            return ray.get(self.submit(method, *args, **options))
         except ray.exceptions.RayActorError:
             self._look_for_the_next()
             raise
 
-    def tell(self, method: str, *args: Any, **options: Any) -> Any:
+    def submit(self, method: str, *args: Any, **options: Any) -> Any:
         """Call without waiting; returns the answer to come.
 
         Raises:
@@ -91,7 +91,7 @@ class BrokerClient:
         while life <= known + _LIVES_AHEAD:
             # Ray tells nothing of the name of a dead one, which is no reason to stop looking.
             with contextlib.suppress(ValueError):
-                self._handle = ray.get_actor(life_name(self.name, life), namespace=NAMESPACE)
+                self._handle = ray.get_actor(actor_name(self.name, life), namespace=NAMESPACE)
                 self._life = known = life
             life += 1
 
@@ -101,7 +101,7 @@ def end_process(card: RankRegistration) -> None:
 
     A task on its machine does it: `ray.kill` takes 5 s where the process is stopped, and this 0.1 s.
     """
-    _there(card, _end_process_here).remote(card.pid, card.born)
+    _there(card, _end_process_here).remote(card.pid, card.process_start_time)
 
 
 async def oom_kills_there(card: RankRegistration) -> int | None:
@@ -118,11 +118,11 @@ def _there(card: RankRegistration, function: Callable[..., Any]) -> Any:
     return ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy, max_retries=3)
 
 
-def _end_process_here(pid: int, born: float) -> None:
+def _end_process_here(pid: int, started: float) -> None:
     """Kill a process of this machine and its children, if it is still the one that was meant."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        if abs(process.create_time() - born) < 0.1:
+        if abs(process.create_time() - started) < 0.1:
             for one in [*process.children(recursive=True), process]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     one.kill()

@@ -68,7 +68,7 @@ class LaunchedRun:
             return attempt.overdue
 
         results = self._launch(
-            job.config.replace(device=job.device), train=job.train, keep=job.keep, emit=emit, overdue=overdue
+            job.config.replace(device=job.device), train=job.train, artifacts=job.artifacts, emit=emit, overdue=overdue
         )
         for name, result in zip(names, results, strict=True):
             attempt.begun[name] = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.training.rank import Keep
+from dmls_ray.training.rank import ArtifactOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,13 @@ class RankRegistration:
     """Host and port of the key-value store it serves, where the ranks of a run that it leads find each other."""
     node_id: str = ""
     """Ray's name of its machine."""
-    born: float = 0.0
+    process_start_time: float = 0.0
     """When its process was started, in seconds since the epoch: a pid may be given anew."""
     oom_kills: int | None = None
     """How many processes the kernel has ended there for want of memory; None where it does not tell."""
-    place: int = 0
+    machine_order: int = 0
     """Where its machine stands among those that runs may take; the first comes first."""
-    about: dict[str, Any] = field(default_factory=dict)
+    machine_info: dict[str, Any] = field(default_factory=dict)
     """What its machine is, as `dmls_ray.records.provenance.describe_machine` tells it."""
 
 
@@ -51,9 +51,9 @@ class Job:
     """`cpu` or `cuda`: what device=auto became."""
     backend: str
     """What backend=auto became."""
-    keep: Keep | None = None
+    artifacts: ArtifactOptions | None = None
     """What the run leaves beside its record."""
-    asks: bool = False
+    prunable: bool = False
     """Whether its ranks wait after each epoch to be told to go on, or to stop."""
     skip: str = ""
     """Why it is not to be run at all."""
@@ -71,8 +71,8 @@ class Lease:
     backend: str | None
     machine: str
     store: tuple[str, int]
-    keep: Keep | None
-    asks: bool
+    artifacts: ArtifactOptions | None
+    prunable: bool
     machines: tuple[str, ...] = ()
     """The machine of each rank of the run."""
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from dmls_ray.config.runtime import RuntimeConfig
 
-Rooms = Mapping[str, int]
+Slots = Mapping[str, int]
 """By machine, the one to be preferred first: for how many ranks it has room."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Need:
+class RankRequest:
     """How many ranks a run takes, and over how many machines."""
 
     world_size: int
@@ -25,7 +25,7 @@ class Need:
     """Threads of a rank."""
 
     @classmethod
-    def of(cls, config: RuntimeConfig) -> Need:
+    def of(cls, config: RuntimeConfig) -> RankRequest:
         return cls(world_size=config.world_size, machines=config.machines, threads=config.threads_per_rank)
 
     @property
@@ -40,7 +40,7 @@ class Need:
         return f"machines={self.machines} ranks_per_machine={self.each}"
 
 
-def placed(rooms: Rooms, need: Need) -> dict[str, int]:
+def place_ranks(rooms: Slots, need: RankRequest) -> dict[str, int]:
     """How many ranks go on which machine; empty where there is no room.
 
     So many machines as were asked for, each with its share; else the first machine that has room for all, else as few
@@ -61,12 +61,12 @@ def placed(rooms: Rooms, need: Need) -> dict[str, int]:
     return {} if left else taken
 
 
-def rooms_of(cores: Rooms, need: Need, *, oversubscribe: bool) -> dict[str, int]:
+def slots_for(cores: Slots, need: RankRequest, *, oversubscribe: bool) -> dict[str, int]:
     """For how many of a run's ranks each machine has room: a core a thread; where that does not suffice and more may
     be put there, its share of them all by its cores.
     """
     rooms = {machine: count // need.threads for machine, count in cores.items()}
-    if placed(rooms, need) or not oversubscribe:
+    if place_ranks(rooms, need) or not oversubscribe:
         return rooms
     if need.machines is not None:
         return {machine: need.each if count else 0 for machine, count in cores.items()}
@@ -74,7 +74,7 @@ def rooms_of(cores: Rooms, need: Need, *, oversubscribe: bool) -> dict[str, int]
     return {machine: math.ceil(need.world_size * count / together) for machine, count in cores.items()}
 
 
-def holdings(cores: Rooms, needs: Iterable[Need], *, oversubscribe: bool) -> dict[str, int]:
+def ranks_to_hold(cores: Slots, needs: Iterable[RankRequest], *, oversubscribe: bool) -> dict[str, int]:
     """How many ranks to hold on each machine, so that each run that can be placed finds its own: no more than that.
 
     Args:
@@ -84,6 +84,6 @@ def holdings(cores: Rooms, needs: Iterable[Need], *, oversubscribe: bool) -> dic
     """
     held: dict[str, int] = {}
     for need in needs:
-        for machine, count in placed(rooms_of(cores, need, oversubscribe=oversubscribe), need).items():
+        for machine, count in place_ranks(slots_for(cores, need, oversubscribe=oversubscribe), need).items():
             held[machine] = max(held.get(machine, 0), count)
     return {machine: held[machine] for machine in cores if machine in held}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import joblib
 
-from dmls_ray.cluster.placement import Need, holdings, placed, rooms_of
+from dmls_ray.cluster.placement import RankRequest, place_ranks, ranks_to_hold, slots_for
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.provenance import describe_machine
@@ -18,7 +18,7 @@ from dmls_ray.records.provenance import describe_machine
 
 @dataclass(frozen=True)
 class Machine:
-    """What one machine offers to ranks."""
+    """What one machine has for ranks."""
 
     name: str
     """No other machine of the cluster has it."""
@@ -57,7 +57,7 @@ class Resources:
         """`nccl` or `gloo`: what backend=auto is here."""
         return config.backend_for(self.gpus)
 
-    def offers(self, device: str) -> dict[str, int]:
+    def capacity(self, device: str) -> dict[str, int]:
         """By machine: its CPU cores, or its GPUs. A head may offer nothing (ray start --head --num-cpus=0)."""
         return {
             machine.name: machine.gpus if device == "cuda" else machine.cores
@@ -67,23 +67,23 @@ class Resources:
 
     def oversubscribes(self, config: RuntimeConfig) -> bool:
         """Whether the trial's ranks have fewer cores than threads."""
-        return not _fits(self.offers("cpu"), Need.of(config))
+        return not _fits(self.capacity("cpu"), RankRequest.of(config))
 
-    def objection(self, config: RuntimeConfig, *, oversubscribe: bool) -> str:
+    def infeasible_reason(self, config: RuntimeConfig, *, oversubscribe: bool) -> str:
         """Why the trial is not feasible here, and the way out; empty where it is."""
-        device, need = self.device_of(config), Need.of(config)
-        if device == "cuda" and not _fits(self.offers("cuda"), replace(need, threads=1)):
+        device, need = self.device_of(config), RankRequest.of(config)
+        if device == "cuda" and not _fits(self.capacity("cuda"), replace(need, threads=1)):
             return self._too_few(need, "GPU", self.gpus, need.world_size, "or pass --device cpu")
-        if reason := config.objection_on(device):
+        if reason := config.infeasible_reason(device):
             return reason
         if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
             return self._too_few(need, "core", self.cores, need.world_size * need.threads, "or pass --oversubscribe")
-        if device == "cpu" and not _fits(self.offers("cpu"), need, oversubscribe=oversubscribe):
+        if device == "cpu" and not _fits(self.capacity("cpu"), need, oversubscribe=oversubscribe):
             # Ranks may be more than cores, machines not more than there are.
             return self._too_few(need, "core", self.cores, need.world_size * need.threads, "or lower --machines")
         return ""
 
-    def _too_few(self, need: Need, thing: str, there: int, wanted: int, way_out: str) -> str:
+    def _too_few(self, need: RankRequest, thing: str, there: int, wanted: int, way_out: str) -> str:
         place = "this machine" if len(self.machines) == 1 else "this cluster"
         if thing == "GPU" and not there:
             add = "Add machines that have one (ray start --address=...)"
@@ -92,7 +92,7 @@ class Resources:
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
         if need.machines is not None:
             each = need.each * (need.threads if thing == "core" else 1)
-            able = sum(count >= each for count in self.offers("cuda" if thing == "GPU" else "cpu").values())
+            able = sum(count >= each for count in self.capacity("cuda" if thing == "GPU" else "cpu").values())
             machines = "1 machine" if need.machines == 1 else f"{need.machines} machines"
             things = f"1 {thing}" if each == 1 else f"{each} {thing}s"
             return f"{need}{threads} needs {machines} of {things} or more; {place} has {able}. {more}"
@@ -103,11 +103,11 @@ class Resources:
             )
         return f"{need}{threads} needs {wanted} {thing}s; {place} has {there}. {more}"
 
-    def holdings(self, needs: Iterable[Need], device: str, *, oversubscribe: bool) -> dict[str, int]:
+    def ranks_to_hold(self, needs: Iterable[RankRequest], device: str, *, oversubscribe: bool) -> dict[str, int]:
         """By machine: how many ranks to hold there, for these runs."""
         if device == "cuda":
             needs = [replace(need, threads=1) for need in needs]
-        return holdings(self.offers(device), needs, oversubscribe=oversubscribe and device == "cpu")
+        return ranks_to_hold(self.capacity(device), needs, oversubscribe=oversubscribe and device == "cpu")
 
     def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[RuntimeConfig], str]:
         """`objection` for the trials of one plan, which are served by one worker group.
@@ -118,28 +118,27 @@ class Resources:
         holds_gpus = self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
 
         def reason(config: RuntimeConfig) -> str:
-            objection = self.objection(config, oversubscribe=oversubscribe)
-            if not objection and holds_gpus and not _fits(self.offers("cuda"), replace(Need.of(config), threads=1)):
-                return (
-                    f"{Need.of(config)} on the CPU does not fit beside runs on {self.gpus} GPUs; run it with --device "
-                    "cpu alone."
-                )
-            return objection
+            if objection := self.infeasible_reason(config, oversubscribe=oversubscribe):
+                return objection
+            request = RankRequest.of(config)
+            if holds_gpus and not _fits(self.capacity("cuda"), replace(request, threads=1)):
+                return f"{request} on the CPU does not fit beside runs on {self.gpus} GPUs; run it with --device cpu alone."
+            return ""
 
         return reason
 
 
-def _fits(offers: dict[str, int], need: Need, *, oversubscribe: bool = False) -> bool:
-    return bool(placed(rooms_of(offers, need, oversubscribe=oversubscribe), need))
+def _fits(capacity: dict[str, int], need: RankRequest, *, oversubscribe: bool = False) -> bool:
+    return bool(place_ranks(slots_for(capacity, need, oversubscribe=oversubscribe), need))
 
 
 def local_resources() -> Resources:
-    """What this machine offers, to this process (affinity and container limits count); starts nothing."""
+    """What this machine has for this process (affinity and container limits count); starts nothing."""
     return Resources((Machine(socket.gethostname(), "", joblib.cpu_count(), _local_gpus()),))
 
 
 def cluster_resources() -> Resources:
-    """What the connected cluster offers: the largest machine first, and of equal ones this.
+    """What the connected cluster has: the largest machine first, and of equal ones this.
 
     So ranks that go on one machine go on the same one, whatever their number.
     """

@@ -118,16 +118,16 @@ class _Member:
         def emit(event: dict[str, Any]) -> bool | None:
             nonlocal told, epochs
             goes_on = None
-            if event["kind"] == "epoch" and lease.asks:
+            if event["kind"] == "epoch" and lease.prunable:
                 epochs += 1
                 tells = lease.rank == 0
                 goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, tells=tells)
             elif event["kind"] != "progress":
-                self._emitted.append(self.broker.tell("emit", self.name, lease.lease_id, event))
+                self._emitted.append(self.broker.submit("emit", self.name, lease.lease_id, event))
             elif time.monotonic() - told < _TELL_EVERY_S:
                 return None
             else:
-                self.broker.tell("progress", self.name, lease.lease_id)
+                self.broker.submit("progress", self.name, lease.lease_id)
             told = time.monotonic()
             return goes_on
 
@@ -144,7 +144,7 @@ class _Member:
         may_stay = None
         while may_stay is None:
             try:
-                answer = self.broker.tell("finish", self.name, lease.lease_id, result)
+                answer = self.broker.submit("finish", self.name, lease.lease_id, result)
                 may_stay = result["outcome"] == "ok" or ray.get(answer)
             except ray.exceptions.ActorUnavailableError:
                 time.sleep(0.1)  # the network fails
@@ -181,10 +181,10 @@ def _make_ready(settings: dict[str, Any]) -> tuple[RankRegistration, TCPStore]:
         device=_accelerator(),
         store=(host, store.port),
         node_id=ray.get_runtime_context().get_node_id(),
-        born=psutil.Process().create_time(),
+        process_start_time=psutil.Process().create_time(),
         oom_kills=oom_kills(),
-        place=settings["places"].get(_machine(settings), 0),
-        about=describe_machine(),
+        machine_order=settings["places"].get(_machine(settings), 0),
+        machine_info=describe_machine(),
     )
     return card, store
 
@@ -221,15 +221,15 @@ def _work(lease: Lease, me: _Member) -> None:
 
     # A run may have gone elsewhere.
     os.chdir(me.folder)
-    me.broker.tell("begun", me.name, lease.lease_id, oom_kills())
+    me.broker.submit("begun", me.name, lease.lease_id, oom_kills())
     rank = RankInfo(
         rank=lease.rank,
         world_size=lease.config.world_size,
         device=lease.device,
         backend=lease.backend,
         machine=lease.machine,
-        keep=lease.keep,
-        asks=lease.asks,
+        artifacts=lease.artifacts,
+        prunable=lease.prunable,
     )
     try:
         shared = None

@@ -17,10 +17,10 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from dmls_ray.cluster.broker_client import BrokerClient, end_process, life_name, oom_kills_there
+from dmls_ray.cluster.broker_client import BrokerClient, actor_name, end_process, oom_kills_there
 from dmls_ray.cluster.connect import NAMESPACE, head_answers
 from dmls_ray.cluster.messages import Limits
-from dmls_ray.cluster.placement import Need
+from dmls_ray.cluster.placement import RankRequest
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.worker import serve
@@ -79,10 +79,10 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demand:
+class WorkerGroupSpec:
     """What the runs of a sweep ask of the machines."""
 
-    needs: Sequence[Need]
+    needs: Sequence[RankRequest]
     device: str
     """`cpu`, or `cuda` to hold a GPU a rank."""
     oversubscribe: bool = False
@@ -139,7 +139,7 @@ class WorkerGroup:
     def __init__(
         self,
         resources: Resources,
-        demand: Demand,
+        demand: WorkerGroupSpec,
         *,
         isolation: str,
         own_cluster: bool,
@@ -229,7 +229,7 @@ class WorkerGroup:
             self._threads.append(_set_off(self._look_after_machines, "machines"))
             self._threads.append(_set_off(self._look_after_head, "head"))
 
-    def hold_for(self, demand: Demand) -> None:
+    def resize(self, demand: WorkerGroupSpec) -> None:
         """From now on hold what these runs ask for, on the machines that are there now.
 
         Where each run brings its own trainer, nothing is held.
@@ -239,7 +239,7 @@ class WorkerGroup:
         if self._isolation == "group":
             self._follow(cluster_resources())
 
-    def give_up(self) -> None:
+    def detach(self) -> None:
         """Leave all as it is: the cluster's head is gone, and no call to Ray would return."""
         self._ended.set()
         self._storage.cleanup()
@@ -302,7 +302,7 @@ class WorkerGroup:
             there = [share for share in self._shares if not share.left]
             awaited = {share.trainer: share.ranks for share in there}
             later = [share.trainer for share in there if share.later]
-        name = life_name(self.name, life)
+        name = actor_name(self.name, life)
         # Where this process is, so that no other machine takes it along.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         actor = ray.remote(Broker).options(
@@ -317,7 +317,7 @@ class WorkerGroup:
         """Make another broker whenever one dies."""
         for life in itertools.count(1):
             try:
-                ray.get(self._actor.lives.remote())
+                ray.get(self._actor.wait_for_death.remote())
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
             except ray.exceptions.RayActorError:
@@ -331,7 +331,7 @@ class WorkerGroup:
 
     def _wanted(self, resources: Resources) -> dict[str, int]:
         demand = self._demand
-        return resources.holdings(demand.needs, demand.device, oversubscribe=demand.oversubscribe)
+        return resources.ranks_to_hold(demand.needs, demand.device, oversubscribe=demand.oversubscribe)
 
     def _add_shares(self, *, later: bool) -> list[_Share]:
         """Shares for what is missing on the machines that are there."""

@@ -100,7 +100,7 @@ class RuntimeConfig:
         """`nccl` or `gloo`: what backend=auto is where there are so many GPUs."""
         return self.backend if self.backend != "auto" else "nccl" if self.device_for(gpus) == "cuda" else "gloo"
 
-    def objection_on(self, device: str) -> str:
+    def infeasible_reason(self, device: str) -> str:
         """Why ranks on `cpu` or `cuda` cannot do this, and the way out; empty where they can."""
         for name, (value, way_out) in self.GPU_ONLY.items():
             if device == "cpu" and getattr(self, name) == value:

@@ -145,9 +145,9 @@ class Execution:
         """Run these on the connected cluster."""
         from dmls_ray.cluster.messages import Limits
         from dmls_ray.cluster.node_check import check_machines
-        from dmls_ray.cluster.placement import Need
+        from dmls_ray.cluster.placement import RankRequest
         from dmls_ray.cluster.tune.run import listed, run_jobs
-        from dmls_ray.cluster.worker_group import Demand, WorkerGroup
+        from dmls_ray.cluster.worker_group import WorkerGroup, WorkerGroupSpec
         from dmls_ray.launchers.command import run_command
 
         make = Jobs(resources, self.options, self.store.folder)
@@ -155,10 +155,10 @@ class Execution:
         # Other launchers bring their own ranks along.
         served = [job for job in jobs if job.config.launcher == "ray"]
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
-        needs = {Need.of(job.config): None for job in served}
+        needs = {RankRequest.of(job.config): None for job in served}
         if self.search:
-            needs[Need(world_size=self.search.ranks(jobs, resources, device))] = None
-        demand = Demand(
+            needs[RankRequest(world_size=self.search.ranks(jobs, resources, device))] = None
+        demand = WorkerGroupSpec(
             needs=tuple(needs), device=device, oversubscribe=self.options.oversubscribe, data=wanted_data(runs)
         )
         limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
@@ -174,9 +174,9 @@ class Execution:
             group.start()
             run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
             while not ours and not self.broken and (again := self._feasible_by_now(make)):
-                wanted = needs | {Need.of(job.config): None for job in again}
+                wanted = needs | {RankRequest.of(job.config): None for job in again}
                 data = wanted_data([*runs, *(self.by_id[job.run_id] for job in again)])
-                group.hold_for(replace(demand, needs=tuple(wanted), data=data))
+                group.resize(replace(demand, needs=tuple(wanted), data=data))
                 run_jobs(group, listed(again), self._listen, isolation=self.options.isolation, launch=run_command)
             cut_short = bool(self.broken)
         except KeyboardInterrupt:
@@ -185,7 +185,7 @@ class Execution:
         finally:
             self.unwound.set()
             if self.head_lost.is_set():
-                group.give_up()
+                group.detach()
             else:
                 group.end(cut_short=cut_short)
         if self.head_lost.is_set():
@@ -239,7 +239,7 @@ class Execution:
             return False
         if run.config is None or run.config.launcher != "ray":
             return False
-        return bool(make.objection(run.config)) or "wait_for_ranks" in record.reason
+        return bool(make.infeasible_reason(run.config)) or "wait_for_ranks" in record.reason
 
     def _run_of(self, told: Mapping[str, Any]) -> Run:
         """The run of a trial in Tune, which knows it by its number, or by what a searcher has proposed."""

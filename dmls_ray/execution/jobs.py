@@ -12,7 +12,7 @@ from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.command import unavailable
-from dmls_ray.training.rank import Keep
+from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
@@ -34,7 +34,7 @@ class Jobs:
 
     def of(self, run: Run) -> Job:
         """The job of a run; its `skip` says why it is not feasible."""
-        if skip := run.skip or self.objection(run.config):
+        if skip := run.skip or self.infeasible_reason(run.config):
             # Of what is skipped nobody looks at more, and values that do not go together make no configuration.
             return Job(
                 run_id=run.run_id, trial_id=run.trial_id, train="", config=cast(RuntimeConfig, run.config), device="",
@@ -48,14 +48,16 @@ class Jobs:
             config=config,
             device=self.resources.device_of(config),
             backend=self.resources.backend_of(config),
-            keep=self._keep_of(run),
-            asks=self.options.mode == "search" and self.options.scheduler != "none",
+            artifacts=self._artifacts_of(run),
+            prunable=self.options.mode == "search" and self.options.scheduler != "none",
         )
 
-    def objection(self, config: Any) -> str:
+    def infeasible_reason(self, config: Any) -> str:
         """Why a configuration is not feasible here; empty where it is."""
         # First what no cluster can mend.
-        return self.unavailable(config) or self.resources.objection(config, oversubscribe=self.options.oversubscribe)
+        return self.unavailable(config) or self.resources.infeasible_reason(
+            config, oversubscribe=self.options.oversubscribe
+        )
 
     def unavailable(self, config: Any) -> str:
         """Why its launcher or its placement cannot be had; empty where it can."""
@@ -70,7 +72,7 @@ class Jobs:
             )
         return unavailable(config)
 
-    def _keep_of(self, run: Run) -> Keep | None:
+    def _artifacts_of(self, run: Run) -> ArtifactOptions | None:
         """What the run is to leave in a folder of its own."""
         profiled = isinstance(run.config, TrialConfig) and run.config.inference_batch is not None
         if not (self.options.checkpoints or self.options.save_weights or profiled):
@@ -78,4 +80,6 @@ class Jobs:
         if self.options.is_remote:
             return None  # ranks write files, on machines that share none
         folder = self.folder.resolve() / "runs" / run.run_id
-        return Keep(folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights)
+        return ArtifactOptions(
+            folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights
+        )

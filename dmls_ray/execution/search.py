@@ -45,14 +45,14 @@ class Searching:
     def __post_init__(self) -> None:
         if self.space is None:
             return
-        from dmls_ray.cluster.tune.search import make_searcher, tell_of
+        from dmls_ray.cluster.tune.search import add_earlier_runs, make_searcher
 
         before = proposed_before(self.space, self.records)
         self.earlier = [record for record in before if record.outcome.is_answer()]
         # Drawn anew from the same seed, its first proposals would be those that it has made already.
         seed = self.options.order_seed + len(before)
         self._searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
-        self._known = tell_of(self._searcher, self.earlier, self.options.metric)
+        self._known = add_earlier_runs(self._searcher, self.earlier, self.options.metric)
 
     @property
     def left(self) -> int:
@@ -111,13 +111,13 @@ class Searching:
         )
 
     def _goal(self) -> Any:
-        from dmls_ray.cluster.tune.search import Goal
+        from dmls_ray.cluster.tune.search import SearchObjective
 
         epochs = [run.values.get("epochs") for run in self.plan.runs]
         many = self.space.free.get("epochs") if self.space else None
         if isinstance(many, Range):
             epochs.append(round(many.high))
-        return Goal(
+        return SearchObjective(
             metric=self.options.metric,
             minimizes=self.options.minimizes,
             scheduler=self.options.scheduler,

@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     """Run the job; a failure of the run is a result, not an exit code."""
     began = time.perf_counter()
     threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
-    config, function, keep, path = pickle.loads((folder / "job.pickle").read_bytes())
+    config, function, artifacts, path = pickle.loads((folder / "job.pickle").read_bytes())
     sys.path[:0] = [entry for entry in path if entry not in sys.path]
 
     from dmls_ray.util.importing import import_function
@@ -38,19 +38,19 @@ def main(folder: Path) -> None:
         from dmls_ray.launchers.spawn import run_spawned
 
         with _events(folder) as emit:
-            for result in run_spawned(config, train=train, keep=keep, emit=emit):
+            for result in run_spawned(config, train=train, artifacts=artifacts, emit=emit):
                 _leave(folder, result)
         return
     if config.launcher == "inline":
         from dmls_ray.launchers.inline import run_inline
 
         with _events(folder) as emit:
-            _leave(folder, run_inline(config, train=train, keep=keep, emit=emit))
+            _leave(folder, run_inline(config, train=train, artifacts=artifacts, emit=emit))
         return
-    _be_a_rank(folder, config, train, keep, began)
+    _be_a_rank(folder, config, train, artifacts, began)
 
 
-def _be_a_rank(folder: Path, config: Any, train: Any, keep: Any, began: float) -> None:
+def _be_a_rank(folder: Path, config: Any, train: Any, artifacts: Any, began: float) -> None:
     """This process is one of several that torchrun or mpirun has started."""
     import dataclasses
 
@@ -83,7 +83,7 @@ def _be_a_rank(folder: Path, config: Any, train: Any, keep: Any, began: float) -
                 store = store_at("127.0.0.1")
             port = comm.bcast(store.port if store else None)
             store = store or dist.TCPStore("127.0.0.1", port, is_master=False)
-        rank = dataclasses.replace(rank_info(config, number, keep), assigned_at=began)
+        rank = dataclasses.replace(rank_info(config, number, artifacts), assigned_at=began)
         with _events(folder) if number == 0 else contextlib.nullcontext(lambda event: None) as emit:
             with process_group(rank, dist.PrefixStore("run", store) if size > 1 else None):
                 result = run_guarded(train, config, rank, emit)

@@ -23,7 +23,7 @@ import psutil
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import Outcome
-from dmls_ray.training.rank import Emit, Keep
+from dmls_ray.training.rank import ArtifactOptions, Emit
 
 PARENT = "DMLS_RAY_PARENT"
 """Environment variable with the pid of the process without which nobody wants the result."""
@@ -44,7 +44,7 @@ def run_command(
     config: RuntimeConfig,
     *,
     train: str,
-    keep: Keep | None,
+    artifacts: ArtifactOptions | None,
     path: list[str],
     cwd: str,
     emit: Emit,
@@ -55,7 +55,7 @@ def run_command(
     Args:
         config: the trial; its launcher is not ray.
         train: `module:function` of the training function.
-        keep: what the run leaves beside its record.
+        artifacts: what the run leaves beside its record.
         path: where the user's modules are searched for first.
         cwd: where relative paths begin, where that folder is on this machine too.
         emit: takes rank 0's events.
@@ -63,7 +63,7 @@ def run_command(
     """
     with tempfile.TemporaryDirectory(prefix="dmls_ray-run-") as name:
         folder = Path(name)
-        (folder / "job.pickle").write_bytes(pickle.dumps((config, train, keep, path)))
+        (folder / "job.pickle").write_bytes(pickle.dumps((config, train, artifacts, path)))
         with open(folder / "log.txt", "wb") as log:
             process = subprocess.Popen(
                 _command(config, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),

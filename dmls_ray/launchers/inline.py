@@ -8,7 +8,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
 from dmls_ray.training.engine import train_rank
 from dmls_ray.training.error_to_outcome import run_guarded
-from dmls_ray.training.rank import Emit, Keep, TrainFunction
+from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ def run_inline(
     *,
     train: TrainFunction = train_rank,
     emit: Emit = lambda event: None,
-    keep: Keep | None = None,
+    artifacts: ArtifactOptions | None = None,
 ) -> dict[str, Any]:
     """Run a trial of world size 1 here; returns its one rank's result, with its `outcome`.
 
@@ -26,4 +26,4 @@ def run_inline(
     """
     if config.world_size != 1:
         raise ConfigError(f"world_size={config.world_size} needs a process a rank; inline runs world_size 1.")
-    return run_guarded(train, config, rank_info(config, 0, keep), emit)
+    return run_guarded(train, config, rank_info(config, 0, artifacts), emit)

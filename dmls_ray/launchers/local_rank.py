@@ -7,11 +7,11 @@ import socket
 import torch
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.training.rank import Keep, RankInfo
+from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.util.errors import ClusterError
 
 
-def rank_info(config: RuntimeConfig, rank: int, keep: Keep | None = None) -> RankInfo:
+def rank_info(config: RuntimeConfig, rank: int, artifacts: ArtifactOptions | None = None) -> RankInfo:
     """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
 
     Raises:
@@ -24,7 +24,7 @@ def rank_info(config: RuntimeConfig, rank: int, keep: Keep | None = None) -> Ran
             f"world_size={config.world_size} needs {config.world_size} GPUs; this machine has {gpus}. "
             "Lower --world-size or pass --device cpu."
         )
-    if reason := config.objection_on(device):
+    if reason := config.infeasible_reason(device):
         raise ClusterError(reason)
     return RankInfo(
         rank=rank,
@@ -32,5 +32,5 @@ def rank_info(config: RuntimeConfig, rank: int, keep: Keep | None = None) -> Ran
         device=f"cuda:{rank}" if device == "cuda" else "cpu",
         backend=config.backend_for(gpus) if config.world_size > 1 else None,
         machine=socket.gethostname(),
-        keep=keep,
+        artifacts=artifacts,
     )

@@ -19,7 +19,7 @@ from dmls_ray.records.model import Outcome
 from dmls_ray.training.engine import train_rank
 from dmls_ray.training.error_to_outcome import failure, run_guarded
 from dmls_ray.training.process import process_group, store_at
-from dmls_ray.training.rank import Emit, Keep, RankInfo, TrainFunction
+from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
 
 _HOST = "127.0.0.1"
 
@@ -28,7 +28,7 @@ def run_spawned(
     config: RuntimeConfig,
     *,
     train: TrainFunction = train_rank,
-    keep: Keep | None = None,
+    artifacts: ArtifactOptions | None = None,
     emit: Emit = lambda event: None,
 ) -> list[dict[str, Any]]:
     """Run a trial in fresh processes, one a rank; returns the results, each with its `outcome`, in the order of ranks.
@@ -36,12 +36,12 @@ def run_spawned(
     Args:
         config: the trial.
         train: the training function; it must be importable by its name.
-        keep: what the run leaves beside its result.
+        artifacts: what the run leaves beside its result.
         emit: takes rank 0's events as they come.
     """
     context = multiprocessing.get_context("spawn")
     store = store_at(_HOST)
-    ranks = [rank_info(config, number, keep) for number in range(config.world_size)]
+    ranks = [rank_info(config, number, artifacts) for number in range(config.world_size)]
     started = []
     try:
         for rank in ranks:

@@ -44,8 +44,8 @@ class Checkpoints:
     """A run's checkpoints; without a folder, nothing is saved and nothing is found."""
 
     def __init__(self, config: TrialConfig, rank: RankInfo, everyone: Collective) -> None:
-        self._wanted = rank.keep is not None and rank.keep.checkpoints
-        self._folder = Path(rank.keep.folder) / "checkpoints" if rank.keep else Path()
+        self._wanted = rank.artifacts is not None and rank.artifacts.checkpoints
+        self._folder = Path(rank.artifacts.folder) / "checkpoints" if rank.artifacts else Path()
         # As the trial's name does, it leaves out what is at its default: a new field makes no other trial.
         self._trial, self._rank, self._everyone = config.hash, rank.rank, everyone
 
@@ -126,9 +126,9 @@ def _whole(path: Path, device: torch.device) -> dict[str, Any]:
 
 def save_weights(model: nn.Module, rank: RankInfo) -> None:
     """Save the final weights where they are asked for; all ranks have the same."""
-    if rank.keep is not None and rank.keep.weights and rank.rank == 0:
-        Path(rank.keep.folder).mkdir(parents=True, exist_ok=True)
-        write_aside(Path(rank.keep.folder) / "weights.pt", model.state_dict())
+    if rank.artifacts is not None and rank.artifacts.weights and rank.rank == 0:
+        Path(rank.artifacts.folder).mkdir(parents=True, exist_ok=True)
+        write_aside(Path(rank.artifacts.folder) / "weights.pt", model.state_dict())
 
 
 def write_aside(path: Path, state: Any) -> None:

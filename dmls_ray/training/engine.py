@@ -47,8 +47,8 @@ def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any
         config: what to train; its seed is this run's seed.
         rank: who this rank is. At world size above 1 the default process group exists.
         emit: rank 0 tells it each epoch as it ends: `{"kind": "epoch", ...}` with the fields of `EpochRecord`; where
-            `rank.asks`, all ranks do, and stop if the answer is False. All ranks tell it `{"kind": "progress"}` after
-            each pass of training and of testing.
+            `rank.prunable`, all ranks do, and stop if the answer is False. All ranks tell it `{"kind": "progress"}`
+            after each pass of training and of testing.
 
     Returns:
         `RankRecord`'s fields, this rank's own; `outcome`, `ok` or `diverged`; and under `run` what is equal on all
@@ -112,7 +112,7 @@ class Trial:
         while not stop and len(self.epochs) < self.config.epochs:
             epoch = self._epoch(len(self.epochs) + 1)
             goes_on = True
-            if self.rank.rank == 0 or self.rank.asks:
+            if self.rank.rank == 0 or self.rank.prunable:
                 goes_on = emit({"kind": "epoch", **asdict(epoch)}) is not False
             if not (math.isfinite(epoch.train_loss or 0.0) and math.isfinite(epoch.test_loss or 0.0)):
                 # All ranks have the same sums, so all stop here together.
@@ -229,7 +229,7 @@ class Trial:
         if self.config.inference_batch is not None and self.rank.rank == 0:
             raw = torch.randint(256, (self.config.inference_batch, *self.loader.shape), dtype=torch.uint8)
             images = laid_out(normalized(raw.to(self.device)), self.config)
-            folder = None if self.rank.keep is None else Path(self.rank.keep.folder)
+            folder = None if self.rank.artifacts is None else Path(self.rank.artifacts.folder)
             self.inference |= measure_inference(self.int8.fp32(), self.int8.converted, images, folder)
 
     def _note_target(self, epoch: EpochRecord) -> None:

@@ -1,21 +1,22 @@
-"""What a rank is told about itself by whoever launches it, and the type of a training function."""
+"""`RankInfo`, which the launcher gives to each rank, and the type of a training function."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keep:
-    """What a run leaves beside its record."""
+class ArtifactOptions:
+    """Files that a run leaves next to its record."""
 
     folder: str
-    """The run's own folder; on several machines, on a disk that they share."""
+    """Folder of this run; on several machines, on a disk that they share."""
     checkpoints: bool = False
-    """Save after each epoch, and go on from there if the run is cut short."""
+    """Save after each epoch, and resume from there if the run is interrupted."""
     weights: bool = False
     """Save the final weights."""
 
@@ -24,8 +25,8 @@ class Keep:
 class RankInfo:
     """One worker process of a run.
 
-    Whoever launches the rank owns the process group: at world size above 1 the default group exists when the training
-    function is called, and is destroyed after it.
+    The launcher owns the process group: at world size above 1 the default group exists when the training function is
+    called, and is destroyed after it.
     """
 
     rank: int = 0
@@ -38,20 +39,26 @@ class RankInfo:
     """Backend of the default process group; None at world size 1."""
     machine: str = "localhost"
     """Name of the machine this rank is on."""
-    keep: Keep | None = None
-    """What to leave beside the record; None: nothing."""
-    asks: bool = False
-    """Whether the run may be stopped after an epoch (search mode): then every rank emits its epochs, and waits for the
+    artifacts: ArtifactOptions | None = None
+    """Files to leave next to the record; None: none."""
+    prunable: bool = False
+    """Whether the run may be stopped after an epoch (search mode). Then every rank emits its epochs and waits for the
     answer."""
     assigned_at: float = field(default_factory=time.perf_counter, compare=False)
-    """When this rank was given the run, by its own time.perf_counter: making the process group is part of the run."""
+    """time.perf_counter of this process when it received the run: making the process group is part of the run."""
+
+    @property
+    def keep(self) -> ArtifactOptions | None:
+        """Former name of `artifacts`."""
+        warnings.warn("rank.keep is deprecated; use rank.artifacts.", DeprecationWarning, stacklevel=2)
+        return self.artifacts
 
 
 Emit = Callable[[dict[str, Any]], bool | None]
-"""Takes one event of a running trial, a dict of plain values with the key `kind`; returns at once, but for an epoch of
-a rank that asks: False says that the run is to stop here.
+"""Takes one event of a run, a dict of plain values with the key `kind`.
 
-Of kind `epoch` (rank 0's) it becomes a row of the record; one of kind `progress` only says that the rank gets on."""
+Kind `epoch` (rank 0's) becomes a row of the record; kind `progress` only shows that the rank is alive. Returns at once,
+except for an epoch of a prunable run: False ends the run there."""
 
 TrainFunction = Callable[[Any, RankInfo, Emit], dict[str, Any]]
-"""What a worker group serves: `train(config, rank, emit)` returns this rank's result as a dict of plain values."""
+"""`train(config, rank, emit)` returns the result of this rank as a dict of plain values."""

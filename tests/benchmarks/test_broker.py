@@ -20,7 +20,7 @@ def test_every_run_is_leased_once_and_served_by_as_many_ranks_as_it_asks_for(mod
 def test_a_run_that_does_not_end_well_stops_the_benchmark() -> None:
     async def refused() -> None:
         broker = benchmark.TimedBroker({}, exclusive=False)
-        (job,) = benchmark.jobs(1, asks=False)
+        (job,) = benchmark.jobs(1, prunable=False)
         broker._failures.note(job.trial_id, {"outcome": "error", "reason": "x"})
         broker._failures._most = 1
         await broker.submit(job)

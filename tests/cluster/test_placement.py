@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.cluster.placement import Need, holdings, placed, rooms_of
+from dmls_ray.cluster.placement import RankRequest, place_ranks, ranks_to_hold, slots_for
 from dmls_ray.workloads.classification.config import TrialConfig
 
 ROOMS = {"large": 4, "small": 2, "tiny": 1}
@@ -21,11 +21,11 @@ ROOMS = {"large": 4, "small": 2, "tiny": 1}
 def test_ranks_go_on_the_first_machine_that_has_room_or_else_on_as_few_as_it_takes(
     world_size: int, expected: dict[str, int]
 ) -> None:
-    assert placed(ROOMS, Need(world_size=world_size)) == expected
+    assert place_ranks(ROOMS, RankRequest(world_size=world_size)) == expected
 
 
 def test_the_machine_to_be_preferred_is_taken_though_another_has_more_room() -> None:
-    assert placed({"first": 2, "larger": 8}, Need(world_size=2)) == {"first": 2}
+    assert place_ranks({"first": 2, "larger": 8}, RankRequest(world_size=2)) == {"first": 2}
 
 
 @pytest.mark.parametrize(
@@ -42,54 +42,59 @@ def test_the_machine_to_be_preferred_is_taken_though_another_has_more_room() -> 
 def test_so_many_machines_as_were_asked_for_have_their_share_or_none_has(
     machines: int, each: int, expected: dict[str, int]
 ) -> None:
-    assert placed(ROOMS, Need(world_size=machines * each, machines=machines)) == expected
+    assert place_ranks(ROOMS, RankRequest(world_size=machines * each, machines=machines)) == expected
 
 
 def test_a_rank_of_several_threads_takes_so_many_cores_of_one_machine() -> None:
-    need = Need(world_size=3, threads=2)
-    assert rooms_of({"a": 5, "b": 3}, need, oversubscribe=False) == {"a": 2, "b": 1}
-    assert not placed(rooms_of({"a": 3, "b": 3}, need, oversubscribe=False), need)
+    need = RankRequest(world_size=3, threads=2)
+    assert slots_for({"a": 5, "b": 3}, need, oversubscribe=False) == {"a": 2, "b": 1}
+    assert not place_ranks(slots_for({"a": 3, "b": 3}, need, oversubscribe=False), need)
 
 
 @pytest.mark.parametrize(
     ("need", "expected"),
     [
-        (Need(world_size=9), {"large": 6, "small": 3}),
-        (Need(world_size=12, machines=2), {"large": 6, "small": 6}),
-        (Need(world_size=3), {"large": 3}),
+        (RankRequest(world_size=9), {"large": 6, "small": 3}),
+        (RankRequest(world_size=12, machines=2), {"large": 6, "small": 6}),
+        (RankRequest(world_size=3), {"large": 3}),
     ],
 )
 def test_more_ranks_than_cores_are_shared_out_by_cores_where_that_is_allowed(
-    need: Need, expected: dict[str, int]
+    need: RankRequest, expected: dict[str, int]
 ) -> None:
     cores = {"large": 4, "small": 2}
-    assert placed(rooms_of(cores, need, oversubscribe=True), need) == expected
+    assert place_ranks(slots_for(cores, need, oversubscribe=True), need) == expected
 
 
 def test_no_ranks_go_where_there_are_no_cores() -> None:
-    for need in (Need(world_size=2), Need(world_size=2, machines=2)):
-        assert "head" not in placed(rooms_of({"head": 0, "one": 1}, need, oversubscribe=True), need)
+    for need in (RankRequest(world_size=2), RankRequest(world_size=2, machines=2)):
+        assert "head" not in place_ranks(slots_for({"head": 0, "one": 1}, need, oversubscribe=True), need)
 
 
 def test_a_sweep_holds_what_its_largest_run_needs_of_each_machine_and_no_more() -> None:
     cores = {"a": 4, "b": 4, "c": 4}
-    packed = [Need(world_size=size) for size in (1, 2)]
-    assert holdings(cores, packed, oversubscribe=False) == {"a": 2}
-    assert holdings(cores, [*packed, Need(world_size=2, machines=2)], oversubscribe=False) == {"a": 2, "b": 1}
-    assert holdings(cores, [Need(world_size=6)], oversubscribe=False) == {"a": 4, "b": 2}
-    assert holdings(cores, [Need(world_size=13)], oversubscribe=False) == {}
+    packed = [RankRequest(world_size=size) for size in (1, 2)]
+    assert ranks_to_hold(cores, packed, oversubscribe=False) == {"a": 2}
+    assert ranks_to_hold(cores, [*packed, RankRequest(world_size=2, machines=2)], oversubscribe=False) == {
+        "a": 2,
+        "b": 1,
+    }
+    assert ranks_to_hold(cores, [RankRequest(world_size=6)], oversubscribe=False) == {"a": 4, "b": 2}
+    assert ranks_to_hold(cores, [RankRequest(world_size=13)], oversubscribe=False) == {}
 
 
 def test_each_run_finds_its_ranks_among_those_that_are_held() -> None:
     cores = {"a": 3, "b": 5, "c": 4}
-    needs = [Need(world_size=size) for size in range(1, 13)]
-    needs += [Need(world_size=machines * each, machines=machines) for machines in (1, 2, 3) for each in (1, 2, 3)]
+    needs = [RankRequest(world_size=size) for size in range(1, 13)]
+    needs += [
+        RankRequest(world_size=machines * each, machines=machines) for machines in (1, 2, 3) for each in (1, 2, 3)
+    ]
     for count in range(1, len(needs) + 1):
-        held = holdings(cores, needs[:count], oversubscribe=False)
-        assert all(placed(held, need) for need in needs[:count])
+        held = ranks_to_hold(cores, needs[:count], oversubscribe=False)
+        assert all(place_ranks(held, need) for need in needs[:count])
 
 
 def test_a_need_is_told_as_it_was_asked_for() -> None:
-    assert str(Need.of(TrialConfig(batch_per_rank=1, world_size=3))) == "world_size=3"
+    assert str(RankRequest.of(TrialConfig(batch_per_rank=1, world_size=3))) == "world_size=3"
     spread = TrialConfig(batch_per_rank=1, machines=2, ranks_per_machine=3)
-    assert str(Need.of(spread)) == "machines=2 ranks_per_machine=3"
+    assert str(RankRequest.of(spread)) == "machines=2 ranks_per_machine=3"

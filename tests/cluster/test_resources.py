@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.cluster.placement import Need
+from dmls_ray.cluster.placement import RankRequest
 from dmls_ray.cluster.resources import Machine, Resources, local_resources
 from dmls_ray.workloads.classification.config import TrialConfig
 
@@ -63,27 +63,27 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
     ],
 )
 def test_what_does_not_fit_is_told_with_the_way_out(resources: Resources, changes: dict[str, Any], told: str) -> None:
-    objection = resources.objection(config(**changes), oversubscribe=False)
+    objection = resources.infeasible_reason(config(**changes), oversubscribe=False)
     assert re.fullmatch(f"{told}.*" if told else "", objection)
 
 
 def test_more_ranks_than_cores_may_be_asked_for() -> None:
-    assert LAPTOP.objection(config(world_size=4), oversubscribe=True) == ""
+    assert LAPTOP.infeasible_reason(config(world_size=4), oversubscribe=True) == ""
     assert LAPTOP.oversubscribes(config(world_size=4))
     assert not LAPTOP.oversubscribes(config(world_size=2))
 
 
 def test_more_ranks_than_cores_may_be_asked_for_and_not_more_machines_than_there_are() -> None:
     spread = config(machines=2, ranks_per_machine=20, device="cpu")
-    assert SERVER.objection(spread, oversubscribe=True) == ""
+    assert SERVER.infeasible_reason(spread, oversubscribe=True) == ""
     assert SERVER.oversubscribes(spread)
     three = config(machines=3, ranks_per_machine=1, device="cpu")
-    assert "needs 3 machines" in SERVER.objection(three, oversubscribe=True)
+    assert "needs 3 machines" in SERVER.infeasible_reason(three, oversubscribe=True)
 
 
 def test_what_is_held_for_gpu_runs_goes_by_gpus_and_not_by_threads() -> None:
-    need = Need(world_size=4, threads=8)
-    assert SERVER.holdings([need], "cuda", oversubscribe=False) == {"one": 2, "two": 2}
+    need = RankRequest(world_size=4, threads=8)
+    assert SERVER.ranks_to_hold([need], "cuda", oversubscribe=False) == {"one": 2, "two": 2}
 
 
 def test_this_machine_has_cores() -> None:

@@ -10,9 +10,9 @@ import pytest
 import ray
 
 from dmls_ray.cluster.messages import Limits
-from dmls_ray.cluster.placement import Need
+from dmls_ray.cluster.placement import RankRequest
 from dmls_ray.cluster.resources import Machine, Resources
-from dmls_ray.cluster.worker_group import Demand, WorkerGroup
+from dmls_ray.cluster.worker_group import WorkerGroup, WorkerGroupSpec
 
 
 class Line:
@@ -49,9 +49,9 @@ def made() -> Iterator[list[WorkerGroup]]:
 
 
 def group_on(
-    made: list[WorkerGroup], resources: Resources, *needs: Need, isolation: str = "group", **more: Any
+    made: list[WorkerGroup], resources: Resources, *needs: RankRequest, isolation: str = "group", **more: Any
 ) -> tuple[WorkerGroup, Line]:
-    demand = Demand(needs=needs, device="cpu", **more)
+    demand = WorkerGroupSpec(needs=needs, device="cpu", **more)
     notes: list[str] = []
     group = WorkerGroup(
         resources, demand, isolation=isolation, own_cluster=False, limits=Limits(), tell=notes.append
@@ -65,7 +65,7 @@ def group_on(
 
 def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_leaves(made: list[WorkerGroup]) -> None:
     # They would wait for room for ever, and runs for them.
-    group, line = group_on(made, cluster(2, 2), Need(world_size=8), oversubscribe=True)
+    group, line = group_on(made, cluster(2, 2), RankRequest(world_size=8), oversubscribe=True)
     group._add_shares(later=False)
     assert [(share.ranks, share.per_rank) for share in group._shares] == [(4, {"CPU": 0.5})] * 2
     with patch.object(group, "_start_share"):
@@ -77,9 +77,9 @@ def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_le
 def test_where_each_run_brings_its_trainer_a_machine_that_has_come_is_not_filled_with_ranks(
     made: list[WorkerGroup],
 ) -> None:
-    group, line = group_on(made, cluster(2, 2), Need(world_size=2), isolation="per_run")
+    group, line = group_on(made, cluster(2, 2), RankRequest(world_size=2), isolation="per_run")
     with patch.object(group, "_start_share"):
-        group.hold_for(Demand(needs=(Need(world_size=4),), device="cpu"))
+        group.resize(WorkerGroupSpec(needs=(RankRequest(world_size=4),), device="cpu"))
     assert not group._shares
     assert not line.told
 
@@ -90,7 +90,7 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
     def fails() -> None:
         raise ValueError("no")
 
-    group, line = group_on(made, cluster(1), Need(world_size=1), Need(world_size=2))
+    group, line = group_on(made, cluster(1), RankRequest(world_size=1), RankRequest(world_size=2))
     group._add_shares(later=False)
     with (
         patch("dmls_ray.cluster.worker_group.make_trainer", lambda *args, **options: Trainer(fails)),
@@ -110,7 +110,7 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
 def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known(
     made: list[WorkerGroup],
 ) -> None:
-    group, line = group_on(made, cluster(1, 1), Need(world_size=2))
+    group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
     group._add_shares(later=False)
     killed: list[Any] = []
     with patch.object(ray, "kill", killed.append), patch("dmls_ray.cluster.worker_group._is_held", lambda share: True):
@@ -123,7 +123,7 @@ def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_contro
 
 
 def test_what_the_broker_could_not_be_told_it_is_told_at_the_next_look(made: list[WorkerGroup]) -> None:
-    group, line = group_on(made, cluster(1, 1), Need(world_size=2))
+    group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
     group._add_shares(later=False)
     with (
         patch.object(line, "call", side_effect=ray.exceptions.RayActorError),

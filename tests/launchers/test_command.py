@@ -17,7 +17,7 @@ from dmls_ray.launchers import command
 from dmls_ray.launchers.command import run_command, unavailable
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
-from dmls_ray.training.rank import Keep
+from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL
 
@@ -32,7 +32,7 @@ def config(launcher: str, **changes: Any) -> TrialConfig:
 
 def run(trial: TrialConfig, **options: Any) -> list[dict[str, Any]]:
     settings: dict[str, Any] = {
-        "train": RUN_TRIAL, "keep": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
+        "train": RUN_TRIAL, "artifacts": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
         "overdue": lambda: "",
     }  # fmt: skip
     return run_command(trial, **{**settings, **options})
@@ -51,8 +51,8 @@ def metrics(ranks: list[dict[str, Any]]) -> list[tuple[float, ...]]:
 def test_torchrun_gives_the_losses_of_spawned_ranks_and_tells_its_epochs(tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     trial = config("torchrun", world_size=2)
-    keep = Keep(folder=str(tmp_path), weights=True)
-    told = metrics(run(trial, emit=events.append, keep=keep))
+    artifacts = ArtifactOptions(folder=str(tmp_path), weights=True)
+    told = metrics(run(trial, emit=events.append, artifacts=artifacts))
     assert told == metrics(run_spawned(trial))
     epochs = [event for event in events if event["kind"] == "epoch"]
     assert [tuple(event[name] for name in METRICS) for event in epochs] == told

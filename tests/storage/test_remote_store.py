@@ -437,7 +437,7 @@ def test_profiles_of_inference_are_left_out_at_a_uri_and_that_is_told(
         view, options = Notes(), Options(out=out)
         run_plan(plan, options, view)  # type: ignore[arg-type]
         jobs = Jobs(local_resources(), options, Path("folder"))
-        kept.append((jobs.of(plan.runs[0]).keep is not None, [note for note in view.notes if "Profiles" in note]))
+        kept.append((jobs.of(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note]))
     told = "Profiles of inference are files that ranks write, for which --out at a URI has no place: left out."
     assert kept == [(False, [told]), (True, [])]
 

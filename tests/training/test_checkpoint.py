@@ -10,7 +10,7 @@ import torch
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.training.models import build_model
-from dmls_ray.training.rank import Keep
+from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.probes import Payload
 from tests.training.test_engine import UNEVEN
@@ -60,14 +60,14 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     changes: dict[str, Any], die_in_pass: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = config(**changes)
-    whole = run_spawned(trial, keep=Keep(folder=str(tmp_path / "whole"), weights=True))
+    whole = run_spawned(trial, artifacts=ArtifactOptions(folder=str(tmp_path / "whole"), weights=True))
     assert whole[0]["outcome"] == "ok", whole[0].get("traceback")
-    keep = Keep(folder=str(tmp_path / "cut"), checkpoints=True, weights=True)
+    artifacts = ArtifactOptions(folder=str(tmp_path / "cut"), checkpoints=True, weights=True)
     monkeypatch.setenv("DIE_IN_PASS", str(die_in_pass))
-    assert "killed" in [item["outcome"] for item in run_spawned(trial, keep=keep)]
+    assert "killed" in [item["outcome"] for item in run_spawned(trial, artifacts=artifacts)]
     assert not (tmp_path / "cut" / "weights.pt").exists()
     monkeypatch.delenv("DIE_IN_PASS")
-    resumed = run_spawned(trial, keep=keep)
+    resumed = run_spawned(trial, artifacts=artifacts)
     assert resumed[0]["outcome"] == "ok", resumed[0].get("traceback")
     assert resumed[0]["run"]["resumed_epoch"] == 2
     assert losses(resumed[0]) == losses(whole[0])
@@ -84,9 +84,9 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
 ) -> None:
     trial = config()
     whole = run_inline(trial)
-    keep = Keep(folder=str(tmp_path), checkpoints=True)
+    artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
     monkeypatch.setenv("DIE_IN_PASS", "45")  # in the fourth epoch
-    run_spawned(trial, keep=keep)
+    run_spawned(trial, artifacts=artifacts)
     monkeypatch.delenv("DIE_IN_PASS")
     files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert files == ["2.rank-0.pt", "3.rank-0.pt"], "the last two are kept"
@@ -98,7 +98,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
         whole_file[whole_file.index(b"/data/0") + 100] ^= 1
         newest.write_bytes(whole_file)
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
-        resumed = run_inline(trial, keep=keep)
+        resumed = run_inline(trial, artifacts=artifacts)
     assert resumed["run"]["resumed_epoch"] == 2
     assert losses(resumed) == losses(whole)
 
@@ -114,42 +114,48 @@ def test_a_checkpoint_that_would_run_code_is_refused(content: str, tmp_path: Pat
     else:
         torch.save([1] if content == "no checkpoint" else {"trial": trial.hash, "own": Payload(marker)}, file)
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
-        result = run_inline(trial, keep=Keep(folder=str(tmp_path), checkpoints=True))
+        result = run_inline(trial, artifacts=ArtifactOptions(folder=str(tmp_path), checkpoints=True))
     assert (result["outcome"], result["run"].get("resumed_epoch")) == ("ok", None)
     assert not marker.exists()
 
 
 def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = Keep(folder=str(tmp_path), checkpoints=True)
+    artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
     monkeypatch.setenv("DIE_IN_PASS", "20")
-    run_spawned(config(), keep=keep)
+    run_spawned(config(), artifacts=artifacts)
     monkeypatch.delenv("DIE_IN_PASS")
     assert (tmp_path / "checkpoints" / "1.rank-0.pt").exists()
     other = config(lr=0.5)
-    assert losses(run_inline(other, keep=keep)) == losses(run_inline(other))
+    assert losses(run_inline(other, artifacts=artifacts)) == losses(run_inline(other))
 
 
 @pytest.mark.slow
 def test_checkpoints_of_another_configuration_do_not_hide_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = Keep(folder=str(tmp_path), checkpoints=True)
+    artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
     monkeypatch.setenv("DIE_IN_PASS", "45")
-    run_spawned(config(lr=0.5), keep=keep)
+    run_spawned(config(lr=0.5), artifacts=artifacts)
     foreign = [path.rename(path.with_name(f"1{path.name}")) for path in (tmp_path / "checkpoints").iterdir()]
     monkeypatch.setenv("DIE_IN_PASS", "20")
     kept = {path: path.read_bytes() for path in foreign}
-    run_spawned(config(), keep=keep)
+    run_spawned(config(), artifacts=artifacts)
     assert not [path for path in foreign if path.exists()], "what is not this run's is cleared away"
     for path, data in kept.items():
         path.write_bytes(data)
     monkeypatch.delenv("DIE_IN_PASS")
-    assert run_inline(config(), keep=keep)["run"]["resumed_epoch"] == 1
+    assert run_inline(config(), artifacts=artifacts)["run"]["resumed_epoch"] == 1
 
 
 def test_saved_weights_are_opened_by_plain_pytorch_and_fit_the_model(tmp_path: Path) -> None:
     trial = config(model="digits_convnet", dataset="digits", precision="fp32", epochs=1)
-    run_inline(trial, keep=Keep(folder=str(tmp_path), weights=True))
+    run_inline(trial, artifacts=ArtifactOptions(folder=str(tmp_path), weights=True))
     model = build_model(trial, (1, 8, 8), 10)
     assert model.load_state_dict(weights(tmp_path)).missing_keys == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.pt"]
+
+
+def test_the_former_name_of_artifacts_is_accepted_with_a_warning() -> None:
+    artifacts = ArtifactOptions(folder="somewhere")
+    with pytest.warns(DeprecationWarning, match=r"use rank\.artifacts"):
+        assert RankInfo(artifacts=artifacts).keep is artifacts

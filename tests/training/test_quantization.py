@@ -18,7 +18,7 @@ from dmls_ray.training.quantization import (
     to_int8,
     weights_of,
 )
-from dmls_ray.training.rank import Keep
+from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.probes import train_and_tell_int8
@@ -89,10 +89,10 @@ def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batche
 
 @pytest.mark.slow
 def test_a_run_tells_of_both_its_forms_what_report_c_asked(tmp_path: Path) -> None:
-    keep = Keep(folder=str(tmp_path))
-    fp32 = run_inline(config(inference_batch=16), keep=keep)["run"]
+    artifacts = ArtifactOptions(folder=str(tmp_path))
+    fp32 = run_inline(config(inference_batch=16), artifacts=artifacts)["run"]
     for kind in ("static", "qat"):
-        result = run_inline(config(quantization=kind, inference_batch=16), keep=keep)
+        result = run_inline(config(quantization=kind, inference_batch=16), artifacts=artifacts)
         assert result["outcome"] == "ok", result.get("traceback")
         run = result["run"]
         assert run["int8_test_accuracy"] > 0.85

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankRegistration
-from dmls_ray.cluster.placement import Need, placed
+from dmls_ray.cluster.placement import RankRequest, place_ranks
 from dmls_ray.cluster.scheduler.attempt import Attempt, Failures, Queued, out_of_memory
 from dmls_ray.records.model import Outcome
 
@@ -182,8 +182,8 @@ class Broker:
             self._left.pop(card.machine, None)
             if self._there[card.trainer] >= self._sizes.get(card.trainer, 0):
                 self._coming.pop(card.trainer, None)
-            if self._places.get(card.machine) != card.place:
-                self._places[card.machine] = card.place
+            if self._places.get(card.machine) != card.machine_order:
+                self._places[card.machine] = card.machine_order
                 in_order = sorted(self._places, key=self._places.__getitem__)
                 self._idle = {machine: self._idle.get(machine, set()) for machine in in_order}
         return name
@@ -360,7 +360,7 @@ class Broker:
             self._coming[trainer] = time.monotonic()
         self._dispatch()
 
-    async def lives(self) -> None:
+    async def wait_for_death(self) -> None:
         """Never returns: whoever waits for it learns of the end of this process."""
         await asyncio.Event().wait()
 
@@ -472,8 +472,8 @@ class Broker:
             if self._exclusive and self._is_one_about_to_ask():
                 self._keep_watch()
                 return
-            need = Need.of(self._queue[0].job.config)
-            chosen = placed({machine: len(names) for machine, names in self._idle.items()}, need)
+            need = RankRequest.of(self._queue[0].job.config)
+            chosen = place_ranks({machine: len(names) for machine, names in self._idle.items()}, need)
             if chosen:
                 self._lease(self._queue.popleft(), self._taken(chosen))
             elif self._is_there_room_for(need) or self._waits_for_ranks_until() > time.monotonic():
@@ -500,15 +500,15 @@ class Broker:
             self._idle[machine] -= set(by_number[:count])
         return taken
 
-    def _is_there_room_for(self, need: Need) -> bool:
+    def _is_there_room_for(self, need: RankRequest) -> bool:
         """Whether the run will find its ranks once others have given theirs back."""
-        return bool(placed({machine: self._held[machine] for machine in self._idle}, need))
+        return bool(place_ranks({machine: self._held[machine] for machine in self._idle}, need))
 
     def _waits_for_ranks_until(self) -> float:
         come = [since + _COMES_WITHIN_S for since in self._coming.values()]
         return max([self._changed + self._limits.wait_for_ranks, *come])
 
-    def _skip(self, queued: Queued, need: Need) -> None:
+    def _skip(self, queued: Queued, need: RankRequest) -> None:
         """There are no ranks for a run any more."""
         left = f" since {', '.join(self._left)} left" if self._left else ""
         reason = (
@@ -525,7 +525,7 @@ class Broker:
         # name in a store that still has what was told under the earlier one.
         lease_id = f"{self._nonce}-{next(self._numbers)}/{job.run_id}/{len(queued.earlier) + 1}"
         attempt = Attempt(job, lease_id, names, queued.earlier, queued.charged)
-        about = {self._ranks[name].card.machine: self._ranks[name].card.about for name in names}
+        about = {self._ranks[name].card.machine: self._ranks[name].card.machine_info for name in names}
         attempt.machines = [told for told in about.values() if told]
         self._attempts[lease_id] = attempt
         self._streams[job.run_id].add({"kind": "start", "attempt": attempt.number})
@@ -546,8 +546,8 @@ class Broker:
                 backend=job.backend if len(names) > 1 else None,
                 machine=rank.card.machine,
                 store=leader.store,
-                keep=job.keep,
-                asks=job.asks,
+                artifacts=job.artifacts,
+                prunable=job.prunable,
                 machines=machines,
             )
             waiting.set_result(rank.lease)

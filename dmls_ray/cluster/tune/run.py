@@ -36,7 +36,7 @@ JobOf = Callable[[dict[str, Any]], Job]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trials:
+class TuneJobSet:
     """What Tune is to run."""
 
     job_of: JobOf
@@ -53,10 +53,10 @@ class Trials:
     """By run: the metric of what has ended earlier, if a searcher should propose it again."""
 
 
-def listed(jobs: Sequence[Job]) -> Trials:
+def listed(jobs: Sequence[Job]) -> TuneJobSet:
     """These runs in their order, one at a time."""
     by_id = {job.run_id: job for job in jobs}
-    return Trials(job_of=functools.partial(_of_list, by_id), run_ids=tuple(by_id))
+    return TuneJobSet(job_of=functools.partial(_of_list, by_id), run_ids=tuple(by_id))
 
 
 def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:
@@ -136,7 +136,7 @@ class RunTrainable(Trainable):
         if self._launched is not None:
             self._launched.cancel()
         else:
-            self._broker.tell("cancel", self._job.run_id)
+            self._broker.submit("cancel", self._job.run_id)
 
     def _take(self, config: dict[str, Any]) -> None:
         self._job = self._job_of(config)
@@ -174,7 +174,7 @@ class SearchTrainable(RunTrainable):
             return self._result([], self._known[job.run_id], done=True)
         if job.skip:
             return self._result([_skipped(job.skip)], None, done=True)
-        if self._epoch and job.asks:
+        if self._epoch and job.prunable:
             # The scheduler has let it go on; else there would be no step.
             self._broker.call("decide", job.run_id, self._attempt, self._epoch)
         events: list[dict[str, Any]] = []
@@ -245,11 +245,11 @@ class IsolatedRunTrainable(RunTrainable):
         try:
             trainer.fit()
         except Exception as error:  # noqa: BLE001 - the sweep must be told whatever ended the group
-            self._broker.tell("abort", f"Ray Train's worker group failed: {error}")
+            self._broker.submit("abort", f"Ray Train's worker group failed: {error}")
 
 
 class _Forward(Callback):
-    def __init__(self, listener: Listener, group: WorkerGroup, trials: Trials) -> None:
+    def __init__(self, listener: Listener, group: WorkerGroup, trials: TuneJobSet) -> None:
         self._listener, self._group, self._trials = listener, group, trials
         self.ended: set[str] = set()
         """Runs that have."""
@@ -296,7 +296,7 @@ class _Forward(Callback):
         if event["kind"] in ("done", "aborted"):
             self._told.add(trial.trial_id)
             self.ended.add(run_id)
-            self._group.broker.tell("forget", run_id)
+            self._group.broker.submit("forget", run_id)
 
 
 class _InOrder(FIFOScheduler):
@@ -314,7 +314,7 @@ class _InOrder(FIFOScheduler):
         return next((trial for trial in self._open if trial.status == Trial.PENDING), None)
 
 
-def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolation: str, launch: Launch) -> None:
+def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isolation: str, launch: Launch) -> None:
     """Run the trials, and tell the listener of each event as it comes.
 
     Args:
@@ -367,7 +367,7 @@ def run_jobs(group: WorkerGroup, trials: Trials, listener: Listener, *, isolatio
         trials = replace(trials, run_ids=left)
 
 
-def _tuner(trainable: Any, trials: Trials, forward: _Forward, *, storage: str) -> tune.Tuner:
+def _tuner(trainable: Any, trials: TuneJobSet, forward: _Forward, *, storage: str) -> tune.Tuner:
     return tune.Tuner(
         trainable,
         param_space={"run_id": tune.grid_search(list(trials.run_ids))} if trials.run_ids else {},

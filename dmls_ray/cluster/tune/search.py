@@ -13,7 +13,7 @@ from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import SEARCH_ALG_IMPORT, Searcher
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.tune.run import Trials, listed
+from dmls_ray.cluster.tune.run import TuneJobSet, listed
 from dmls_ray.config.grid import Run
 from dmls_ray.config.search_space import Range, Space
 from dmls_ray.records.model import RunRecord
@@ -21,7 +21,7 @@ from dmls_ray.util.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goal:
+class SearchObjective:
     """What a search is for, and how poor runs are told."""
 
     metric: str
@@ -37,7 +37,7 @@ class Goal:
         return "min" if self.minimizes else "max"
 
 
-def make_scheduler(goal: Goal) -> TrialScheduler | None:
+def make_scheduler(goal: SearchObjective) -> TrialScheduler | None:
     """The rule by which poor runs are stopped.
 
     ASHA is Li et al., arXiv 1810.05934; the median rule is Golovin et al., Google Vizier, KDD 2017.
@@ -53,7 +53,7 @@ def make_scheduler(goal: Goal) -> TrialScheduler | None:
     )
 
 
-def make_searcher(name: str, space: Space, goal: Goal, seed: int) -> Searcher:
+def make_searcher(name: str, space: Space, goal: SearchObjective, seed: int) -> Searcher:
     """One of Tune's searchers over this space.
 
     Raises:
@@ -98,20 +98,20 @@ class Proposals:
     """Makes jobs of what a searcher proposes, in the driver and in Tune's actors alike."""
 
     space: Space
-    jobs: JobMaker
+    jobs: JobFactory
 
     def job_of(self, proposed: Mapping[str, Any]) -> Job:
         """The job of a proposal."""
         return self.jobs.of(self.space.run_of(proposed))
 
 
-class JobMaker(Protocol):
+class JobFactory(Protocol):
     """Makes jobs of runs."""
 
     def of(self, run: Run) -> Job: ...
 
 
-def tell_of(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> dict[str, float | None]:
+def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> dict[str, float | None]:
     """Tell a searcher of the runs that it has proposed before; returns the metric of each.
 
     Raises:
@@ -130,16 +130,22 @@ def tell_of(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> di
 
 
 def proposed_trials(
-    searcher: Searcher, proposals: Proposals, goal: Goal, *, samples: int, at_once: int, known: dict[str, float | None]
-) -> Trials:
+    searcher: Searcher,
+    proposals: Proposals,
+    goal: SearchObjective,
+    *,
+    samples: int,
+    at_once: int,
+    known: dict[str, float | None],
+) -> TuneJobSet:
     """As many trials as are still to come, of a searcher that knows of the earlier ones."""
-    return Trials(
+    return TuneJobSet(
         job_of=proposals.job_of, samples=samples, at_once=at_once, searcher=searcher,
         scheduler=make_scheduler(goal), metric=goal.metric, known=known,
     )  # fmt: skip
 
 
-def listed_trials(jobs: Sequence[Job], goal: Goal, *, at_once: int) -> Trials:
+def listed_trials(jobs: Sequence[Job], goal: SearchObjective, *, at_once: int) -> TuneJobSet:
     """These runs, side by side."""
     return replace(listed(jobs), at_once=at_once, scheduler=make_scheduler(goal), metric=goal.metric)
 

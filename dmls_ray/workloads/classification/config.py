@@ -291,7 +291,7 @@ class TrialConfig(RuntimeConfig):
     def _check_together(self) -> None:
         if self.momentum and self.optimizer not in COUNTS_WITH["momentum"][1]:
             raise without_effect("momentum", [self.momentum], [self.optimizer])
-        if self.device != "auto" and (reason := self.objection_on(self.device)):
+        if self.device != "auto" and (reason := self.infeasible_reason(self.device)):
             raise ConflictError(reason)
         if self.world_size == 1:
             for name in DDP_ONLY:
@@ -368,9 +368,9 @@ class TrialConfig(RuntimeConfig):
             )
         return count
 
-    def objection_on(self, device: str) -> str:
+    def infeasible_reason(self, device: str) -> str:
         """Why ranks on `cpu` or `cuda` cannot do this, and the way out; empty where they can."""
-        if reason := super().objection_on(device):
+        if reason := super().infeasible_reason(device):
             return reason
         if device == "cuda" and self.quantization != "off":
             return f"quantization={self.quantization} is for CPUs, and this would train on GPUs. Use device cpu."

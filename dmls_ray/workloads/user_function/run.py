@@ -110,7 +110,7 @@ class _Told:
         self.epochs.append(epoch)
         if (wrong := _not_finite(values)) and not self.not_finite:
             self.not_finite = f"{wrong} of epoch {number}"
-        tells = self._rank.rank == 0 or self._rank.asks
+        tells = self._rank.rank == 0 or self._rank.prunable
         if self._emit({"kind": "epoch", **epoch} if tells else {"kind": "progress"}) is False:
             self.stopped_epoch = number
             raise Stopped

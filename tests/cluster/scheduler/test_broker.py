@@ -574,7 +574,7 @@ async def test_a_run_whose_rank_was_only_replaced_beside_one_that_died_is_not_ch
 
 
 def asking(run_id: str, world_size: int = 1) -> Job:
-    return dataclasses.replace(job(run_id, world_size), asks=True)
+    return dataclasses.replace(job(run_id, world_size), prunable=True)
 
 
 async def train(broker: Broker, name: str, epochs: int) -> int:
@@ -733,8 +733,8 @@ async def on_machines(broker: Broker, *machines: str) -> dict[str, asyncio.Task[
     """A rank of a trainer of its own on each machine, asking for work, by its name."""
     waiting = {}
     for place, machine in enumerate(machines):
-        about = {"host": machine}
-        name = await broker.join(dataclasses.replace(card(0, machine, trainer=machine), place=place, about=about))
+        new = card(0, machine, trainer=machine)
+        name = await broker.join(dataclasses.replace(new, machine_order=place, machine_info={"host": machine}))
         waiting[name] = await soon(broker.next_lease(name))
     return waiting
 
@@ -806,7 +806,7 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     await broker.end_trainer("b", left="b")
     await broker.submit(job("r", 2))
     await broker.expect("b.2", 1, later=True)
-    back = dataclasses.replace(card(0, "b", trainer="b.2"), place=1)
+    back = dataclasses.replace(card(0, "b", trainer="b.2"), machine_order=1)
     lease = await broker.next_lease(await broker.join(back))
     assert isinstance(lease, Lease)
     assert lease.machines == ("a", "b")
