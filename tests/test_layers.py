@@ -47,7 +47,7 @@ def test_the_lowest_layers_load_no_heavy_library(module: str) -> None:
     "module",
     [
         "results", "stats.intervals", "table.build", "summary.sentence", "summary.sweep_summary",
-        "tensorboard.event_file", "tensorboard.writer", "compare.sweeps", "advise.rank", "published",
+        "tensorboard.event_file", "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
         "table.layouts", "figures", "figures.static", "figures.interactive", "report.render",
     ],
 )  # fmt: skip

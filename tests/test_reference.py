@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
-from dmls_ray.analysis.published import published
+from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.summary.sweep_summary import read
 from dmls_ray.cli.main import main
 from tests.conftest import PROJECT

@@ -324,9 +324,9 @@ def test_no_file_behind_a_link_gets_into_a_report(
     (folder / "runs" / first.run_id / "log.txt").symlink_to(secrets / "token.txt")
     (folder / "runs" / first.run_id / "own.txt").write_text("a log")
     (folder / "runs" / second.run_id).symlink_to(secrets)
-    from dmls_ray.analysis.report.payload import details
+    from dmls_ray.analysis.report.payload import build_payload
 
-    told = json.dumps(details(load(folder).records, folder), default=str)
+    told = json.dumps(build_payload(load(folder).records, folder), default=str)
     assert "hunter2" not in told
     assert "token.txt" not in told
     assert "a log" in told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich import console as rich_console
 from rich.text import Text
 
-from dmls_ray.analysis.export.text_tables import LEFT, plain
+from dmls_ray.analysis.export.text_tables import LEFT_ALIGNED, plain_columns
 from dmls_ray.util.text import escape_control_chars
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def print_table(
     """
     frame = frame.rename(columns=escape_control_chars).map(escape_control_chars)
     if len(frame) > MOST_DRAWN:
-        print(plain(frame))
+        print(plain_columns(frame))
         return
     drawn = _rich_table(frame)
     if not console.is_terminal:
@@ -121,7 +121,7 @@ def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = F
         text = _stacked(head, frame[head]) if stacked else head
         wraps = wrapped and head in _WRAPPED
         drawn.add_column(
-            Text(text), justify="left" if head in LEFT else "right", no_wrap=not wraps, overflow="fold"
+            Text(text), justify="left" if head in LEFT_ALIGNED else "right", no_wrap=not wraps, overflow="fold"
         )  # fmt: skip
     for cells in frame.itertuples(index=False):
         # As texts: what looks like mark-up in a name is none.

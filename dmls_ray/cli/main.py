@@ -193,7 +193,7 @@ def _table(given: argparse.Namespace, console: Console) -> int:
 def _published(given: argparse.Namespace, console: Console) -> int:
     """Print the reports' own tables and sentences, and draw their curves, from their published figures alone."""
     from dmls_ray.analysis.export.text_tables import latex_comment
-    from dmls_ray.analysis.published import IMPLEMENTATION, REPORTS, published, published_images
+    from dmls_ray.analysis.published.data import IMPLEMENTATION, REPORTS, published, published_images
     from dmls_ray.analysis.summary.sentence import answer
     from dmls_ray.analysis.table.build import make_table
     from dmls_ray.analysis.table.layouts import LAYOUTS
@@ -240,7 +240,7 @@ _ONE_RUN = "Each value is of one run (n = 1), so that none has an interval."
 
 def _export(given: argparse.Namespace, console: Console) -> int:
     """Write runs, ranks and epochs of a sweep as files for other programs."""
-    from dmls_ray.analysis.export.files import of_one_type
+    from dmls_ray.analysis.export.files import with_uniform_columns
     from dmls_ray.analysis.export.text_tables import csv
 
     results = _load(given.folder)
@@ -259,7 +259,7 @@ def _export(given: argparse.Namespace, console: Console) -> int:
                 if given.format == "csv":
                     aside.write_text(csv(frame), encoding="utf-8")
                 elif given.format == "parquet":
-                    of_one_type(frame).to_parquet(aside, index=False)
+                    with_uniform_columns(frame).to_parquet(aside, index=False)
                 else:
                     # No JSON lines: runs.jsonl is the sweep's own.
                     frame.to_json(aside, orient="records", default_handler=str)
@@ -304,12 +304,12 @@ def _adds(record: RunRecord, known: RunRecord | None) -> bool:
 
 def _report(given: argparse.Namespace, console: Console) -> int:
     """Write the report of a sweep anew: report.html, one file that needs no network."""
-    from dmls_ray.analysis.export.files import write_files
+    from dmls_ray.analysis.export.files import write_derived_files
 
     results = _load(given.folder)
     if not results.records:
         raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep, and then ask for its report.")
-    write_files(results)
+    write_derived_files(results)
     _upload(results)
     say(console, below(results.where, "report.html"))
     return EXIT_OK
@@ -403,7 +403,7 @@ def _of_table(parser: Parser) -> None:
 
 
 def _of_published(parser: Parser) -> None:
-    from dmls_ray.analysis.published import REPORTS
+    from dmls_ray.analysis.published.data import REPORTS
     from dmls_ray.analysis.table.layouts import LAYOUTS
 
     parser.add_argument("report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"{', '.join(REPORTS)}; or all")

@@ -198,7 +198,7 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_results(results: Any, plan: Plan, options: Options, console: Console) -> int:
-    from dmls_ray.analysis.export.files import DERIVED, are_written
+    from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
     from dmls_ray.analysis.summary.sweep_summary import Question, Reading
     from dmls_ray.analysis.table.layouts import LAYOUTS
 
@@ -217,8 +217,8 @@ def _show_results(results: Any, plan: Plan, options: Options, console: Console) 
     for note in notes:
         say(console, note, style="dim")
     say(console, f"\n{reading.sentence}\n")
-    if are_written(results.folder):
-        beside = ", ".join(DERIVED[1:])
+    if derived_files_are_current(results.folder):
+        beside = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")
         say(console, f"Report: {report}; beside it {beside}, runs.jsonl and sweep.json")
     is_there = results.mirror is None or not results.mirror.is_kept

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from dmls_ray.analysis.export.files import DERIVED, are_written, write_files
+from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
 from dmls_ray.analysis.results import OWN, Results
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.analysis.tensorboard.writer import FOLDER
@@ -129,7 +129,7 @@ def run_plan(
         # Before there is a folder; at a URI nothing is made by opening it.
         _refuse_package_of_job(Path(folder))
         check_names(plan.pending(done(read_records(folder), options)))
-    with open_store(folder, view.note, (*DERIVED, FOLDER)) as store:
+    with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
         _refuse_another_function(plan, store)
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
@@ -167,8 +167,8 @@ def run_plan(
 def _write_derived(store: Store, view: View, *, anew: bool) -> None:
     """Write what is made of the runs, where it is missing or old, or `anew`; where it cannot be, a note says why."""
     try:
-        if anew or not are_written(store.folder):
-            write_files(Results(store.folder, store.records, mirror=mirror_of(store)))
+        if anew or not derived_files_are_current(store.folder):
+            write_derived_files(Results(store.folder, store.records, mirror=mirror_of(store)))
     except Exception as error:  # noqa: BLE001 - neither the answer nor the sweep's own error is lost for want of a file
         told = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
         again = f"dmls-ray report {shlex.quote(store.where)}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dmls_ray.analysis.export.files import write_files
+from dmls_ray.analysis.export.files import write_derived_files
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import StoreError
@@ -82,7 +82,7 @@ def test_a_picture_is_in_no_table(tmp_path: Path) -> None:
     told = {"bits": 2.0, "picture": "/9j/AAA="}
     runs = own_results({"width": [8]}, lambda values, repeat: (1.0, told), repeats=1)
     assert runs.records[0].picture
-    write_files(Results(tmp_path, runs.records))
+    write_derived_files(Results(tmp_path, runs.records))
     for frame in (runs.runs, pd.read_csv(tmp_path / "runs.csv"), pd.read_parquet(tmp_path / "runs.parquet")):
         assert "bits" in frame
         assert "picture" not in frame
@@ -92,7 +92,7 @@ def test_a_picture_is_in_no_table(tmp_path: Path) -> None:
 def test_columns_of_several_types_are_written_as_texts(tmp_path: Path) -> None:
     values = iter([[1], 2.0, "n/a"])
     runs = own_results({"cell": ["a", "b", 3]}, lambda values_of, repeat: (1.0, {"odd": next(values)}), repeats=1)
-    write_files(Results(tmp_path, runs.records))
+    write_derived_files(Results(tmp_path, runs.records))
     written = pd.read_parquet(tmp_path / "runs.parquet")
     assert set(written.odd) == {"[1]", "2.0", "n/a"}
     assert (tmp_path / "table.md").exists()

@@ -75,7 +75,7 @@ def test_the_sweeps_own_exception_is_not_hidden(
         raise ValueError("of the files")
 
     monkeypatch.setattr(Execution, "run", end)
-    monkeypatch.setattr(runner, "write_files", fail)
+    monkeypatch.setattr(runner, "write_derived_files", fail)
     with pytest.raises(type(error)) as raised:
         call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
     assert raised.value is error

@@ -16,18 +16,18 @@ from dmls_ray.analysis.summary.sweep_summary import read
 from dmls_ray.storage.folder import RUNS, atomic_replace
 from dmls_ray.util.errors import StoreError
 
-DERIVED = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
+DERIVED_FILES = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet")
 
 
-def are_written(folder: Path) -> bool:
+def derived_files_are_current(folder: Path) -> bool:
     """Whether the derived files are there, and made since the last run was added."""
     source = folder / RUNS
     return not source.exists() or all(
-        (path := folder / name).is_file() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED
+        (path := folder / name).is_file() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED_FILES
     )
 
 
-def write_files(results: Results) -> None:
+def write_derived_files(results: Results) -> None:
     """Make the derived files of a folder anew, from all of its runs.
 
     Raises:
@@ -46,7 +46,7 @@ def write_files(results: Results) -> None:
 
     for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
         write(f"{name}.csv", partial(_write_csv, frame))
-    write("runs.parquet", partial(of_one_type(results.runs).to_parquet, index=False))
+    write("runs.parquet", partial(with_uniform_columns(results.runs).to_parquet, index=False))
     reading = read(results)
     text = f"{reading.table.markdown()}\n{markdown_text(reading.sentence)}\n"
     write("table.md", lambda path: path.write_text(text))
@@ -64,7 +64,7 @@ def _write_csv(frame: pd.DataFrame, path: Path) -> None:
     path.write_text(csv(frame), encoding="utf-8")
 
 
-def of_one_type(frame: pd.DataFrame) -> pd.DataFrame:
+def with_uniform_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame as Parquet can hold it: a column of several types, or of lists, as texts."""
     frame = frame.copy(deep=False)
     for head in [head for head, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]:

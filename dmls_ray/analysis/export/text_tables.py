@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from dmls_ray.util.text import escape_control_chars
 
-LEFT = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason", "folder", "question")
+LEFT_ALIGNED = ("outcome", "verdict", "hardware", "differs in", "published on", "run", "reason", "folder", "question")
 """Columns of words, which begin at the left; numbers end at the right."""
 
 
@@ -22,7 +22,7 @@ def markdown(frame: pd.DataFrame) -> str:
     """A GitHub table."""
     # A bar would end the cell, and a line break the row.
     cells = frame.rename(columns=_in_cell).map(_in_cell)
-    aligned = ["left" if head in LEFT else "right" for head in frame.columns]
+    aligned = ["left" if head in LEFT_ALIGNED else "right" for head in frame.columns]
     return str(cells.to_markdown(index=False, disable_numparse=True, colalign=aligned if len(frame) else None))
 
 
@@ -62,17 +62,17 @@ def _in_csv(value: Any) -> Any:
     return f"'{text}" if is_formula else text
 
 
-def plain(frame: pd.DataFrame) -> str:
+def plain_columns(frame: pd.DataFrame) -> str:
     """Columns under their heads, as wide as they are."""
     return tabulate(
         frame.to_dict("list"), headers="keys", tablefmt="simple", disable_numparse=True,
-        colalign=["left" if head in LEFT else "right" for head in frame.columns],
+        colalign=["left" if head in LEFT_ALIGNED else "right" for head in frame.columns],
     )  # fmt: skip
 
 
 def latex(frame: pd.DataFrame) -> str:
     """A tabular with booktabs' rules; what TeX would read in a cell stands for itself."""
-    layout = "".join("l" if head in LEFT else "r" for head in frame.columns)
+    layout = "".join("l" if head in LEFT_ALIGNED else "r" for head in frame.columns)
     styled = frame.rename(columns=_escaped).map(lambda text: _escaped(str(text))).style.hide(axis="index")
     return str(styled.to_latex(column_format=layout, hrules=True))
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import batch_axis, factor_axis, few, lines_along, measured, ooms, told
+from dmls_ray.analysis.figures.series import (
+    batch_axis,
+    factor_axis,
+    limit_items,
+    lines_along,
+    measured_series,
+    oom_crosses,
+    rows_with_any,
+)
 from dmls_ray.analysis.table.row import Table
 
 _TIMES = {
@@ -15,14 +23,14 @@ _TIMES = {
 def chart(table: Table) -> Chart | None:
     """The figure; None where no two trials with a time differ in the batch alone."""
     axis = batch_axis(table)
-    lines, notes = few(lines_along(table, told(table.rows, _TIMES), axis), "lines")
+    lines, notes = limit_items(lines_along(table, rows_with_any(table.rows, _TIMES), axis), "lines")
     panels = []
     for measure, words in _TIMES.items():
         series: list[Series] = []
         for line in lines:
             at = [(row.factors[axis], row, row.by_block(measure)) for row in line.rows]
-            points = measured(line.name, at, connected=True)
-            series += [] if points is None else [points, *ooms(line, lambda row: row.factors[axis])]
+            points = measured_series(line.name, at, connected=True)
+            series += [] if points is None else [points, *oom_crosses(line, lambda row: row.factors[axis])]
         if series:
             x = factor_axis(axis, [row for line in lines for row in line.rows])
             panels.append(Panel(x=x, y=Axis(words, log=x.log), series=series))

@@ -86,6 +86,6 @@ class Chart:
     """What a reader must know to read it, under the figure."""
 
 
-def known(value: float | None) -> TypeGuard[float]:
+def is_finite(value: float | None) -> TypeGuard[float]:
     """Whether there is a number to draw."""
     return value is not None and math.isfinite(value)

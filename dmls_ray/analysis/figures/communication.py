@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
 from dmls_ray.analysis.figures.series import (
-    MEASURED,
+    SINGLE_LINE,
+    drop_none,
     factor_axis,
-    few,
+    limit_items,
     lines_along,
-    measured,
+    measured_series,
     named_axis,
     number_axis,
-    present,
 )
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RankRecord
@@ -53,17 +53,19 @@ def chart(table: Table) -> Chart | None:
         return None
     axis = number_axis(table, rows)
     if axis:
-        lines, notes = few(lines_along(table, rows, axis), "lines")
+        lines, notes = limit_items(lines_along(table, rows, axis), "lines")
         across = factor_axis(axis, [row for line in lines for row in line.rows])
         places = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
     else:
-        shown, notes = few(rows, "trials", _NAMES)
+        shown, notes = limit_items(rows, "trials", _NAMES)
         across, names = named_axis(table, shown)
-        places = [(MEASURED, list(zip(names, shown, strict=True)))]
+        places = [(SINGLE_LINE, list(zip(names, shown, strict=True)))]
     panels = []
     for words, share in _SHARES.items():
-        series = present(
-            measured(name, [(x, row, by_block(row, share)) for x, row in at], quantity="share", connected=bool(axis))
+        series = drop_none(
+            measured_series(
+                name, [(x, row, by_block(row, share)) for x, row in at], quantity="share", connected=bool(axis)
+            )
             for name, at in places
         )
         panels.append(Panel(x=across, y=Axis(words, from_zero=True), series=series))

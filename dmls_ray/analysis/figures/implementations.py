@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
-from dmls_ray.analysis.figures.series import few, measured
+from dmls_ray.analysis.figures.series import limit_items, measured_series
 from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, group_by_other_factors, where
 from dmls_ray.analysis.table.row import Row, Table
 
@@ -20,7 +20,7 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in table.rows if row.level("pass_ms") is not None]
     if not table.is_of_images or not rows:
         return None
-    groups, notes = few(group_by_other_factors(rows, IN_IMPLEMENTATION), "sets of images", most=3)
+    groups, notes = limit_items(group_by_other_factors(rows, IN_IMPLEMENTATION), "sets of images", most=3)
     panels = [_bars(group, where(group, *IN_IMPLEMENTATION).removeprefix("at ").rstrip(", ")) for group in groups]
     fastest = min(groups[0], key=_ms)
     pictures = [record.picture for record in fastest.counted if record.picture]
@@ -38,7 +38,7 @@ def _bars(rows: Sequence[Row], title: str) -> Panel:
     series = []
     for device, words in _DEVICES.items():
         on = [(name, row) for name, row in zip(names, rows, strict=True) if row.counted[0].config["device"] == device]
-        told = measured(words, [(name, row, row.by_block("pass_ms")) for name, row in on])
+        told = measured_series(words, [(name, row, row.by_block("pass_ms")) for name, row in on])
         series += [] if told is None else [replace(told, kind="bar")]
     return Panel(x=Axis("implementation", categories=names), y=Axis(_label(rows), log=True), series=series, title=title)
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dmls_ray.analysis.figures.bars import bars_of, beside, foot, top
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, known
-from dmls_ray.analysis.figures.jpeg import REFUSED, decoded
-from dmls_ray.analysis.figures.style import LIGHT, Style, key_of, styles
+from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_offsets, bar_series
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, is_finite
+from dmls_ray.analysis.figures.jpeg import REFUSED, decode_jpeg
+from dmls_ray.analysis.figures.style import LIGHT, Style, assign_styles, series_key
 
 HEIGHT = 400
 """Pixels, of a row of panels."""
@@ -30,9 +30,9 @@ _GAP = 0.1
 """Between two panels, as a share of the width."""
 
 
-def figure(chart: Chart) -> dict[str, Any]:
+def plotly_figure(chart: Chart) -> dict[str, Any]:
     """`{"data": [...], "layout": {...}}`, in colours for a light background."""
-    style = styles(chart)
+    style = assign_styles(chart)
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {
         "height": HEIGHT,
@@ -61,7 +61,7 @@ def figure(chart: Chart) -> dict[str, Any]:
         for series in sorted(panel.series, key=lambda series: series.kind != "band"):
             if series.x:
                 first = series.name not in named and not (series.kind == "band" and series.same_as)
-                trace = _trace(series, panel, number, len(chart.panels), style[key_of(series)])
+                trace = _trace(series, panel, number, len(chart.panels), style[series_key(series)])
                 if first:
                     named.add(series.name)
                     if series.name in of_many:
@@ -121,7 +121,7 @@ def _image(picture: str, number: int) -> dict[str, Any]:
         "xaxis": _axis_name("x", number), "yaxis": _axis_name("y", number), "hoverinfo": "skip", "showlegend": False,
         "meta": {"colour": None},
     }  # fmt: skip
-    if decoded(picture) is None:
+    if decode_jpeg(picture) is None:
         return trace | {"type": "scatter", "x": [None], "y": [None]}
     return trace | {"type": "image", "source": f"data:image/jpeg;base64,{picture}", "zsmooth": "fast"}
 
@@ -146,10 +146,10 @@ def _add_look(trace: dict[str, Any], series: Series, panel: Panel, style: Style)
         trace["mode"] = "markers"
         trace["marker"] = {"symbol": "x-thin", "size": 10, "color": colour, "line": {"width": 2.5, "color": colour}}
     elif series.kind == "bar":
-        width, middles = beside(panel)
+        width, middles = bar_offsets(panel)
         trace["type"] = "bar"
         trace["width"] = rounded(width)
-        trace["offset"] = [rounded(middle - width / 2) for middle in middles[key_of(series)]]
+        trace["offset"] = [rounded(middle - width / 2) for middle in middles[series_key(series)]]
         trace["textposition"] = "none"  # what hovering says is not written on it
         trace["marker"] = {"color": colour}
         if style.pattern:
@@ -192,7 +192,7 @@ def _band(series: Series, colour: str) -> dict[str, Any]:
 def _stretches(series: Series) -> list[list[tuple[Any, Any, Any]]]:
     stretches: list[list[tuple[Any, Any, Any]]] = [[]]
     for item in zip(series.x, series.low, series.high, strict=True):
-        if known(item[1]) and known(item[2]):
+        if is_finite(item[1]) and is_finite(item[2]):
             stretches[-1].append(item)
         elif stretches[-1]:
             stretches.append([])
@@ -203,15 +203,15 @@ def _interval(series: Series, colour: str) -> dict[str, Any]:
     ends = list(zip(series.y, series.low, series.high, strict=True))
     return {
         "type": "data", "symmetric": False, "color": colour, "thickness": 1.4, "width": 4,
-        "array": [rounded(high - y) if known(y) and known(high) else 0 for y, _, high in ends],
-        "arrayminus": [rounded(y - low) if known(y) and known(low) else 0 for y, low, _ in ends],
+        "array": [rounded(high - y) if is_finite(y) and is_finite(high) else 0 for y, _, high in ends],
+        "arrayminus": [rounded(y - low) if is_finite(y) and is_finite(low) else 0 for y, low, _ in ends],
     }  # fmt: skip
 
 
 def _said(series: Series, place: int) -> str:
     """What hovering over a point says beyond its place."""
     told = ""
-    if series.low and series.high and known(series.low[place]) and known(series.high[place]):
+    if series.low and series.high and is_finite(series.low[place]) and is_finite(series.high[place]):
         told += f" [{series.low[place]:,.5g}, {series.high[place]:,.5g}]"
     if series.texts and series.texts[place]:
         told += f"<br>{plain(series.texts[place])}"
@@ -251,8 +251,8 @@ def _axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
     y = _axis(panel.y, [value for item in measured for value in item.y if value is not None])
     x |= {"anchor": _axis_name("y", number), "domain": _domain(number, panels)}
     y |= {"anchor": _axis_name("x", number), "domain": [0, 1]}
-    if panel.y.log and bars_of(panel):
-        y["range"] = [rounded(math.log10(end)) for end in (foot(panel), top(panel))]
+    if panel.y.log and bar_series(panel):
+        y["range"] = [rounded(math.log10(end)) for end in (bar_base(panel), bar_axis_end(panel))]
     if not panel.x.categories:
         x |= _ticks(panel.x, {value for item in measured for value in item.x})
     suffix = "" if number == 1 else str(number)
@@ -315,7 +315,7 @@ def _edge(number: int) -> dict[str, Any]:
 
 
 def _on_the_edge(series: Series) -> bool:
-    return series.kind == "cross" and not any(known(value) for value in series.y)
+    return series.kind == "cross" and not any(is_finite(value) for value in series.y)
 
 
 def _heading(title: str, number: int) -> dict[str, Any]:

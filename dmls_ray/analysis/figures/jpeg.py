@@ -15,7 +15,7 @@ SIDE = 1024
 REFUSED = f"This picture is not shown: it is no JPEG of at most {SIDE:,} x {SIDE:,} pixels."
 
 
-def is_small(picture: str) -> bool:
+def is_small_jpeg(picture: str) -> bool:
     """Whether it is a JPEG of no more pixels, by its head alone: a browser decodes as many as that says."""
     from PIL import Image
 
@@ -27,7 +27,7 @@ def is_small(picture: str) -> bool:
             return False
 
 
-def decoded(picture: str) -> Image.Image | None:
+def decode_jpeg(picture: str) -> Image.Image | None:
     """A JPEG in base64 as an image; None where it is none, or has more pixels, which are not decoded then."""
     from PIL import Image
 

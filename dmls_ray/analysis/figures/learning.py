@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import few_rows, labels, measured, present
+from dmls_ray.analysis.figures.series import drop_none, limit_rows, measured_series, trial_labels
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.row import Row, Table
@@ -26,10 +26,10 @@ def chart(table: Table) -> Chart | None:
     the runs that are left would jump.
     """
     tested = [row for row in table.rows if any(name in row.measures for name in _MEASURES)]
-    rows, notes = few_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _MEASURES))
+    rows, notes = limit_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _MEASURES))
     if not rows:
         return None
-    names = dict(zip(labels(table, rows), rows, strict=True))
+    names = dict(zip(trial_labels(table, rows), rows, strict=True))
     unit = "as the training function told it" if table.is_own else "nats a sample"
     panels = []
     for kind, of_unit in (("loss", unit), ("accuracy", "fraction of samples")):
@@ -74,7 +74,9 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
             called = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
             points = curve(row, f"{split}_{kind}")
             at = [(epoch, row, values) for epoch, values in points.items()]
-            series.append(measured(called, at, quantity=quantity_of(f"{split}_{kind}"), connected=True, same_as=first))
+            series.append(
+                measured_series(called, at, quantity=quantity_of(f"{split}_{kind}"), connected=True, same_as=first)
+            )
             first = first or called
             epoch = overfit_epoch(row)
             if split == "test" and epoch is not None and epoch in points:
@@ -83,7 +85,7 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
     if marks:
         x, y, texts = zip(*marks, strict=True)
         series.append(Series(name=_OVERFITS, x=x, y=y, texts=texts))
-    return present(series)
+    return drop_none(series)
 
 
 def _on_coinciding(panels: Sequence[Panel]) -> list[str]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import batch_axis, factor_axis, few, lines_along, measured, ooms, told
+from dmls_ray.analysis.figures.series import (
+    batch_axis,
+    factor_axis,
+    limit_items,
+    lines_along,
+    measured_series,
+    oom_crosses,
+    rows_with_any,
+)
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import Outcome
 
@@ -20,16 +28,16 @@ def chart(table: Table) -> Chart | None:
     GPU.
     """
     axis = batch_axis(table)
-    lines, notes = few(lines_along(table, told(table.rows, ["peak_mem_mib"]), axis), "lines")
+    lines, notes = limit_items(lines_along(table, rows_with_any(table.rows, ["peak_mem_mib"]), axis), "lines")
     series: list[Series] = []
     limits: dict[str, float] = {}
     for line in lines:
         known = dict(filter(None, map(limit_of, line.rows)))
         at = [(row.factors[axis], row, row.by_block("peak_mem_mib")) for row in line.rows]
-        points = measured(line.name, at, connected=True)
+        points = measured_series(line.name, at, connected=True)
         if points is not None:
             height = next(iter(known.values())) if len(known) == 1 else None
-            series += [points, *ooms(line, lambda row: row.factors[axis], limit=height)]
+            series += [points, *oom_crosses(line, lambda row: row.factors[axis], limit=height)]
             limits |= known
     if not series:
         return None

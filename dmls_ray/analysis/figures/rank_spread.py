@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import MEASURED, few_rows, labels, measured, present
+from dmls_ray.analysis.figures.series import SINGLE_LINE, drop_none, limit_rows, measured_series, trial_labels
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RankRecord, RunRecord
 
@@ -34,21 +34,21 @@ def chart(table: Table) -> Chart | None:
     Ranks wait for each other at every step: a slow one shows in what it computes before it shows in its steps.
     """
     several = [row for row in table.rows if row.world_size > 1 and row.counted]
-    rows, notes = few_rows(table, several, lambda row: any(by_rank(row, *how) for how in _VALUES.values()))
+    rows, notes = limit_rows(table, several, lambda row: any(by_rank(row, *how) for how in _VALUES.values()))
     if not rows:
         return None
     x = Axis("rank", categories=[str(rank) for rank in range(max(row.world_size for row in rows))])
     panels = []
     for words, (value, is_time) in _VALUES.items():
         series = []
-        for name, row in zip(labels(table, rows), rows, strict=True):
+        for name, row in zip(trial_labels(table, rows), rows, strict=True):
             ranks = by_rank(row, value, is_time)
             series.append(
-                measured(
-                    name or MEASURED, [(str(rank), row, values) for rank, values in ranks.items()], quantity="value"
+                measured_series(
+                    name or SINGLE_LINE, [(str(rank), row, values) for rank, values in ranks.items()], quantity="value"
                 )
             )
-        if shown := present(series):
+        if shown := drop_none(series):
             panels.append(Panel(x=x, y=Axis(f"{words} (% above mean of ranks)"), series=[*shown, _mean(x)]))
     return Chart(name="rank_spread", title="Spread over ranks", panels=panels, notes=notes)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import Line, factor_axis, few, lines_along, measured, ooms, told
+from dmls_ray.analysis.figures.series import (
+    Line,
+    factor_axis,
+    limit_items,
+    lines_along,
+    measured_series,
+    oom_crosses,
+    rows_with_any,
+)
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.row import Row, Table
@@ -26,8 +34,8 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
         table: the sweep's table.
         fitting: what fits laws to the speed-ups of each line.
     """
-    rows = told(table.rows, ["images_per_s"])
-    lines, notes = few(lines_along(table, rows, "world_size"), "lines")
+    rows = rows_with_any(table.rows, ["images_per_s"])
+    lines, notes = limit_items(lines_along(table, rows, "world_size"), "lines")
     lines = [line for line in lines if any(row.rates() for row in line.rows)]
     if not lines:
         return None
@@ -58,10 +66,10 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
 
 
 def _throughput(line: Line, laws: Sequence[Fit]) -> list[Series]:
-    points = measured(line.name, [(row.world_size, row, row.rates()) for row in line.rows], connected=True)
+    points = measured_series(line.name, [(row.world_size, row, row.rates()) for row in line.rows], connected=True)
     if points is None:
         return []
-    series = [points, *ooms(line, lambda row: row.world_size)]
+    series = [points, *oom_crosses(line, lambda row: row.world_size)]
     base = _base(line)
     if base is not None:
         rate, sizes = estimate(list(base.rates().values())).median, _ends(line.rows)
@@ -80,7 +88,7 @@ def _efficiency(line: Line, laws: Sequence[Fit]) -> list[Series]:
         mine = row.rates()
         return {block: mine[block] / rates[block] / row.world_size for block in sorted(mine.keys() & rates.keys())}
 
-    points = measured(line.name, [(row.world_size, row, by_block(row)) for row in line.rows], connected=True)
+    points = measured_series(line.name, [(row.world_size, row, by_block(row)) for row in line.rows], connected=True)
     assert points is not None, line.name  # world size 1 is on the line itself
     return [
         points,

@@ -13,7 +13,7 @@ from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import Outcome, RunRecord
 from dmls_ray.workloads.classification.config import DEFAULTS
 
-MOST = 8
+MAX_SERIES = 8
 """Series that can be told apart in one panel, by colour and by mark."""
 
 UNITS = {
@@ -23,7 +23,7 @@ UNITS = {
 }  # fmt: skip
 """Unit of a field that is a number; what is not here has none."""
 
-MEASURED = "measured"
+SINGLE_LINE = "measured"
 """The name of a line that has no other beside it."""
 
 _ALWAYS = {"world_size", *BATCHES}
@@ -50,8 +50,8 @@ def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
         return []
     within = {axis} | {name for group in groups for name in table.varied if count_values(group, name) > 1}
     firsts = [group[0] for group in groups]
-    names = [name for name in differing(table, firsts) if name not in within]
-    return [Line(label(group[0], names) or MEASURED, group) for group in groups]
+    names = [name for name in differing_fields(table, firsts) if name not in within]
+    return [Line(trial_label(group[0], names) or SINGLE_LINE, group) for group in groups]
 
 
 def batch_axis(table: Table) -> str:
@@ -69,13 +69,13 @@ def number_axis(table: Table, rows: Sequence[Row]) -> str:
     return next((name for name in usable if lines_along(table, rows, name)), "")
 
 
-def differing(table: Table, rows: Sequence[Row]) -> list[str]:
+def differing_fields(table: Table, rows: Sequence[Row]) -> list[str]:
     """The fields in which trials differ; of the two batches the held one, since the other follows."""
     follows = BATCHES - {table.held}
     return [name for name in table.varied if name not in follows and count_values(rows, name) > 1]
 
 
-def label(row: Row, names: Sequence[str]) -> str:
+def trial_label(row: Row, names: Sequence[str]) -> str:
     """What tells a trial from others, by the fields in which they differ: `world_size 2, optimizer adam`.
 
     Of many fields only those that are not at their default are told, beside ranks and batch.
@@ -87,26 +87,26 @@ def label(row: Row, names: Sequence[str]) -> str:
                 or row.factors[name] not in (DEFAULTS.get(name, _NO_DEFAULT), None)]  # fmt: skip
         if not told:
             return "all at their defaults"
-    return ", ".join(f"{name} {value_text(row.factors[name])}" for name in told)
+    return ", ".join(f"{name} {format_factor(row.factors[name])}" for name in told)
 
 
-def labels(table: Table, rows: Sequence[Row]) -> list[str]:
+def trial_labels(table: Table, rows: Sequence[Row]) -> list[str]:
     """The label of each of these trials; one alone of a table of several is told by what sets it apart in the table."""
-    names = differing(table, rows if len(rows) > 1 else table.rows)
-    return [label(row, names) for row in rows]
+    names = differing_fields(table, rows if len(rows) > 1 else table.rows)
+    return [trial_label(row, names) for row in rows]
 
 
 def named_axis(table: Table, rows: Sequence[Row]) -> tuple[Axis, list[str]]:
     """An axis of the trials' names, and the name of each; where they differ in one field, of its values."""
-    names = differing(table, rows)
+    names = differing_fields(table, rows)
     if len(names) == 1:
-        texts = [value_text(row.factors[names[0]]) for row in rows]
+        texts = [format_factor(row.factors[names[0]]) for row in rows]
         return Axis(with_unit(names[0]), categories=texts), texts
-    texts = labels(table, rows)
+    texts = trial_labels(table, rows)
     return Axis("trial", categories=texts), texts
 
 
-def value_text(value: Any) -> str:
+def format_factor(value: Any) -> str:
     """A factor's value, as a legend has it."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -122,7 +122,7 @@ def factor_axis(name: str, rows: Iterable[Row]) -> Axis:
     return Axis(with_unit(name), log=bool(values) and values[0] > 0 and values[-1] >= 4 * values[0])
 
 
-def measured(
+def measured_series(
     name: str,
     points: Iterable[tuple[float | str, Row, Mapping[int, float]]],
     *,
@@ -156,7 +156,7 @@ def measured(
     )
 
 
-def ooms(line: Line, x: Callable[[Row], float | str], *, limit: float | None = None) -> list[Series]:
+def oom_crosses(line: Line, x: Callable[[Row], float | str], *, limit: float | None = None) -> list[Series]:
     """A cross for each trial of a line of which a run ended for want of memory.
 
     Args:
@@ -184,12 +184,12 @@ def _ooms(row: Row) -> list[RunRecord]:
     return [record for record in row.records if record.outcome is Outcome.OOM]
 
 
-def told(rows: Iterable[Row], measures: Collection[str]) -> list[Row]:
+def rows_with_any(rows: Iterable[Row], measures: Collection[str]) -> list[Row]:
     """The trials that have a place in a figure of any of these measures: a value, or an oom in its stead."""
     return [row for row in rows if _ooms(row) or any(row.by_block(measure) for measure in measures)]
 
 
-def few(items: Sequence[Item], what: str, most: int = MOST) -> tuple[list[Item], tuple[str, ...]]:
+def limit_items(items: Sequence[Item], what: str, most: int = MAX_SERIES) -> tuple[list[Item], tuple[str, ...]]:
     """As many as can be told apart, spread evenly from the first to the last, and a note on the others.
 
     Args:
@@ -201,7 +201,7 @@ def few(items: Sequence[Item], what: str, most: int = MOST) -> tuple[list[Item],
     return kept, _left_out(len(kept), len(items), what, "spread evenly over the table")
 
 
-def few_rows(table: Table, rows: Sequence[Row], shows: Callable[[Row], bool]) -> tuple[list[Row], tuple[str, ...]]:
+def limit_rows(table: Table, rows: Sequence[Row], shows: Callable[[Row], bool]) -> tuple[list[Row], tuple[str, ...]]:
     """As many trials as can be told apart, of a search the best ones, and a note on the others.
 
     Args:
@@ -210,8 +210,8 @@ def few_rows(table: Table, rows: Sequence[Row], shows: Callable[[Row], bool]) ->
         shows: whether one does, from its epochs and ranks: they are many, and read only of those that would be drawn.
     """
     searched = all(record.mode == "search" for row in table.rows for record in row.records)
-    kept = [row for row in (rows[:MOST] if searched else _spread(rows, MOST)) if shows(row)]
-    if len(kept) < len(rows) <= MOST:
+    kept = [row for row in (rows[:MAX_SERIES] if searched else _spread(rows, MAX_SERIES)) if shows(row)]
+    if len(kept) < len(rows) <= MAX_SERIES:
         others = "the other has" if len(rows) - len(kept) == 1 else "the others have"
         return kept, (f"{len(kept)} of {len(rows)} trials are drawn: {others} nothing to show here.",)
     which = "the best ones" if searched else "spread evenly over the table"
@@ -230,7 +230,7 @@ def _left_out(kept: int, count: int, what: str, which: str) -> tuple[str, ...]:
     return (f"{kept} of {count} {what} are drawn, {which}; the table has the other {count - kept}.",)
 
 
-def present(series: Iterable[Series | None]) -> list[Series]:
+def drop_none(series: Iterable[Series | None]) -> list[Series]:
     """Those that there are."""
     return [item for item in series if item is not None]
 
@@ -240,6 +240,6 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def has(rows: Iterable[Row], measures: Collection[str]) -> list[Row]:
+def rows_with_all(rows: Iterable[Row], measures: Collection[str]) -> list[Row]:
     """The trials of which all of these measures are known."""
     return [row for row in rows if all(row.by_block(measure) for measure in measures)]

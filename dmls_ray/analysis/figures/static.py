@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.analysis.figures.bars import beside, foot
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, known
-from dmls_ray.analysis.figures.jpeg import REFUSED, decoded
-from dmls_ray.analysis.figures.style_matplotlib import BLACK, GREY, Look, legend_of, looks_of
+from dmls_ray.analysis.figures.bars import bar_base, bar_offsets
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, is_finite
+from dmls_ray.analysis.figures.jpeg import REFUSED, decode_jpeg
+from dmls_ray.analysis.figures.style_matplotlib import BLACK, GREY, MatplotlibStyle, legend_entries, matplotlib_styles
 from dmls_ray.storage.folder import atomic_replace
 from dmls_ray.util.text import escape_control_chars
 
@@ -91,7 +91,7 @@ def draw(chart: Chart) -> Figure:
     from matplotlib.legend_handler import HandlerPatch
     from matplotlib.patches import Rectangle
 
-    legend = legend_of(chart)
+    legend = legend_entries(chart)
     # Four go two by two; else as many side by side as a page holds.
     columns = min(len(chart.panels), 2 if len(chart.panels) == 4 else _COLUMNS)
     lines = math.ceil(len(chart.panels) / columns)
@@ -99,7 +99,7 @@ def draw(chart: Chart) -> Figure:
     notes = [line for note in chart.notes for line in textwrap.wrap(escape_control_chars(note), int(width * 14))]
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, lines * _PANEL[1] + 0.4 + _NOTE * len(notes)), layout="constrained")
-        looks = looks_of(chart)
+        looks = matplotlib_styles(chart)
         places = list(figure.subplots(lines, columns, squeeze=False).flat)
         for axes, panel in zip(places, chart.panels, strict=False):
             if panel.picture:
@@ -122,7 +122,7 @@ def draw(chart: Chart) -> Figure:
 def _draw_picture(axes: Axes, panel: Panel) -> None:
     axes.set_axis_off()
     axes.set_title(escape_control_chars(panel.title))
-    image = decoded(panel.picture)
+    image = decode_jpeg(panel.picture)
     if image is None:
         axes.text(0.5, 0.5, textwrap.fill(REFUSED, _LABEL), transform=axes.transAxes, ha="center", va="center")
         return
@@ -131,7 +131,7 @@ def _draw_picture(axes: Axes, panel: Panel) -> None:
     axes.set_anchor("N")
 
 
-def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[tuple[str, str], Look]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, looks: Mapping[tuple[str, str], MatplotlibStyle]) -> None:
     axes.set(
         xlabel=escape_control_chars(panel.x.label),
         ylabel=escape_control_chars(_broken(panel.y.label)),
@@ -162,7 +162,7 @@ def _broken(text: str) -> str:
     return text if len(text) <= _LABEL else text.replace(" (", "\n(")
 
 
-def _draw_intervals(axes: Axes, x: Sequence[float], series: Series, look: Look) -> None:
+def _draw_intervals(axes: Axes, x: Sequence[float], series: Series, look: MatplotlibStyle) -> None:
     if not series.low or not series.high:
         return
     y, low, high = _plain(series.y), _plain(series.low), _plain(series.high)
@@ -178,17 +178,17 @@ def _draw_intervals(axes: Axes, x: Sequence[float], series: Series, look: Look) 
     axes.errorbar(x, y, yerr=[below, above], fmt="none", ecolor=colour, elinewidth=1, capsize=2.5, alpha=0.8)
 
 
-def _draw_bars(axes: Axes, panel: Panel, series: Series, look: Look) -> None:
-    width, middles = beside(panel)
-    under = foot(panel)
+def _draw_bars(axes: Axes, panel: Panel, series: Series, look: MatplotlibStyle) -> None:
+    width, middles = bar_offsets(panel)
+    under = bar_base(panel)
     names = _positions(panel.x, series, 0.0)
     x = [name + middle for name, middle in zip(names, middles[series.name, series.same_as], strict=True)]
-    seen = [(place, y) for place, y in zip(x, series.y, strict=True) if known(y) and (y > under or not panel.y.log)]
+    seen = [(place, y) for place, y in zip(x, series.y, strict=True) if is_finite(y) and (y > under or not panel.y.log)]
     axes.bar([place for place, _ in seen], [y - under for _, y in seen], width, under, **_filled(look))
     _draw_intervals(axes, x, series, look)
 
 
-def _draw_crosses(axes: Axes, x: Sequence[float], series: Series, look: Look) -> None:
+def _draw_crosses(axes: Axes, x: Sequence[float], series: Series, look: MatplotlibStyle) -> None:
     """At their height, or where there is none at the panel's upper edge."""
     for place, height in zip(x, series.y, strict=True):
         inside = axes.transData if height is not None else axes.get_xaxis_transform()
@@ -196,13 +196,13 @@ def _draw_crosses(axes: Axes, x: Sequence[float], series: Series, look: Look) ->
         axes.plot([place], [y], transform=inside, clip_on=False, **_line(series, look))
 
 
-def _filled(look: Look) -> dict[str, Any]:
+def _filled(look: MatplotlibStyle) -> dict[str, Any]:
     """A bar's look in matplotlib's words."""
     alpha = 0.45 if look.hollow else 1.0
     return {"facecolor": look.colour, "edgecolor": "white", "linewidth": 0.5, "hatch": look.hatch, "alpha": alpha}
 
 
-def _line(series: Series, look: Look) -> dict[str, Any]:
+def _line(series: Series, look: MatplotlibStyle) -> dict[str, Any]:
     """A look in matplotlib's words."""
     if look.dashes:
         return {"color": look.colour, "linestyle": (0, look.dashes), "linewidth": 1.4}
@@ -226,7 +226,7 @@ def _line(series: Series, look: Look) -> dict[str, Any]:
     }
 
 
-def _handle(series: Series, look: Look) -> Any:
+def _handle(series: Series, look: MatplotlibStyle) -> Any:
     """What stands for a series in the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, Rectangle
@@ -290,7 +290,7 @@ def _scale(axes: Axes, panel: Panel) -> None:
 
 def _decades(values: Iterable[float | str | None]) -> float:
     """How many powers of ten a logarithmic axis spans."""
-    seen = [value for value in values if not isinstance(value, str) and known(value) and value > 0]
+    seen = [value for value in values if not isinstance(value, str) and is_finite(value) and value > 0]
     return math.log10(max(seen)) - math.log10(min(seen)) if seen else 0.0
 
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import MEASURED, few_rows, labels
+from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, trial_labels
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import STEP_QUANTILES
 
@@ -17,19 +17,19 @@ _FAR = 10
 def chart(table: Table) -> Chart | None:
     """The figure; None where no run whose times count has quantiles of its steps, as older records have not."""
     timed = [row for row in table.rows if "step_ms_p50" in row.measures]
-    rows, notes = few_rows(table, timed, lambda row: bool(quantiles(row)))
+    rows, notes = limit_rows(table, timed, lambda row: bool(quantiles(row)))
     if not rows:
         return None
     series = [
         Series(
-            name=name or MEASURED,
+            name=name or SINGLE_LINE,
             x=quantiles(row),
             y=STEP_QUANTILES,
             connected=True,
             runs=[tuple(record.run_id for record in row.timed)] * len(STEP_QUANTILES),
             texts=[f"{share:.0%} of the steps" for share in STEP_QUANTILES],
         )
-        for name, row in zip(labels(table, rows), rows, strict=True)
+        for name, row in zip(trial_labels(table, rows), rows, strict=True)
     ]
     times = [value for row in rows for value in quantiles(row)]
     return Chart(

@@ -68,25 +68,25 @@ class Style:
     """How many series of a colour of their own come before it."""
 
 
-Key = tuple[str, str]
+SeriesKey = tuple[str, str]
 """A series' name and its `same_as`: the crosses of two lines have one name."""
 
 
-def key_of(series: Series) -> Key:
+def series_key(series: Series) -> SeriesKey:
     return series.name, series.same_as
 
 
-def styles(chart: Chart) -> dict[Key, Style]:
+def assign_styles(chart: Chart) -> dict[SeriesKey, Style]:
     """The style of every series, the same in all panels."""
     everything = [(panel, series) for panel in chart.panels for series in panel.series]
     patterned = any(map(_bars_share_a_name, chart.panels))
-    told: dict[Key, Style] = {}
+    told: dict[SeriesKey, Style] = {}
     by_name: dict[str, Style] = {}
     dashes: dict[str, str] = {}
     own = 0
     # What others are like comes first, wherever it stands.
     for panel, series in sorted(everything, key=lambda item: bool(item[1].same_as)):
-        if key_of(series) in told:
+        if series_key(series) in told:
             continue
         like = by_name.get(series.same_as)
         if series.dashed:
@@ -108,7 +108,7 @@ def styles(chart: Chart) -> dict[Key, Style]:
             pattern = PATTERNS[other % len(PATTERNS)] if patterned and series.kind == "bar" else ""
             style = Style(own % count, MARKS[other % len(MARKS)], pattern=pattern, order=own)
             own += 1
-        told[key_of(series)] = style
+        told[series_key(series)] = style
         by_name.setdefault(series.name, style)
     return told
 

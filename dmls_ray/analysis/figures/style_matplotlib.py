@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmls_ray.analysis.figures.chart import Chart, Panel, Series
-from dmls_ray.analysis.figures.style import DASHES, MARKS, PATTERNS, Style, key_of, styles
+from dmls_ray.analysis.figures.style import DASHES, MARKS, PATTERNS, Style, assign_styles, series_key
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 _MARKS = dict(zip(MARKS, ("o", "s", "^", "D", "v", "P", "X", "h"), strict=True))
@@ -21,7 +21,7 @@ GREY, BLACK = "#666666", "#000000"
 
 
 @dataclass(frozen=True)
-class Look:
+class MatplotlibStyle:
     """How a series is drawn."""
 
     colour: str
@@ -37,35 +37,37 @@ class Look:
     """How many series lie below: the more, the finer it is drawn, so that what coincides can be told."""
 
 
-def looks_of(chart: Chart) -> dict[tuple[str, str], Look]:
+def matplotlib_styles(chart: Chart) -> dict[tuple[str, str], MatplotlibStyle]:
     """The look of each series, by its name and `same_as`; the same in all panels."""
-    told = styles(chart)
-    return {key_of(series): _look(series, told[key_of(series)]) for _, series in series_of(chart)}
+    told = assign_styles(chart)
+    return {series_key(series): _look(series, told[series_key(series)]) for _, series in iter_series(chart)}
 
 
-def _look(series: Series, style: Style) -> Look:
+def _look(series: Series, style: Style) -> MatplotlibStyle:
     if style.colour is not None:
         colour = COLOURS[style.colour]
     else:
         colour = BLACK if series.kind == "cross" or style.ring else GREY
     if series.kind == "bar":
-        return Look(colour, hatch=_HATCHES[style.pattern], hollow=style.hollow or series.dashed)
+        return MatplotlibStyle(colour, hatch=_HATCHES[style.pattern], hollow=style.hollow or series.dashed)
     if series.dashed:
-        return Look(colour, dashes=_DASHES[style.dash])
+        return MatplotlibStyle(colour, dashes=_DASHES[style.dash])
     if series.kind == "cross":
-        return Look(colour, "x", depth=style.order % len(_MARKS))
+        return MatplotlibStyle(colour, "x", depth=style.order % len(_MARKS))
     if series.muted:
-        return Look(colour, _MARKS[style.mark], hollow=True, depth=len(_MARKS))
-    return Look(colour, _MARKS[style.mark], hollow=style.hollow, ring=style.ring, depth=style.order % len(_MARKS))
+        return MatplotlibStyle(colour, _MARKS[style.mark], hollow=True, depth=len(_MARKS))
+    return MatplotlibStyle(
+        colour, _MARKS[style.mark], hollow=style.hollow, ring=style.ring, depth=style.order % len(_MARKS)
+    )
 
 
-def legend_of(chart: Chart) -> dict[str, tuple[Series, Look]]:
+def legend_entries(chart: Chart) -> dict[str, tuple[Series, MatplotlibStyle]]:
     """Name -> the series that stands for it in the legend, what was measured first; empty where one needs no name.
 
     What several lines have of one name, an ideal say, stands there without a colour.
     """
-    looks = looks_of(chart)
-    everything = [series for _, series in series_of(chart)]
+    looks = matplotlib_styles(chart)
+    everything = [series for _, series in iter_series(chart)]
     named: dict[str, Series] = {}
     for series in sorted(everything, key=lambda item: (_is_worked_out(item), item.kind == "cross", item.muted)):
         named.setdefault(series.name, series)
@@ -84,7 +86,7 @@ def _is_worked_out(series: Series) -> bool:
     return series.dashed or series.kind == "band"
 
 
-def series_of(chart: Chart) -> Iterator[tuple[Panel, Series]]:
+def iter_series(chart: Chart) -> Iterator[tuple[Panel, Series]]:
     """All series, each with its panel."""
     for panel in chart.panels:
         for series in panel.series:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import MOST, few, labels, measured
+from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series, trial_labels
 from dmls_ray.analysis.table.row import Row, Table
 
 _ACCURACY = "test_accuracy"
@@ -30,7 +30,7 @@ def chart(table: Table) -> Chart | None:
         return None
     # Memory that hardly differs is drawn all the same: that it does not matter is to be seen.
     costs = [cost for cost in _COSTS if cost in found.axes or (cost == "peak_mem_mib" and found.is_of_like_memory)]
-    names = labels(table, rows)
+    names = trial_labels(table, rows)
     panels = []
     for cost in costs:
         levels = [_level(row, cost) for row in rows]
@@ -55,12 +55,14 @@ def chart(table: Table) -> Chart | None:
 
 def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost: str) -> list[Series]:
     beaten = sorted(set(range(len(rows))).difference(best))
-    others, _ = few(beaten, "trials", _MOST_OTHERS)
-    groups = [(names[place], [place]) for place in best] if len(best) < MOST else [("on the front", list(best))]
+    others, _ = limit_items(beaten, "trials", _MOST_OTHERS)
+    groups = [(names[place], [place]) for place in best] if len(best) < MAX_SERIES else [("on the front", list(best))]
     series = []
     for name, places in [*groups, (_BEATEN, others)]:
         shown = [rows[place] for place in places]
-        points = measured(name, [(_level(row, cost), row, row.by_block(_ACCURACY)) for row in shown], quantity="share")
+        points = measured_series(
+            name, [(_level(row, cost), row, row.by_block(_ACCURACY)) for row in shown], quantity="share"
+        )
         if points is not None:
             texts = [f"{names[place]}, {told}" for place, told in zip(places, points.texts, strict=True)]
             series.append(dataclasses.replace(points, texts=texts, muted=name == _BEATEN))

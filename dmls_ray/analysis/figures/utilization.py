@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import MEASURED, MOST, few_rows, labels, present
+from dmls_ray.analysis.figures.series import MAX_SERIES, SINGLE_LINE, drop_none, limit_rows, trial_labels
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RunRecord
 
@@ -27,25 +27,25 @@ def chart(table: Table) -> Chart | None:
     """
     timed = [row for row in table.rows if row.level("total_s") is not None]
     long = [row for row in timed if (row.level("total_s") or 0.0) > _SHORT_S]
-    rows, notes = few_rows(table, long, lambda row: bool(looks(middle_run(row), "cpu_percent")))
+    rows, notes = limit_rows(table, long, lambda row: bool(looks(middle_run(row), "cpu_percent")))
     if not rows:
         return None
     # Of more than can be told apart, not all were looked for, and `few_rows` has counted those.
-    missing = len(timed) - (len(rows) if len(long) <= MOST else len(long))
+    missing = len(timed) - (len(rows) if len(long) <= MAX_SERIES else len(long))
     if missing:
         short = (
             f"{missing} of {len(timed)} trials have no line: their runs ended before their processor was looked at "
             "twice, at two looks a second."
         )
-        notes = (short,) if len(long) <= MOST else (*notes, short)
+        notes = (short,) if len(long) <= MAX_SERIES else (*notes, short)
     runs = {
-        name or MEASURED: run
-        for name, row in zip(labels(table, rows), rows, strict=True)
+        name or SINGLE_LINE: run
+        for name, row in zip(trial_labels(table, rows), rows, strict=True)
         if (run := middle_run(row)) is not None
     }
     panels = []
     for quantity, words in _BUSY.items():
-        series = present(_of_run(name, run, quantity) for name, run in runs.items())
+        series = drop_none(_of_run(name, run, quantity) for name, run in runs.items())
         if series:
             panels.append(Panel(x=_SINCE, y=Axis(words, from_zero=True), series=series))
     return Chart(

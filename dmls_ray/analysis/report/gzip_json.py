@@ -9,19 +9,19 @@ from typing import Any
 import orjson
 
 
-def packed(text: str | bytes) -> str:
+def pack(text: str | bytes) -> str:
     """What the page unpacks with the browser's own DecompressionStream."""
     content = text.encode() if isinstance(text, str) else text
     # Without the time of packing: equal reports are equal files.
     return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
 
 
-def unpacked(text: str) -> bytes:
+def unpack(text: str) -> bytes:
     """What was packed."""
     return gzip.decompress(base64.b64decode(text))
 
 
-def as_json(values: Any) -> bytes:
+def to_json(values: Any) -> bytes:
     """Values as compact JSON; what JSON cannot hold becomes null or text."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     try:
@@ -31,16 +31,16 @@ def as_json(values: Any) -> bytes:
         return orjson.dumps(_clean(values), default=str, option=options)
 
 
-def clean(text: str) -> str:
+def utf8_safe(text: str) -> str:
     """Text that UTF-8 can hold."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return clean(value)
+        return utf8_safe(value)
     if isinstance(value, dict):
-        return {clean(str(key)): _clean(item) for key, item in value.items()}
+        return {utf8_safe(str(key)): _clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(item) for item in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**64:

@@ -20,7 +20,7 @@ _MOST_FILES = 40
 _TEXT = {".err", ".log", ".out", ".txt"}
 
 
-class Texts:
+class TextTable:
     """The different texts of a report, each once: a hundred runs often fail alike."""
 
     def __init__(self, most: int = MOST, together: int = TOGETHER) -> None:
@@ -31,7 +31,7 @@ class Texts:
 
     def add(self, text: str) -> int | None:
         """Its place in `texts`; None where there is no more room."""
-        text = shortened(text, self._most)
+        text = shorten(text, self._most)
         if text not in self._places:
             if len(text) > self._left:
                 return None
@@ -41,7 +41,7 @@ class Texts:
         return self._places[text]
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """The beginning and, since that is where the error stands, three times as much of the end."""
     if len(text) <= most:
         return text
@@ -49,7 +49,7 @@ def shortened(text: str, most: int) -> str:
     return text[: most // 4] + left_out + text[-(most - most // 4) :]
 
 
-def logs_of(record: RunRecord, folder: Path, texts: Texts) -> list[dict[str, Any]]:
+def run_logs(record: RunRecord, folder: Path, texts: TextTable) -> list[dict[str, Any]]:
     """What there is to read of a run: title, the file that has the whole, and the place of the text in `texts`."""
     told = []
     if record.traceback:
@@ -60,7 +60,7 @@ def logs_of(record: RunRecord, folder: Path, texts: Texts) -> list[dict[str, Any
     return told
 
 
-def files_of(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
+def run_files(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
     """The run's files, with addresses that lead from the results folder to them."""
     return [
         {"name": path.name, "bytes": path.stat().st_size, "href": f"runs/{record.run_id}/{_quoted(path)}"}
@@ -68,7 +68,7 @@ def files_of(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _log(title: str, whole: str, text: str, texts: Texts) -> dict[str, Any]:
+def _log(title: str, whole: str, text: str, texts: TextTable) -> dict[str, Any]:
     return {"title": title, "whole": whole, "is_short": len(text) > MOST, "text": texts.add(text)}
 
 

@@ -17,7 +17,7 @@ from dmls_ray.records.model import Outcome, RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Environment:
     """A machine with its versions and the code's commit."""
 
     machine: Mapping[str, str]
@@ -27,7 +27,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class Command:
     """One command that filled the folder."""
 
     when: str
@@ -35,14 +35,14 @@ class Call:
     """As a shell takes it."""
 
 
-def counts(results: Results) -> str:
+def outcome_counts(results: Results) -> str:
     """`24 runs: 22 ok, 2 oom`."""
     found = Counter(record.outcome.value for record in results.records)
     told = ", ".join(f"{count:,} {outcome}" for outcome, count in found.most_common())
     return f"{len(results):,} {'run' if len(results) == 1 else 'runs'}" + (f": {told}" if told else "")
 
 
-def method(results: Results, table: Table) -> list[str]:
+def methodology(results: Results, table: Table) -> list[str]:
     """How it was measured, a sentence an item, the table's notes first."""
     ran = [record for record in results.records if record.outcome is not Outcome.SKIPPED]
     told = list(table.notes)
@@ -84,13 +84,13 @@ def method(results: Results, table: Table) -> list[str]:
     return told
 
 
-def places(records: Sequence[RunRecord]) -> list[Place]:
+def environments(records: Sequence[RunRecord]) -> list[Environment]:
     """Where the runs were made, in the order in which `details` numbers them."""
     found: dict[str, list[RunRecord]] = {}
     for record in records:
         found.setdefault(json.dumps([record.machine, record.versions, record.git], default=str), []).append(record)
     return [
-        Place(
+        Environment(
             machine=_texts(made[0].machine),
             versions=_texts(made[0].versions),
             code=_code(made[0].git),
@@ -100,10 +100,10 @@ def places(records: Sequence[RunRecord]) -> list[Place]:
     ]
 
 
-def calls(sessions: Sequence[Mapping[str, Any]]) -> list[Call]:
+def commands(sessions: Sequence[Mapping[str, Any]]) -> list[Command]:
     """The commands that made it, each with the commit and the versions that it had."""
     return [
-        Call(when=str(session.get("started_at", "")), lines="\n".join(_lines(session)))
+        Command(when=str(session.get("started_at", "")), lines="\n".join(_lines(session)))
         for session in sessions
         if session.get("command")
     ]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.figures.interactive import rounded
-from dmls_ray.analysis.figures.jpeg import REFUSED, is_small
-from dmls_ray.analysis.report.logs import Texts, files_of, logs_of, shortened
+from dmls_ray.analysis.figures.jpeg import REFUSED, is_small_jpeg
+from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.validation import MOST_PICTURE
@@ -29,9 +29,9 @@ _REASON = 600
 
 
 @gc_disabled()
-def details(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
+def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     """All that the page tells of these runs."""
-    texts, pictures = Texts(), Texts(MOST_PICTURE, PICTURES)
+    texts, pictures = TextTable(), TextTable(MOST_PICTURE, PICTURES)
     factors = [factors_of(record) for record in records]
     own = [name for name in _names(RunRecord) if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
     places = [json.dumps([item.machine, item.versions, item.git], default=str) for item in records]
@@ -49,20 +49,20 @@ def details(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "ranks": _ranks(records),
         "rank_epochs": _rank_epochs(records, kept),
         "left_out": [len(record.epochs) - len(places) for record, places in zip(records, kept, strict=True)],
-        "logs": [logs_of(record, folder, texts) for record in records],
-        "files": [files_of(record, folder) for record in records],
+        "logs": [run_logs(record, folder, texts) for record in records],
+        "files": [run_files(record, folder) for record in records],
         "picture": _column([_picture(record, pictures) for record in records]),
     }
     return told | {"texts": texts.texts, "pictures": pictures.texts, "refused": REFUSED}
 
 
-def _picture(record: RunRecord, pictures: Texts) -> int | None:
+def _picture(record: RunRecord, pictures: TextTable) -> int | None:
     """Its place in `pictures`, -1 where there is no more room, -2 where it is not to be shown; None where the run left
     none.
     """
     if not record.picture:
         return None
-    if not is_small(record.picture):
+    if not is_small_jpeg(record.picture):
         return -2
     place = pictures.add(record.picture)
     return -1 if place is None else place
@@ -169,7 +169,7 @@ def _numbered(keys: Sequence[str]) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    return shortened(value, _REASON) if isinstance(value, str) else rounded(value)
+    return shorten(value, _REASON) if isinstance(value, str) else rounded(value)
 
 
 def _names(cls: type) -> list[str]:

@@ -15,11 +15,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.figures.interactive import figure
+from dmls_ray.analysis.figures.interactive import plotly_figure
 from dmls_ray.analysis.figures.style import DARK, LIGHT
-from dmls_ray.analysis.report.gzip_json import as_json, packed
-from dmls_ray.analysis.report.methodology import calls, counts, method, places
-from dmls_ray.analysis.report.payload import details
+from dmls_ray.analysis.report.gzip_json import pack, to_json
+from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
+from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import Reading
 from dmls_ray.analysis.table.row import Table
 from dmls_ray.storage.folder import RUNS, atomic_write_text, read_sweep
@@ -46,11 +46,11 @@ def write_report(reading: Reading, charts: Sequence[Chart], path: Path) -> Path:
         StoreError: sweep.json cannot be read.
         OSError: the file cannot be written.
     """
-    atomic_write_text(path, make_report(reading, charts))
+    atomic_write_text(path, render_report(reading, charts))
     return path
 
 
-def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
+def render_report(reading: Reading, charts: Sequence[Chart]) -> str:
     """The report as HTML.
 
     Raises:
@@ -65,8 +65,8 @@ def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
     plotly = _plotly() if charts else b""
     data = {
         "varied": list(table.varied),
-        "runs": details(shown, results.folder),
-        "charts": [{"name": chart.name, "title": chart.title, **figure(chart)} for chart in charts],
+        "runs": build_payload(shown, results.folder),
+        "charts": [{"name": chart.name, "title": chart.title, **plotly_figure(chart)} for chart in charts],
         "themes": {"light": asdict(LIGHT), "dark": asdict(DARK)},
         "left_out": len(results) - len(shown),
     }
@@ -77,11 +77,11 @@ def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
             policy=_policy(script, plotly),
             css=Markup(css),
             script=Markup(script),
-            plotly=packed(plotly) if charts else "",
-            data=packed(as_json(data)),
+            plotly=pack(plotly) if charts else "",
+            data=pack(to_json(data)),
             name=(sessions[-1].get("name") if sessions else "") or results.name or "sweep",
             days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
-            counts=counts(results),
+            counts=outcome_counts(results),
             unfinished=reading.unfinished,
             question=question,
             more=more,
@@ -93,9 +93,9 @@ def make_report(reading: Reading, charts: Sequence[Chart]) -> str:
             runs=len(shown),
             left_out=len(results) - len(shown),
             source=RUNS,
-            method=method(results, table),
-            places=places(results.records),
-            calls=calls(sessions),
+            method=methodology(results, table),
+            places=environments(results.records),
+            calls=commands(sessions),
         )
     )  # fmt: skip
 

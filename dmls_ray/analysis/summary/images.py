@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dmls_ray.analysis.published import PUBLISHED
+from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.results import turns_grey
 from dmls_ray.analysis.stats.formatting import number, ratio, shown
 from dmls_ray.analysis.stats.intervals import Comparison, bonferroni_level

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from dmls_ray.analysis.metrics import MEASURES
-from dmls_ray.analysis.published import ACCURACIES, IMPLEMENTATION, PUBLISHED, Match, match
+from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, IMPLEMENTATION, PUBLISHED
+from dmls_ray.analysis.published.matching import Match, match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import accuracy, bare, number, seconds
 from dmls_ray.analysis.stats.intervals import estimate
@@ -174,7 +175,7 @@ def _notes(table: Table) -> list[str]:
 
 
 def _of_accuracies(published: Iterable[RunRecord]) -> list[str]:
-    return [ACCURACIES] if any(record.test_accuracy is not None for record in published) else []
+    return [ACCURACY_CAVEAT] if any(record.test_accuracy is not None for record in published) else []
 
 
 def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:

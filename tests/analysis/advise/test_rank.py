@@ -8,7 +8,7 @@ import pytest
 
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import tradeoff
-from dmls_ray.analysis.published import published
+from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.paired import mean_interval, repeats_to_tell

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dmls_ray import load
-from dmls_ray.analysis.export.files import DERIVED, are_written, write_files
+from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
 from dmls_ray.analysis.results import Results
 from dmls_ray.storage.folder import Store, atomic_replace
 from dmls_ray.util.errors import StoreError
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def test_derived_files_are_made_anew_from_all_records(folder: Path) -> None:
     loaded = load(folder)
     for _ in range(2):
-        write_files(loaded)
+        write_derived_files(loaded)
         assert len(pd.read_csv(folder / "runs.csv")) == 12
         assert len(pd.read_csv(folder / "ranks.csv")) == 18
         assert len(pd.read_csv(folder / "epochs.csv")) == 24
@@ -41,32 +41,32 @@ def test_derived_files_are_made_anew_from_all_records(folder: Path) -> None:
 
 
 def test_files_older_than_the_runs_are_not_up_to_date(folder: Path) -> None:
-    assert not are_written(folder)
-    write_files(load(folder))
-    assert are_written(folder)
+    assert not derived_files_are_current(folder)
+    write_derived_files(load(folder))
+    assert derived_files_are_current(folder)
     os.utime(folder / "runs.jsonl", (2**31, 2**31))
-    assert not are_written(folder)
+    assert not derived_files_are_current(folder)
 
 
 def test_no_runs_leave_no_files(tmp_path: Path) -> None:
-    write_files(Results(tmp_path, []))
+    write_derived_files(Results(tmp_path, []))
     assert list(tmp_path.iterdir()) == []
-    assert len(DERIVED) == 7
+    assert len(DERIVED_FILES) == 7
 
 
 def test_a_file_that_cannot_be_written_is_named_and_the_others_are_written(folder: Path) -> None:
     (folder / "runs.csv").mkdir()
     (folder / "report.html").mkdir()
     with pytest.raises(StoreError, match=r"^runs\.csv, report\.html of .* cannot be written \(Is a directory\)"):
-        write_files(load(folder))
-    assert not are_written(folder)
+        write_derived_files(load(folder))
+    assert not derived_files_are_current(folder)
     assert (folder / "table.md").stat().st_size
     assert not list(folder.glob(".*.new"))
 
 
 def _write(folder: Path) -> None:
     for _ in range(3):
-        write_files(load(folder))
+        write_derived_files(load(folder))
 
 
 def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
-    assert are_written(folder)
+    assert derived_files_are_current(folder)
     assert not list(folder.glob(".*.new"))
 
 

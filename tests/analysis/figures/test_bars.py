@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dmls_ray.analysis.figures.bars import beside, foot, top
+from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_offsets
 from dmls_ray.analysis.figures.chart import Axis, Panel, Series
 
 NAMES = ["a", "b", "c"]
@@ -19,19 +19,19 @@ def bar(name: str, x: list[str], y: list[float | None], **ends: list[float | Non
 
 
 def test_bars_of_which_each_has_a_name_of_its_own_stand_in_its_middle_at_full_width() -> None:
-    width, middles = beside(panel(bar("one", ["a", "c"], [1.0, 2.0]), bar("other", ["b"], [3.0])))
+    width, middles = bar_offsets(panel(bar("one", ["a", "c"], [1.0, 2.0]), bar("other", ["b"], [3.0])))
     assert width == 0.8
     assert middles == {("one", ""): [0, 0], ("other", ""): [0]}
 
 
 def test_bars_at_one_name_stand_side_by_side_and_one_alone_in_the_middle() -> None:
-    width, middles = beside(panel(bar("one", ["a", "b"], [1.0, 2.0]), bar("other", ["b"], [3.0])))
+    width, middles = bar_offsets(panel(bar("one", ["a", "b"], [1.0, 2.0]), bar("other", ["b"], [3.0])))
     assert width == 0.4
     assert middles == {("one", ""): [0, -0.2], ("other", ""): [0.2]}
 
 
 def test_a_bar_that_has_no_value_takes_no_room() -> None:
-    width, middles = beside(
+    width, middles = bar_offsets(
         panel(bar("one", ["a"], [1.0]), bar("other", ["a"], [None]), bar("third", ["a"], [math.nan]))
     )
     assert width == 0.8
@@ -39,26 +39,36 @@ def test_a_bar_that_has_no_value_takes_no_room() -> None:
 
 
 def test_points_among_bars_take_none_of_their_room() -> None:
-    assert beside(panel(bar("one", ["a"], [1.0]), Series(name="limit", x=["a"], y=[2.0]))) == (0.8, {("one", ""): [0]})
+    assert bar_offsets(panel(bar("one", ["a"], [1.0]), Series(name="limit", x=["a"], y=[2.0]))) == (
+        0.8,
+        {("one", ""): [0]},
+    )
 
 
 def test_bars_begin_at_zero_and_on_a_logarithmic_axis_at_the_power_of_ten_below_the_least() -> None:
-    assert foot(panel(bar("one", ["a"], [30.0]))) == 0
-    assert foot(panel(bar("one", ["a", "b"], [30.0, 412.0]), log=True)) == 10
-    assert foot(panel(bar("one", ["a"], [30.0], low=[2.0], high=[40.0]), log=True)) == 1
-    assert foot(panel(bar("one", ["a"], [30.0]), Series(name="limit", x=["a"], y=[0.05]), log=True)) == 0.01
-    assert foot(panel(bar("one", ["a"], [0.001]), log=True)) == pytest.approx(1e-4), "a bar that is there has a height"
+    assert bar_base(panel(bar("one", ["a"], [30.0]))) == 0
+    assert bar_base(panel(bar("one", ["a", "b"], [30.0, 412.0]), log=True)) == 10
+    assert bar_base(panel(bar("one", ["a"], [30.0], low=[2.0], high=[40.0]), log=True)) == 1
+    assert bar_base(panel(bar("one", ["a"], [30.0]), Series(name="limit", x=["a"], y=[0.05]), log=True)) == 0.01
+    assert bar_base(panel(bar("one", ["a"], [0.001]), log=True)) == pytest.approx(1e-4), (
+        "a bar that is there has a height"
+    )
 
 
 def test_what_a_logarithmic_axis_cannot_show_moves_no_foot() -> None:
-    assert foot(panel(bar("one", NAMES, [30.0, 0.0, None], low=[-1.0, None, None], high=[31.0, 1, 1]), log=True)) == 0.1
-    assert foot(panel(bar("one", ["a"], [None]), log=True)) == 0.1
-    assert foot(panel(bar("one", ["a"], [5e-324]), log=True)) > 0
+    assert (
+        bar_base(panel(bar("one", NAMES, [30.0, 0.0, None], low=[-1.0, None, None], high=[31.0, 1, 1]), log=True))
+        == 0.1
+    )
+    assert bar_base(panel(bar("one", ["a"], [None]), log=True)) == 0.1
+    assert bar_base(panel(bar("one", ["a"], [5e-324]), log=True)) > 0
 
 
 def test_a_logarithmic_axis_has_room_above_its_highest_end() -> None:
-    assert 1000 < top(panel(bar("one", ["a"], [30.0], low=[2.0], high=[1000.0]), log=True)) < 2000
-    assert top(panel(bar("one", ["a"], [None]), log=True)) > 0.1
-    assert math.isfinite(top(panel(bar("one", ["a", "b"], [1.0, 1e300]), log=True)))
-    assert math.isfinite(top(panel(bar("one", ["a", "b"], [5e-324, 1.7e308]), log=True)))
-    assert foot(panel(bar("one", ["a"], [5e-324]), log=True)) < top(panel(bar("one", ["a"], [5e-324]), log=True))
+    assert 1000 < bar_axis_end(panel(bar("one", ["a"], [30.0], low=[2.0], high=[1000.0]), log=True)) < 2000
+    assert bar_axis_end(panel(bar("one", ["a"], [None]), log=True)) > 0.1
+    assert math.isfinite(bar_axis_end(panel(bar("one", ["a", "b"], [1.0, 1e300]), log=True)))
+    assert math.isfinite(bar_axis_end(panel(bar("one", ["a", "b"], [5e-324, 1.7e308]), log=True)))
+    assert bar_base(panel(bar("one", ["a"], [5e-324]), log=True)) < bar_axis_end(
+        panel(bar("one", ["a"], [5e-324]), log=True)
+    )

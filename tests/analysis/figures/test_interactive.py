@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.interactive import figure, plain, rounded
-from dmls_ray.analysis.figures.style import DARK, LIGHT, Style, Theme, styles
+from dmls_ray.analysis.figures.interactive import plain, plotly_figure, rounded
+from dmls_ray.analysis.figures.style import DARK, LIGHT, Style, Theme, assign_styles
 from tests.conftest import jpeg
 
 X, Y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)
@@ -25,45 +25,45 @@ def points(name: str = "world_size 1", **changes: Any) -> Series:
 
 
 def trace(*series: Series, **axes: Axis) -> dict[str, Any]:
-    return figure(one(*series, **axes))["data"][-1]
+    return plotly_figure(one(*series, **axes))["data"][-1]
 
 
 def test_a_chart_is_plain_values_that_json_can_hold() -> None:
-    drawn = figure(one(points(low=[0.5, None, 2.5], high=[1.5, None, 3.5], runs=[("a-0", "a-1"), ("b-0",), ()])))
+    drawn = plotly_figure(one(points(low=[0.5, None, 2.5], high=[1.5, None, 3.5], runs=[("a-0", "a-1"), ("b-0",), ()])))
     assert json.loads(json.dumps(drawn, allow_nan=False)) == drawn
 
 
 def test_log_axes_have_a_tick_at_each_value_that_was_measured() -> None:
-    axis = figure(one(points()))["layout"]["xaxis"]
+    axis = plotly_figure(one(points()))["layout"]["xaxis"]
     assert (axis["type"], axis["tickvals"]) == ("log", [16, 32, 64])
 
 
 def test_many_or_crowded_values_leave_the_ticks_to_plotly() -> None:
     many = points(x=list(range(1, 21)), y=[1.0] * 20)
     crowded = points(x=[1.0, 1.001, 100.0])
-    assert "tickvals" not in figure(one(many))["layout"]["xaxis"]
+    assert "tickvals" not in plotly_figure(one(many))["layout"]["xaxis"]
     for axis in (Axis("MiB", log=True), Axis("MiB"), Axis("MiB", from_zero=True)):
-        assert "tickvals" not in figure(one(crowded, x=axis))["layout"]["xaxis"]
+        assert "tickvals" not in plotly_figure(one(crowded, x=axis))["layout"]["xaxis"]
     far = points(x=[1000, 1001, 1002])
-    assert "tickvals" in figure(one(far, x=Axis("pixels")))["layout"]["xaxis"]
-    assert "tickvals" not in figure(one(far, x=Axis("pixels", from_zero=True)))["layout"]["xaxis"]
+    assert "tickvals" in plotly_figure(one(far, x=Axis("pixels")))["layout"]["xaxis"]
+    assert "tickvals" not in plotly_figure(one(far, x=Axis("pixels", from_zero=True)))["layout"]["xaxis"]
 
 
 def test_a_long_label_goes_over_several_lines() -> None:
     label = "exposed communication (fraction of the time of a pass)"
-    title = figure(one(points(), y=Axis(label)))["layout"]["yaxis"]["title"]["text"]
+    title = plotly_figure(one(points(), y=Axis(label)))["layout"]["yaxis"]["title"]["text"]
     assert title.split("<br>") == ["exposed communication (fraction of", "the time of a pass)"]
 
 
 def test_an_axis_that_is_to_show_zero_does() -> None:
-    layout = figure(one(points(), y=Axis("s")))["layout"]
+    layout = plotly_figure(one(points(), y=Axis("s")))["layout"]
     assert layout["yaxis"]["rangemode"] == "normal"
-    assert figure(one(points()))["layout"]["yaxis"]["rangemode"] == "tozero"
+    assert plotly_figure(one(points()))["layout"]["yaxis"]["rangemode"] == "tozero"
 
 
 def test_names_keep_their_order_and_are_never_joined() -> None:
     series = points(x=["gloo", "nccl"], y=[1.0, 2.0], connected=True)
-    drawn = figure(one(series, x=Axis("backend", categories=["nccl", "mpi", "gloo"])))
+    drawn = plotly_figure(one(series, x=Axis("backend", categories=["nccl", "mpi", "gloo"])))
     assert drawn["layout"]["xaxis"]["categoryarray"] == ["nccl", "mpi", "gloo"]
     assert drawn["data"][0]["mode"] == "markers"
 
@@ -87,14 +87,14 @@ def test_a_band_is_a_polygon_for_each_stretch_that_is_known() -> None:
 def test_a_band_lies_under_its_curve_and_has_no_entry_of_its_own() -> None:
     curve = points("fit", kind="line")
     band = Series(name="interval", kind="band", x=[1, 2], y=[None] * 2, low=[0, 0], high=[1, 1], same_as="fit")
-    under, over = figure(one(curve, band))["data"]
+    under, over = plotly_figure(one(curve, band))["data"]
     assert (under["fill"], under["showlegend"]) == ("toself", False)
     assert (over["mode"], over["showlegend"]) == ("lines", True)
     assert under["meta"]["colour"] == over["meta"]["colour"]
 
 
 def test_a_run_without_a_value_is_a_cross_at_the_foot_of_its_panel() -> None:
-    drawn = figure(one(points(), Series(name="oom", kind="cross", x=[128], y=[None], runs=[("c-0",)])))
+    drawn = plotly_figure(one(points(), Series(name="oom", kind="cross", x=[128], y=[None], runs=[("c-0",)])))
     cross = drawn["data"][1]
     assert cross["marker"]["symbol"] == "x-thin"
     assert cross["yaxis"] == "y2"
@@ -103,7 +103,7 @@ def test_a_run_without_a_value_is_a_cross_at_the_foot_of_its_panel() -> None:
 
 
 def test_a_cross_that_has_a_place_keeps_it() -> None:
-    drawn = figure(one(Series(name="oom", kind="cross", x=[128], y=[8.0])))
+    drawn = plotly_figure(one(Series(name="oom", kind="cross", x=[128], y=[8.0])))
     assert (drawn["data"][0]["y"], drawn["data"][0]["yaxis"]) == ([8], "y")
 
 
@@ -113,14 +113,14 @@ def test_what_was_not_measured_is_dashed() -> None:
 
 
 def test_a_series_like_another_has_its_colour_and_mark_and_is_still_told_from_it() -> None:
-    like, first, other = figure(one(points("test", same_as="train"), points("train"), points("else")))["data"]
+    like, first, other = plotly_figure(one(points("test", same_as="train"), points("train"), points("else")))["data"]
     assert first["meta"]["colour"] == like["meta"]["colour"] != other["meta"]["colour"]
     assert (first["marker"]["symbol"], like["marker"]["symbol"]) == ("circle", "circle-open")
 
 
 def test_panels_stand_side_by_side_and_share_one_legend() -> None:
     panel = Panel(x=X, y=Y, series=[points("a"), points("b")], title="left")
-    drawn = figure(Chart(name="c", title="t", panels=[panel, panel]))
+    drawn = plotly_figure(Chart(name="c", title="t", panels=[panel, panel]))
     assert [item["xaxis"] for item in drawn["data"]] == ["x", "x", "x2", "x2"]
     assert [item["showlegend"] for item in drawn["data"]] == [True, True, False, False]
     assert drawn["layout"]["xaxis"]["domain"][1] < drawn["layout"]["xaxis2"]["domain"][0]
@@ -139,7 +139,7 @@ def test_the_runs_of_a_curve_are_named_once() -> None:
 
 def test_no_label_is_read_as_a_tag_a_link_or_a_template() -> None:
     bad = '<a href="javascript:x">%{y} & $x$'
-    drawn = figure(
+    drawn = plotly_figure(
         Chart(name="c", title=bad, panels=[
             Panel(
                 x=Axis(bad, categories=[bad]), y=Axis(bad), title=bad,
@@ -184,19 +184,19 @@ def contrast(one: str, other: str) -> float:
 
 def test_no_two_of_many_series_look_alike() -> None:
     many = [points(f"s{number}") for number in range(50)]
-    assert len(set(styles(one(*many)).values())) == 50
+    assert len(set(assign_styles(one(*many)).values())) == 50
     assert len(LIGHT.series) == len(DARK.series)
 
 
 def test_a_circle_of_series_that_are_like_one_another_ends() -> None:
-    assert styles(one(points("a", same_as="b"), points("b", same_as="a")))["a", "b"] == Style(0)
-    assert styles(one(points("a", same_as="a")))["a", "a"] == Style(0)
+    assert assign_styles(one(points("a", same_as="b"), points("b", same_as="a")))["a", "b"] == Style(0)
+    assert assign_styles(one(points("a", same_as="a")))["a", "a"] == Style(0)
 
 
 def test_what_two_lines_have_of_one_name_has_their_colours_and_one_entry_without_a_colour() -> None:
     lines = [points(name, connected=True) for name in ("small", "large")]
     out = [Series(name="oom", kind="cross", x=[128], y=[None], same_as=line.name) for line in lines]
-    data = figure(one(*lines, *out))["data"]
+    data = plotly_figure(one(*lines, *out))["data"]
     crosses = [item for item in data if item["name"] == "oom"]
     assert [item["meta"]["colour"] for item in crosses] == [None, 0, 1]
     assert [item["showlegend"] for item in crosses] == [True, False, False]
@@ -204,7 +204,9 @@ def test_what_two_lines_have_of_one_name_has_their_colours_and_one_entry_without
 
 
 def test_places_on_a_curve_are_rings_and_what_stands_back_is_muted() -> None:
-    curve, ring, back = figure(one(points("a", connected=True), points("best"), points("rest", muted=True)))["data"]
+    curve, ring, back = plotly_figure(one(points("a", connected=True), points("best"), points("rest", muted=True)))[
+        "data"
+    ]
     assert (curve["meta"]["colour"], ring["meta"]["colour"], back["meta"]["colour"]) == (0, None, None)
     assert ring["marker"]["size"] > back["marker"]["size"] == curve["marker"]["size"]
     assert ring["marker"]["symbol"] == back["marker"]["symbol"] == "circle-open"
@@ -212,7 +214,7 @@ def test_places_on_a_curve_are_rings_and_what_stands_back_is_muted() -> None:
 
 def test_a_law_has_one_pattern_of_dashes_whichever_line_it_belongs_to() -> None:
     laws = [points(law, kind="line", dashed=True, same_as=line) for line in ("a", "b") for law in ("ideal", "fit")]
-    told = styles(one(points("a"), points("b"), *laws))
+    told = assign_styles(one(points("a"), points("b"), *laws))
     assert told["ideal", "a"].dash == told["ideal", "b"].dash != told["fit", "a"].dash
     assert (told["ideal", "a"].colour, told["ideal", "b"].colour) == (0, 1)
 
@@ -226,7 +228,7 @@ def bar(name: str, x: list[str], y: list[float | None], **changes: Any) -> Serie
 
 def test_a_bar_stands_in_the_middle_of_its_name_with_its_interval_and_its_runs() -> None:
     ends: dict[str, Any] = {"low": [3.0], "high": [6.0], "runs": [("a-0", "a-1")]}
-    one, other = figure(Chart(name="c", title="t", panels=[
+    one, other = plotly_figure(Chart(name="c", title="t", panels=[
         Panel(x=WAYS, y=Y, series=[bar("a", ["loop"], [4.0], **ends), bar("b", ["torch", "numpy"], [2.0, None])])
     ]))["data"]  # fmt: skip
     assert (one["type"], one["x"], one["y"], one["width"], one["offset"]) == ("bar", ["loop"], [4], 0.8, [-0.4])
@@ -239,7 +241,7 @@ def test_a_bar_stands_in_the_middle_of_its_name_with_its_interval_and_its_runs()
 
 
 def test_bars_at_one_name_stand_side_by_side_and_differ_in_their_patterns_too() -> None:
-    one, other = figure(one_of(bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0])))["data"]
+    one, other = plotly_figure(one_of(bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0])))["data"]
     assert (one["offset"], other["offset"], one["width"]) == ([-0.4, -0.2], [0], 0.4)
     assert ("pattern" in one["marker"], other["marker"]["pattern"]["shape"]) == (False, "/")
 
@@ -249,18 +251,18 @@ def test_what_bars_of_two_series_have_of_one_name_has_one_entry_in_the_legend() 
     more = [
         bar("again", [name], [2.0], same_as=series.name) for name, series in zip(["loop", "numpy"], both, strict=True)
     ]
-    entry, *bars = [item for item in figure(one_of(*both, *more))["data"] if item["name"] == "again"]
+    entry, *bars = [item for item in plotly_figure(one_of(*both, *more))["data"] if item["name"] == "again"]
     assert (entry["type"], entry["x"], entry["showlegend"]) == ("bar", [None], True)
     assert [(item["showlegend"], item["opacity"] < 1) for item in bars] == [(False, True)] * 2
 
 
 def test_a_logarithmic_axis_under_bars_begins_at_a_power_of_ten() -> None:
     series = bar("a", ["loop", "numpy"], [412.0, 3.1], low=[20.0, 2.0], high=[500.0, 4.0])
-    low, high = figure(one_of(series, y=Axis("t (ms)", log=True)))["layout"]["yaxis"]["range"]
+    low, high = plotly_figure(one_of(series, y=Axis("t (ms)", log=True)))["layout"]["yaxis"]["range"]
     assert low == 0
     assert math.log10(500) < high < 3
-    assert "range" not in figure(one_of(series))["layout"]["yaxis"]
-    assert "range" not in figure(one(points(), y=Axis("t (ms)", log=True)))["layout"]["yaxis"]
+    assert "range" not in plotly_figure(one_of(series))["layout"]["yaxis"]
+    assert "range" not in plotly_figure(one(points(), y=Axis("t (ms)", log=True)))["layout"]["yaxis"]
 
 
 def one_of(*series: Series, y: Axis = Y) -> Chart:
@@ -269,7 +271,7 @@ def one_of(*series: Series, y: Axis = Y) -> Chart:
 
 def test_a_picture_stands_beside_its_neighbours_without_axes_or_an_entry_in_the_legend() -> None:
     panels = [Panel(x=X, y=Y, series=[points()]), Panel(picture=jpeg(), title="seen <here>")]
-    drawn = figure(Chart(name="c", title="t", panels=panels))
+    drawn = plotly_figure(Chart(name="c", title="t", panels=panels))
     assert drawn["data"][1] == {
         "type": "image", "source": f"data:image/jpeg;base64,{jpeg()}", "xaxis": "x2", "yaxis": "y2", "zsmooth": "fast",
         "hoverinfo": "skip", "showlegend": False, "meta": {"colour": None},
@@ -287,7 +289,9 @@ def test_a_picture_stands_beside_its_neighbours_without_axes_or_an_entry_in_the_
 
 @pytest.mark.parametrize("picture", [jpeg(2000, 10), "/9j/AAAA"])
 def test_a_picture_that_is_none_or_too_large_is_said_to_be_in_its_place(picture: str) -> None:
-    drawn = figure(Chart(name="c", title="t", panels=[Panel(x=X, y=Y, series=[points()]), Panel(picture=picture)]))
+    drawn = plotly_figure(
+        Chart(name="c", title="t", panels=[Panel(x=X, y=Y, series=[points()]), Panel(picture=picture)])
+    )
     assert picture not in json.dumps(drawn)
     (told,) = drawn["layout"]["annotations"]
     assert told["text"].replace("<br>", " ").startswith("This picture is not shown: it is no JPEG of at most 1,024")
@@ -303,6 +307,6 @@ def test_drawing_for_a_page_loads_no_plotly() -> None:
 
 def test_a_legend_is_there_where_it_tells_something() -> None:
     def legend(count: int) -> bool:
-        return bool(figure(one(*(points(f"s{number}") for number in range(count))))["layout"]["showlegend"])
+        return bool(plotly_figure(one(*(points(f"s{number}") for number in range(count))))["layout"]["showlegend"])
 
     assert [legend(count) for count in (1, 2, 20, 21)] == [False, True, True, False]

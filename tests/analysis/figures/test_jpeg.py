@@ -5,7 +5,7 @@ import base64
 import pytest
 from PIL import Image, JpegImagePlugin
 
-from dmls_ray.analysis.figures.jpeg import SIDE, decoded, is_small
+from dmls_ray.analysis.figures.jpeg import SIDE, decode_jpeg, is_small_jpeg
 from tests.conftest import jpeg
 
 
@@ -18,7 +18,7 @@ def with_size(picture: str, width: int, height: int) -> str:
 
 
 def test_a_jpeg_is_an_image_of_its_size() -> None:
-    image = decoded(jpeg(40, 30))
+    image = decode_jpeg(jpeg(40, 30))
     assert image is not None
     assert (image.size, image.mode) == ((40, 30), "RGB")
 
@@ -29,14 +29,14 @@ def test_a_picture_of_more_pixels_is_refused_before_they_are_decoded(
 ) -> None:
     loaded = []
     monkeypatch.setattr(JpegImagePlugin.JpegImageFile, "load", lambda image: loaded.append(image.size))
-    assert decoded(with_size(jpeg(), width, height)) is None
-    assert not is_small(with_size(jpeg(), width, height))
-    assert is_small(jpeg())
+    assert decode_jpeg(with_size(jpeg(), width, height)) is None
+    assert not is_small_jpeg(with_size(jpeg(), width, height))
+    assert is_small_jpeg(jpeg())
     assert loaded == []
 
 
 def test_the_largest_that_may_be_is_decoded() -> None:
-    image = decoded(jpeg(SIDE, SIDE))
+    image = decode_jpeg(jpeg(SIDE, SIDE))
     assert image is not None
     assert image.size == (SIDE, SIDE)
 
@@ -44,10 +44,10 @@ def test_the_largest_that_may_be_is_decoded() -> None:
 @pytest.mark.parametrize("form", ["PNG", "GIF", "TIFF", "BMP"])
 def test_what_is_no_jpeg_is_refused_though_pillow_could_read_it(form: str) -> None:
     Image.init()
-    assert decoded(jpeg(form=form)) is None
-    assert not is_small(jpeg(form=form))
+    assert decode_jpeg(jpeg(form=form)) is None
+    assert not is_small_jpeg(jpeg(form=form))
 
 
 @pytest.mark.parametrize("picture", ["", "/9j/AAAA", "no base64!", jpeg()[:-200], "ä"])
 def test_what_is_broken_is_refused(picture: str) -> None:
-    assert decoded(picture) is None
+    assert decode_jpeg(picture) is None

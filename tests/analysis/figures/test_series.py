@@ -7,15 +7,15 @@ import pytest
 from dmls_ray.analysis.figures.series import (
     batch_axis,
     factor_axis,
-    few,
-    few_rows,
-    label,
-    labels,
+    limit_items,
+    limit_rows,
     lines_along,
-    measured,
+    measured_series,
     named_axis,
     number_axis,
-    ooms,
+    oom_crosses,
+    trial_label,
+    trial_labels,
 )
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
@@ -69,12 +69,12 @@ def test_a_figure_without_an_axis_of_its_own_goes_along_the_ranks_before_the_bat
 
 def test_of_many_fields_a_label_tells_those_that_are_not_at_their_default() -> None:
     table = table_of({"batch_per_rank": 16}, variants=({}, {"dropout": 0.3}, {"l1": 0.1, "lr": 0.01}))
-    assert sorted(labels(table, table.rows)) == ["all at their defaults", "dropout 0.3", "lr 0.01, l1 0.1"]
+    assert sorted(trial_labels(table, table.rows)) == ["all at their defaults", "dropout 0.3", "lr 0.01, l1 0.1"]
 
 
 def test_ranks_and_batch_are_told_even_at_their_default() -> None:
     table = table_of({**GRID, "lr": [0.001, 0.1]})
-    assert labels(table, table.rows)[:2] == [
+    assert trial_labels(table, table.rows)[:2] == [
         "world_size 1, batch_per_rank 16",
         "world_size 1, batch_per_rank 16, lr 0.1",
     ]
@@ -82,7 +82,7 @@ def test_ranks_and_batch_are_told_even_at_their_default() -> None:
 
 def test_fields_of_ones_own_have_no_default_to_leave_out() -> None:
     table = make_table(own_results({"lr": [1, 2], "b": [1, 2], "c": [1, 2]}, lambda values, repeat: (1.0, {})))
-    assert label(table.rows[0], ["lr", "b", "c"]) == "lr 1, b 1, c 1"
+    assert trial_label(table.rows[0], ["lr", "b", "c"]) == "lr 1, b 1, c 1"
 
 
 def test_an_axis_of_names_has_a_fields_values_or_the_labels_of_the_trials() -> None:
@@ -105,7 +105,7 @@ def test_an_axis_of_numbers_has_its_unit_and_is_logarithmic_from_two_doublings_o
 def test_points_are_medians_with_their_intervals_and_runs() -> None:
     table = table_of({"batch_per_rank": 16}, lambda values, repeat: [100.0, 300.0, 200.0][repeat])
     (row,) = table.rows
-    series = measured("a", [(16, row, row.rates()), (32, row, {})])
+    series = measured_series("a", [(16, row, row.rates()), (32, row, {})])
     found = estimate([100.0, 300.0, 200.0], "amount")
     assert series is not None
     assert (list(series.x), list(series.y)) == ([16], [200.0])
@@ -113,12 +113,12 @@ def test_points_are_medians_with_their_intervals_and_runs() -> None:
     assert series.runs == [tuple(record.run_id for record in row.records)]
     assert series.texts == ["n=3"]
     assert not series.connected
-    assert measured("a", [(16, row, {})]) is None
+    assert measured_series("a", [(16, row, {})]) is None
 
 
 def test_two_repeats_have_no_interval() -> None:
     table = table_of({"batch_per_rank": 16}, repeats=2)
-    series = measured("a", [(16, table.rows[0], table.rows[0].rates())])
+    series = measured_series("a", [(16, table.rows[0], table.rows[0].rates())])
     assert series is not None
     assert (list(series.low), list(series.high)) == ([None], [None])
 
@@ -128,38 +128,38 @@ def test_a_trial_of_which_one_run_was_out_of_memory_has_a_cross_that_says_so() -
         {"batch_per_rank": [16, 32]}, lambda values, repeat: None if values["batch_per_rank"] == 32 and repeat else 9.0
     )
     (line,) = lines_along(table, table.rows, "batch_per_rank")
-    (cross,) = ooms(line, lambda row: row.factors["batch_per_rank"], limit=512.0)
+    (cross,) = oom_crosses(line, lambda row: row.factors["batch_per_rank"], limit=512.0)
     assert (cross.kind, list(cross.x), list(cross.y), cross.same_as) == ("cross", [32], [512.0], "measured")
     assert cross.texts == ["2 of 3 runs: 8 GiB asked for"]
     assert [len(runs) for runs in cross.runs] == [2]
 
 
 def test_no_more_is_drawn_than_can_be_told_apart_and_the_rest_is_counted() -> None:
-    assert few(list(range(8)), "trials") == (list(range(8)), ())
-    kept, (note,) = few(list(range(22)), "trials")
+    assert limit_items(list(range(8)), "trials") == (list(range(8)), ())
+    kept, (note,) = limit_items(list(range(22)), "trials")
     assert kept == [0, 3, 6, 9, 12, 15, 18, 21]
     assert note == "8 of 22 trials are drawn, spread evenly over the table; the table has the other 14."
-    assert few(list(range(22)), "trials", 2)[0] == [0, 21]
+    assert limit_items(list(range(22)), "trials", 2)[0] == [0, 21]
 
 
 @pytest.mark.parametrize(("mode", "last"), [("search", 7), ("bench", 9)])
 def test_of_a_search_the_best_trials_are_drawn(mode: str, last: int) -> None:
     runs = own_results({"depth": list(range(10))}, lambda values, repeat: (1.0, {"bits": values["depth"]}), mode=mode)
     table = make_table(runs, best_by=("bits", True))
-    kept, (note,) = few_rows(table, table.rows, lambda row: row.factors["depth"] > 0)
+    kept, (note,) = limit_rows(table, table.rows, lambda row: row.factors["depth"] > 0)
     assert [row.factors["depth"] for row in kept][-1] == last
     assert note.startswith("7 of 10 trials are drawn, ")
 
 
 def test_trials_that_have_nothing_to_show_are_counted_even_where_all_have_room() -> None:
     table = table_of({"batch_per_rank": [16, 32, 64]})
-    assert few_rows(table, table.rows, lambda row: True) == (table.rows, ())
-    kept, (note,) = few_rows(table, table.rows, lambda row: row.factors["batch_per_rank"] > 16)
+    assert limit_rows(table, table.rows, lambda row: True) == (table.rows, ())
+    kept, (note,) = limit_rows(table, table.rows, lambda row: row.factors["batch_per_rank"] > 16)
     assert kept == table.rows[1:]
     assert note == "2 of 3 trials are drawn: the other has nothing to show here."
 
 
 def test_one_trial_of_several_is_named_by_what_sets_it_apart() -> None:
     table = table_of(GRID)
-    assert labels(table, table.rows[:1]) == ["world_size 1, batch_per_rank 16"]
-    assert labels(table_of({"batch_per_rank": 16}), table_of({"batch_per_rank": 16}).rows) == [""]
+    assert trial_labels(table, table.rows[:1]) == ["world_size 1, batch_per_rank 16"]
+    assert trial_labels(table_of({"batch_per_rank": 16}), table_of({"batch_per_rank": 16}).rows) == [""]

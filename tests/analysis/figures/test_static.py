@@ -188,9 +188,9 @@ def test_on_a_logarithmic_axis_bars_stand_on_a_power_of_ten_where_the_axis_begin
 def test_the_ticks_of_many_powers_of_ten_do_not_overlap() -> None:
     names = [f"implementation_{place}" for place in range(13)]
     bars = bar("a", names, [14_000 / 3**place for place in range(13)])
-    beside = Panel(picture=jpeg(400, 200))
+    bar_offsets = Panel(picture=jpeg(400, 200))
     panel = Panel(x=Axis("way", categories=names), y=Axis("t (ms)", log=True), series=[bars])
-    figure = draw(Chart(name="a", title="A", panels=[panel, beside]))
+    figure = draw(Chart(name="a", title="A", panels=[panel, bar_offsets]))
     figure.draw_without_rendering()
     axes = figure.axes[0]
     low, high = axes.get_ylim()

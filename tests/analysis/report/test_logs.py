@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmls_ray.analysis.report.logs import MOST, Texts, files_of, logs_of, shortened
+from dmls_ray.analysis.report.logs import MOST, TextTable, run_files, run_logs, shorten
 from dmls_ray.records.model import Outcome, RunRecord
 
 
@@ -13,29 +13,29 @@ def failed(traceback: str = "") -> RunRecord:
 
 
 def test_a_long_text_keeps_its_beginning_and_more_of_its_end() -> None:
-    cut = shortened("b" * 5000 + "e" * 5000, 400)
+    cut = shorten("b" * 5000 + "e" * 5000, 400)
     assert cut.startswith("b" * 100 + "\n[... 9,600 characters left out")
     assert cut.endswith("e" * 300)
-    assert shortened("as it is", 400) == "as it is"
+    assert shorten("as it is", 400) == "as it is"
 
 
 def test_a_long_traceback_is_shortened_and_says_where_the_whole_is(tmp_path: Path) -> None:
-    texts = Texts()
-    (log,) = logs_of(failed("x" * 10_000), tmp_path, texts)
+    texts = TextTable()
+    (log,) = run_logs(failed("x" * 10_000), tmp_path, texts)
     assert (log["is_short"], log["whole"]) == (True, "runs.jsonl, run_id a-0")
     assert len(texts.texts[log["text"]]) < MOST + 100
 
 
 def test_runs_that_failed_alike_share_one_text(tmp_path: Path) -> None:
-    texts = Texts()
-    places = [logs_of(failed("same"), tmp_path, texts)[0]["text"] for _ in range(3)]
+    texts = TextTable()
+    places = [run_logs(failed("same"), tmp_path, texts)[0]["text"] for _ in range(3)]
     assert (places, texts.texts) == ([0, 0, 0], ["same"])
 
 
 def test_where_the_room_is_spent_only_the_file_is_named(tmp_path: Path) -> None:
-    texts = Texts(together=10)
+    texts = TextTable(together=10)
     assert texts.add("0123456789") == 0
-    (log,) = logs_of(failed("one more"), tmp_path, texts)
+    (log,) = run_logs(failed("one more"), tmp_path, texts)
     assert log["text"] is None
     assert log["whole"] == "runs.jsonl, run_id a-0"
 
@@ -45,15 +45,15 @@ def test_what_a_run_left_in_its_folder_is_listed_and_its_logs_are_shown(tmp_path
     folder.mkdir(parents=True)
     (folder / "weights.pt").write_bytes(b"\0" * 7)
     (folder / "rank 0.log").write_text("began\n" + "." * 20_000 + "\nended")
-    assert files_of(failed(), tmp_path) == [
+    assert run_files(failed(), tmp_path) == [
         {"name": "rank 0.log", "bytes": 20_012, "href": "runs/a-0/rank%200.log"},
         {"name": "weights.pt", "bytes": 7, "href": "runs/a-0/weights.pt"},
     ]
-    texts = Texts()
-    (log,) = logs_of(failed(), tmp_path, texts)
+    texts = TextTable()
+    (log,) = run_logs(failed(), tmp_path, texts)
     assert (log["title"], log["is_short"], log["whole"]) == ("rank 0.log", True, "runs/a-0/rank 0.log")
     assert texts.texts[0].endswith("ended")
 
 
 def test_a_run_that_left_nothing_has_no_logs(tmp_path: Path) -> None:
-    assert logs_of(failed(), tmp_path, Texts()) == files_of(failed(), tmp_path) == []
+    assert run_logs(failed(), tmp_path, TextTable()) == run_files(failed(), tmp_path) == []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_ray.analysis.report.methodology import calls, counts, method, places
+from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import Outcome
 from tests.analysis.samples import results
@@ -15,8 +15,8 @@ def rate(values: dict[str, Any], repeat: int) -> float | None:
 
 
 def test_runs_are_counted_by_outcome() -> None:
-    assert counts(results(AXES, rate)) == "6 runs: 5 ok, 1 oom"
-    assert counts(results({"batch_per_rank": 16}, rate, repeats=1)) == "1 run: 1 ok"
+    assert outcome_counts(results(AXES, rate)) == "6 runs: 5 ok, 1 oom"
+    assert outcome_counts(results({"batch_per_rank": 16}, rate, repeats=1)) == "1 run: 1 ok"
 
 
 def test_how_it_was_measured_names_order_seeds_and_interval() -> None:
@@ -24,7 +24,7 @@ def test_how_it_was_measured_names_order_seeds_and_interval() -> None:
     sample.records[0].load_average, sample.records[1].load_average, sample.records[0].attempts = 0.5, 1.5, 2
     for record in sample.records:
         record.isolation = "group"
-    text = " ".join(method(sample, make_table(sample)))
+    text = " ".join(methodology(sample, make_table(sample)))
     assert "3 blocks, one repeat of every trial a block, shuffled within the block by seed 0" in text
     assert "Seeds that runs trained with: 0, " in text
     assert "holds the true median 95 times in 100" in text
@@ -37,7 +37,7 @@ def test_a_search_is_not_said_to_have_run_alone() -> None:
     sample = results(AXES, rate)
     for record in sample.records:
         record.mode = "search"
-    text = " ".join(method(sample, make_table(sample)))
+    text = " ".join(methodology(sample, make_table(sample)))
     assert "side by side" in text
     assert "to itself" not in text
 
@@ -47,13 +47,13 @@ def test_where_nothing_ran_nothing_is_said_of_how() -> None:
     for record in sample.records:
         record.outcome = Outcome.SKIPPED
     table = make_table(sample)
-    assert method(sample, table) == table.notes
+    assert methodology(sample, table) == table.notes
 
 
 def test_each_machine_is_described_once_with_its_versions() -> None:
     sample = results(AXES, rate)
     sample.records[0].machine = {"host": "other", "gpus": ["H200", "H200"], "memory_mib": 131072}
-    other, lab = places(sample.records)
+    other, lab = environments(sample.records)
     assert (other.runs, other.machine) == (1, {"host": "other", "gpus": "2 x H200", "memory_mib": "131,072"})
     assert (lab.runs, lab.versions["torch"], lab.code) == (5, "2", {})
 
@@ -65,7 +65,7 @@ def test_the_commands_are_those_that_a_shell_takes() -> None:
         "git": {"commit": "abc", "dirty": True},
         "versions": {"torch": "2.6", "ray": "2.51"},
     }
-    first, second = calls([session, {"command": "dmls-ray sweep"}, {}])
+    first, second = commands([session, {"command": "dmls-ray sweep"}, {}])
     assert first.lines.splitlines() == [
         "git checkout abc  # the files had changes that this commit lacks",
         "pip install torch==2.6 ray==2.51 -e .",

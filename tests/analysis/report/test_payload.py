@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.report import payload as module
-from dmls_ray.analysis.report.payload import details
+from dmls_ray.analysis.report import payload
+from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.records.model import EpochRecord
 from tests.analysis.figures.test_jpeg import with_size
 from tests.analysis.report.samples import many
@@ -19,7 +19,7 @@ def told(**changes: Any) -> dict[str, Any]:
     sample = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 + repeat, repeats=2)
     for name, value in changes.items():
         setattr(sample.records[0], name, value)
-    return details(sample.records, Path("nowhere"))
+    return build_payload(sample.records, Path("nowhere"))
 
 
 def test_what_all_runs_share_is_there_once() -> None:
@@ -50,7 +50,7 @@ def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() ->
     one, other = jpeg(8), jpeg(16)
     for record, picture in zip(sample.records, ("", one, other, one), strict=True):
         record.picture = picture
-    shown = details(sample.records, Path("nowhere"))
+    shown = build_payload(sample.records, Path("nowhere"))
     assert (shown["picture"], shown["pictures"]) == ({"each": [None, 0, 1, 0]}, [one, other])
     assert (json.dumps(shown).count(one), json.dumps(shown).count(other)) == (1, 1)
     assert "picture" not in shown["record"]
@@ -58,11 +58,11 @@ def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() ->
 
 def test_pictures_for_which_there_is_no_room_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = jpeg(8), jpeg(16)
-    monkeypatch.setattr(module, "PICTURES", len(one) + 10)
+    monkeypatch.setattr(payload, "PICTURES", len(one) + 10)
     sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
     for record, picture in zip(sample.records, (one, other), strict=True):
         record.picture = picture
-    shown = details(sample.records, Path("nowhere"))
+    shown = build_payload(sample.records, Path("nowhere"))
     assert (shown["picture"], shown["pictures"]) == ({"each": [0, -1]}, [one])
 
 
@@ -70,7 +70,7 @@ def test_a_picture_that_a_browser_would_need_gigabytes_for_is_not_in_the_report(
     sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
     for record, picture in zip(sample.records, (with_size(jpeg(), 23_000, 23_000), "/9j/AAAA"), strict=True):
         record.picture = picture
-    shown = details(sample.records, Path("nowhere"))
+    shown = build_payload(sample.records, Path("nowhere"))
     assert (shown["picture"], shown["pictures"]) == ({"all": -2}, [])
 
 
@@ -80,7 +80,7 @@ def test_runs_without_a_picture_say_so_in_one_word() -> None:
 
 def test_epochs_and_ranks_are_there_measure_by_measure() -> None:
     sample = many(2, epochs=3)
-    shown = details(sample.records, Path("nowhere"))
+    shown = build_payload(sample.records, Path("nowhere"))
     assert shown["epochs"]["epoch"] == [[1, 2, 3], [1, 2, 3]]
     assert shown["ranks"]["rank"] == [[0, 1], [0, 1]]
     assert [len(rank) for rank in shown["rank_epochs"]["train_loss"][0]] == [3, 3]
@@ -93,14 +93,14 @@ def test_long_runs_show_every_kth_epoch_and_those_that_have_a_meaning(monkeypatc
     (record,) = sample.records
     record.epochs = [EpochRecord(epoch=number) for number in range(1, 101)]
     record.best_epoch = 42
-    monkeypatch.setattr(module, "EPOCH_ROWS", 20)
-    shown = details(sample.records, Path("nowhere"))
+    monkeypatch.setattr(payload, "EPOCH_ROWS", 20)
+    shown = build_payload(sample.records, Path("nowhere"))
     assert shown["epochs"]["epoch"][0] == [1, 11, 21, 31, 41, 42, 51, 61, 71, 81, 91, 100]
     assert shown["left_out"] == [88]
 
 
 def test_runs_of_a_function_of_ones_own_show_its_configuration_and_measures() -> None:
     sample = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"perplexity": 3.0 + repeat}))
-    shown = details(sample.records, Path("nowhere"))
+    shown = build_payload(sample.records, Path("nowhere"))
     assert set(shown["config"]["width"]["each"]) == {8, 16}
     assert set(shown["measures"]["perplexity"]["each"]) == {3, 4, 5}

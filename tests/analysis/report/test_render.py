@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.report import render as make
-from dmls_ray.analysis.report.gzip_json import unpacked
-from dmls_ray.analysis.report.render import make_report, write_report
+from dmls_ray.analysis.report import render
+from dmls_ray.analysis.report.gzip_json import unpack
+from dmls_ray.analysis.report.render import render_report, write_report
 from dmls_ray.analysis.summary.sweep_summary import Question, Reading, read
 from tests.analysis.report.samples import curves, many, rates
 from tests.analysis.samples import results
@@ -36,35 +36,35 @@ def hidden(page: str, element: str) -> str:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(unpacked(hidden(page, "data")))
+    data: dict[str, Any] = json.loads(unpack(hidden(page, "data")))
     return data
 
 
 def test_the_page_has_question_answer_table_and_method_even_without_scripts() -> None:
     sample = reading()
     asked = Reading(sample.results, Question(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank"))
-    page = make_report(asked, [])
+    page = render_report(asked, [])
     assert "What does it do?</p>" in page
     assert "It is asked here.</p>" in page
     assert asked.sentence in page
     assert page.count('data-trial="') == 4
     assert "1,601 [1,598, 1,604]" in page
     assert "3 blocks, one repeat of every trial a block" in page
-    assert "What do world_size, batch_per_rank and global_batch do to" in make_report(sample, [])
+    assert "What do world_size, batch_per_rank and global_batch do to" in render_report(sample, [])
 
 
 def test_a_page_without_figures_has_no_plotly() -> None:
-    assert hidden(make_report(reading(), []), "plotly") == ""
-    assert len(make_report(reading(), [])) < 100_000
+    assert hidden(render_report(reading(), []), "plotly") == ""
+    assert len(render_report(reading(), [])) < 100_000
 
 
 def test_only_the_reports_own_scripts_may_run_and_nothing_is_fetched() -> None:
     sample = reading()
-    page = make_report(sample, [rates(sample.table)])
+    page = render_report(sample, [rates(sample.table)])
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     policy = policy.replace("&#39;", "'")
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    for text in (script.encode(), unpacked(hidden(page, "plotly"))):
+    for text in (script.encode(), unpack(hidden(page, "plotly"))):
         assert f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'" in policy
     assert policy.startswith("default-src 'none'")
     assert "unsafe-eval" not in policy
@@ -75,7 +75,7 @@ def test_only_the_reports_own_scripts_may_run_and_nothing_is_fetched() -> None:
 
 @pytest.mark.parametrize("field", ["reason", "traceback", "sweep", "run_id"])
 def test_a_text_with_a_tag_in_it_stays_text(field: str) -> None:
-    page = make_report(reading(**{field: EVIL}), [])
+    page = render_report(reading(**{field: EVIL}), [])
     assert EVIL not in page
     assert EVIL in json.dumps(data_of(page))
 
@@ -90,7 +90,7 @@ def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     series = Series(name=evil, x=[evil], y=[1.0], texts=[evil])
     panel = Panel(x=Axis(evil, categories=[evil]), y=Axis(evil), series=[series], title=evil)
-    page = make_report(read(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
+    page = render_report(read(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
     assert evil not in page
     assert "<script>alert" not in page
     assert page.count("<script") == 3
@@ -110,12 +110,12 @@ def test_the_report_is_written_whole_with_the_command_that_makes_it_again(tmp_pa
 
 
 def test_equal_runs_make_equal_reports() -> None:
-    assert make_report(reading(), []) == make_report(reading(), [])
+    assert render_report(reading(), []) == render_report(reading(), [])
 
 
 def test_a_point_knows_its_runs_by_the_names_that_the_page_has() -> None:
     sample = reading()
-    data = data_of(make_report(sample, [rates(sample.table), curves(sample.results)]))
+    data = data_of(render_report(sample, [rates(sample.table), curves(sample.results)]))
     named = {name for trace in data["charts"][0]["data"] for runs in trace["meta"]["runs"] for name in runs}
     assert named == set(data["runs"]["run_id"])
     assert data["charts"][1]["data"][0]["meta"]["all_runs"] == [sample.results.records[0].run_id]
@@ -123,13 +123,13 @@ def test_a_point_knows_its_runs_by_the_names_that_the_page_has() -> None:
 
 def test_a_folder_without_runs_has_a_report() -> None:
     sample = reading().results
-    page = make_report(Reading(type(sample)(sample.folder, []), Question()), [])
+    page = render_report(Reading(type(sample)(sample.folder, []), Question()), [])
     assert "0 runs" in page
 
 
 def test_more_runs_than_a_page_holds_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make, "MOST_RUNS", 3)
-    page = make_report(reading(), [])
+    monkeypatch.setattr(render, "MOST_RUNS", 3)
+    page = render_report(reading(), [])
     assert "The first 3 runs are here; 9 more are in runs.jsonl" in page
     assert "1 more rows are in table.md" in page
     assert len(data_of(page)["runs"]["run_id"]) == 3
@@ -144,7 +144,7 @@ def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
         if record.traceback:
             record.traceback = "".join(map(chr, draw.choices(range(32, 127), k=9000)))
     told = read(sample)
-    page = make_report(told, [rates(told.table), curves(sample)])
+    page = render_report(told, [rates(told.table), curves(sample)])
     assert len(page.encode()) < 8e6
     assert len(data_of(page)["runs"]["run_id"]) == 2000
     assert page.count('data-trial="') == len(told.table.rows) == 667

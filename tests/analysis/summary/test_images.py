@@ -10,7 +10,8 @@ import pytest
 
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import implementations, interactive
-from dmls_ray.analysis.published import match, published_images
+from dmls_ray.analysis.published.data import published_images
+from dmls_ray.analysis.published.matching import match
 from dmls_ray.analysis.results import GRAYSCALE, Results
 from dmls_ray.analysis.summary.images import _TIMES_THE_CACHE
 from dmls_ray.analysis.summary.sentence import answer
@@ -308,4 +309,4 @@ def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
     assert answer(table, "implementation")
     assert len(table.frame()) == len(table.numbers()) == 6
     chart = implementations.chart(table)
-    assert chart is None or interactive.figure(chart)
+    assert chart is None or interactive.plotly_figure(chart)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.report.render import make_report
+from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.sweep_summary import Question, Reading
 from tests.analysis.samples import results
@@ -31,7 +31,7 @@ def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_t
     told = "7 of the 9 runs that were asked for have not ended; the same command runs them."
     assert stopped.table.notes[-1] == told
     assert told in stopped.table.markdown()
-    assert f'<p class="warning">{told}</p>' in make_report(stopped, [])
+    assert f'<p class="warning">{told}</p>' in render_report(stopped, [])
     assert reading(8, session()).unfinished.startswith("1 of the 9 runs that were asked for has not ended; ")
 
 
@@ -39,7 +39,7 @@ def test_a_sweep_whose_runs_have_all_ended_says_nothing() -> None:
     whole = reading(9, session())
     assert whole.unfinished == ""
     assert not any("asked for" in note for note in whole.table.notes)
-    assert "asked for" not in make_report(whole, [])
+    assert "asked for" not in render_report(whole, [])
 
 
 def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:

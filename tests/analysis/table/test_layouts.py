@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.analysis.published import published
+from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import (
     LAYOUTS,

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.published import match, published
+from dmls_ray.analysis.published.data import published
+from dmls_ray.analysis.published.matching import match
 from dmls_ray.analysis.summary.sentence import answer
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import beside_published

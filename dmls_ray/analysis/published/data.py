@@ -1,0 +1,167 @@
+"""The figures of the reports that this project makes repeatable, as if they were runs of ours."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dmls_ray.analysis.results import GRAYSCALE, OWN, Results
+from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
+
+_FOLDER = Path(__file__).parent
+
+PUBLISHED = "published"
+"""The isolation of such a record; ours have `group` or `per_run`."""
+
+IMPLEMENTATION = "implementation"
+"""The table of `published_images`."""
+
+REPORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "A": ("cifar10", ("batch", "rank"), ("world_size", "backend")),
+    "B": ("stl10", ("batch", "rank", "backend", IMPLEMENTATION), ("world_size", "backend")),
+    "C": ("mnist", ("machines", "backend", "quantization"), ("machines", "backend", "quantization")),
+}
+"""A report's data set, the tables that it gives, and the fields that it asks about."""
+
+IMAGE_SETTINGS: dict[str, dict[str, Any]] = {
+    "cifar10": {"weight_decay": 5e-4, "shuffle": False, "device": "cuda"},
+    "stl10": {"image_size": 128, "device": "cuda"},
+    "mnist": {"weight_decay": 5e-4, "shuffle": False, "device": "cpu", "test_batch_per_rank": 128, "seed": 123},
+}
+"""What a report says of all of its runs, by data set."""
+
+_SUMMED = ("cifar10",)
+"""Data sets whose printed losses are sums of batch means divided by the number of samples: batch_per_rank times as
+small.
+"""
+
+_DISTURBED_FROM = {"cifar10-convnet-2gpu-gloo-bs256-fp32-10ep": 5}
+"""The epoch from which on, as the report says, another process shared a run's GPUs: it says nothing of the run's
+time.
+"""
+
+ACCURACY_CAVEAT = (
+    "Published accuracies on cifar10 and stl10 are rank 0's, over its own share of the test samples (half of them with "
+    "2 ranks), those on mnist the mean over the ranks; ours are over all test samples."
+)
+"""What who reads published accuracies must know."""
+
+
+def published(dataset: str | None = None) -> Results:
+    """The runs that the reports describe, one repeat each.
+
+    A run's epochs are rank 0's, as the reports have them; memory is in the unit that the report calls MB, as the
+    measure `peak_mem_mb`. Accuracies are fractions from 0 to 1, losses means over samples; `epoch_s` is the median over
+    the epochs that nothing disturbed. Whose accuracies they are, `ACCURACY_CAVEAT` says.
+
+    Args:
+        dataset: cifar10, stl10 or mnist for one report's; without it, all.
+    """
+    epochs: dict[str, list[dict[str, Any]]] = {}
+    for row in _read("published_epochs"):
+        epochs.setdefault(row["experiment"], []).append(row)
+    records = [
+        _record(order, row, epochs.get(row["experiment"], [])) for order, row in enumerate(_read("published_runs"))
+    ]
+    return Results(_FOLDER, [record for record in records if dataset in (None, record.config["dataset"])])
+
+
+IMAGE_SET = ("images", "image_size")
+
+
+def published_images() -> Results:
+    """What report B says of turning images grey, as runs of ours; `pass_ms` is of all images."""
+    records = []
+    for order, row in enumerate(_read("published_images")):
+        config = {OWN: GRAYSCALE, **{name: row[name] for name in ("implementation", "device", *IMAGE_SET)}}
+        records.append(
+            RunRecord(
+                run_id=row["implementation"], trial_id=row["implementation"], repeat=0, order=order, order_seed=0,
+                seed=0, outcome=Outcome.OK, config={**config, "world_size": 1}, isolation=PUBLISHED,
+                reason=row["note"] or "",
+                machine={"host": "", "cpu": row["hardware"], "hardware": row["hardware"], "gpus": []},
+                images_per_s=row["images"] / row["seconds"], measures={"pass_ms": row["seconds"] * 1e3},
+            )
+        )  # fmt: skip
+    return Results(_FOLDER, records)
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    frame = pd.read_csv(_FOLDER / f"{name}.csv")
+    rows: list[Any] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows
+
+
+def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> RunRecord:
+    dataset, model = row["dataset"].lower(), row["model"].partition("+")[0]
+    ranks = int(row["machines"] * row["ranks_per_machine"])
+    config = {
+        "model": model,
+        "dataset": dataset,
+        "world_size": ranks,
+        "machines": int(row["machines"]),
+        "ranks_per_machine": int(row["ranks_per_machine"]),
+        "batch_per_rank": int(row["batch_per_rank"]),
+        "accum_steps": 1,
+        "backend": row["backend"] if ranks > 1 else None,
+        "precision": row["precision"],
+        "optimizer": row["optimizer"].lower(),
+        "lr": float(row["learning_rate"]),
+        "epochs": int(row["epochs"]),
+        "quantization": "qat" if row["quantized"] else "off",
+        "batch_norm": "on" if "batch norm" in (row["regularized"] or "") else "off",
+        "early_stopping": "test_loss" if "early stopping" in (row["regularized"] or "") else "off",
+        **({"patience": 2} if "early stopping" in (row["regularized"] or "") else {}),
+        **IMAGE_SETTINGS[dataset],
+    }
+    record = RunRecord(
+        run_id=row["experiment"], trial_id=row["experiment"], repeat=0, order=order, order_seed=0, seed=0,
+        outcome=Outcome.OK, config=config, isolation=PUBLISHED, backend=config["backend"] or "",
+        machine={"host": "", "cpu": row["hardware"].partition(" (")[0], "hardware": row["hardware"], "gpus": []},
+        train_samples={"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}[dataset],
+    )  # fmt: skip
+    factor = config["batch_per_rank"] if dataset in _SUMMED else 1
+    record.take_epochs(list(_epochs(epochs, 0, factor)))
+    record.ranks = [_rank(number, list(_epochs(epochs, number, factor))) for number in range(ranks)]
+    # No report tells training steps apart from the rest of a run.
+    record.train_s = record.warmup_s = record.eval_s = None
+    disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
+    seconds = [item["epoch_s"] for item in epochs
+               if item["rank"] == 0 and item["epoch_s"] is not None and item["epoch"] < disturbed]  # fmt: skip
+    # The first epoch has the set-up in it: of a mean over few it would be a large part.
+    record.epoch_s = statistics.median(seconds) if seconds else None
+    record.total_s = row["total_s"]
+    for name in ("train_accuracy", "test_accuracy"):
+        setattr(record, name, None if row[name] is None else row[name] / 100)
+    if record.train_accuracy is not None and record.test_accuracy is not None:
+        record.accuracy_gap = record.train_accuracy - record.test_accuracy
+    record.measures = {} if row["peak_memory_mb"] is None else {"peak_mem_mb": row["peak_memory_mb"]}
+    record.reason = row["note"] or ""
+    return record
+
+
+def _epochs(rows: Sequence[Mapping[str, Any]], rank: int, factor: int) -> Iterator[EpochRecord]:
+    for row in rows:
+        if row["rank"] != rank:
+            continue
+        losses: dict[str, Any] = {
+            name: None if row[name] is None else row[name] * factor for name in ("train_loss", "test_loss")
+        }
+        shares: dict[str, Any] = {
+            name: None if row[name] is None else row[name] / 100 for name in ("train_accuracy", "test_accuracy")
+        }
+        yield EpochRecord(epoch=int(row["epoch"]), **losses, **shares)
+
+
+def _rank(number: int, epochs: Sequence[EpochRecord]) -> RankRecord:
+    last = epochs[-1] if epochs else EpochRecord(epoch=0)
+    told = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
+    return RankRecord(
+        rank=number, train_loss=last.train_loss, train_accuracy=last.train_accuracy, test_loss=last.test_loss,
+        test_accuracy=last.test_accuracy, epochs=[{name: getattr(item, name) for name in told} for item in epochs],
+    )  # fmt: skip
