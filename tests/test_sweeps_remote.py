@@ -16,7 +16,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cli.main import main
-from dmls_ray.storage.object_store import Objects
+from dmls_ray.storage.object_store import ObjectStore
 from tests.conftest import S3, SMALL, Command, command_line, start_s3
 from tests.test_sweeps import start
 
@@ -24,7 +24,7 @@ GRID = ("--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", 
 
 
 def loose(uri: str) -> list[str]:
-    return [item.name for item in Objects(uri).list("runs") if item.name.endswith(".json")]
+    return [item.name for item in ObjectStore(uri).list("runs") if item.name.endswith(".json")]
 
 
 def rows(out: str) -> int:
@@ -38,7 +38,7 @@ def killed_after(runs: int, uri: str, folder: Path, how: signal.Signals, *flags:
         *command_line("batch_size", *GRID, "--out", uri, *flags), cwd=folder, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    objects, until = Objects(uri), time.monotonic() + 200
+    objects, until = ObjectStore(uri), time.monotonic() + 200
     while len(objects.list("runs")) < runs and process.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
     process.send_signal(how)
@@ -56,12 +56,12 @@ def test_a_sweep_to_a_bucket_leaves_there_all_that_a_folder_has_and_commands_rea
     assert rows(done.stdout) == 2
     assert f"Report: {uri}/report.html; beside it table.md" in done.stdout
     assert not list(tmp_path.rglob("runs.jsonl")), "nothing is left here"
-    names = {item.name for item in Objects(uri).list(deep=True) if not item.is_folder}
+    names = {item.name for item in ObjectStore(uri).list(deep=True) if not item.is_folder}
     assert {"runs.jsonl", "sweep.json", "report.html", "table.csv", "runs.parquet"} <= names
     assert sum(name.startswith("tensorboard/") for name in names) > 2
     assert not loose(uri)
-    assert Objects(uri).list("compacting") == []
-    described = Objects(uri).get("sweep.json") or b""
+    assert ObjectStore(uri).list("compacting") == []
+    described = ObjectStore(uri).get("sweep.json") or b""
     assert json.loads(described)["sessions"][0]["command"].endswith(f"--out {uri}")
     assert os.environ["AWS_SECRET_ACCESS_KEY"].encode() not in described
     results = load(uri)
@@ -80,7 +80,7 @@ def test_a_sweep_to_a_bucket_leaves_there_all_that_a_folder_has_and_commands_rea
     assert told("show", run_id, bucket).startswith(f"{run_id} in {uri}: ok")
     assert told("report", uri).strip() == f"{uri}/report.html"
     assert f"{uri}/figures/" in told("figures", uri)
-    assert Objects(uri).list("figures")
+    assert ObjectStore(uri).list("figures")
     assert f"{uri}/ranks.csv: 2 rows" in told("export", uri)
     assert "runs.csv: 2 rows" in told("export", uri, "--out", str(tmp_path / "here"))
     assert told("tensorboard", uri).strip() == f"tensorboard --logdir {uri}/tensorboard"
@@ -103,15 +103,15 @@ def test_a_sweep_killed_before_its_runs_are_put_together_goes_on_with_what_is_mi
     killed_after(2, uri, tmp_path, signal.SIGKILL, *long)
     kept = loose(uri)
     assert 2 <= len(kept) < 6
-    assert Objects(uri).get("runs.jsonl") is None
+    assert ObjectStore(uri).get("runs.jsonl") is None
     assert len(load(uri)) == len(kept)
     done = sweep_command("batch_size", *GRID, "--out", uri, *long)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(done.stdout) == 6 - len(kept)
-    written = (Objects(uri).get("runs.jsonl") or b"").splitlines()
+    written = (ObjectStore(uri).get("runs.jsonl") or b"").splitlines()
     assert len(written) == len(load(uri)) == 6
     assert loose(uri) == []
-    assert len(json.loads(Objects(uri).get("sweep.json") or b"")["sessions"]) == 2
+    assert len(json.loads(ObjectStore(uri).get("sweep.json") or b"")["sessions"]) == 2
 
 
 @pytest.mark.slow
@@ -120,9 +120,9 @@ def test_a_sweep_that_is_stopped_puts_its_runs_together(how: signal.Signals, buc
     uri = f"{bucket}/sweep"
     process = killed_after(1, uri, tmp_path, how, "--epochs", "300")
     assert process.returncode == 130
-    assert len((Objects(uri).get("runs.jsonl") or b"").splitlines()) == len(load(uri)) >= 1
+    assert len((ObjectStore(uri).get("runs.jsonl") or b"").splitlines()) == len(load(uri)) >= 1
     assert loose(uri) == []
-    assert Objects(uri).get("report.html") is not None
+    assert ObjectStore(uri).get("report.html") is not None
 
 
 @pytest.mark.slow

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
-from dmls_ray.storage.folder import gc_disabled, latest_records
-from dmls_ray.storage.mirror import Mirror, loose_in
-from dmls_ray.storage.object_store import check_place, is_uri
+from dmls_ray.storage.folder import latest_records
+from dmls_ray.storage.mirror import Mirror, pending_files
+from dmls_ray.storage.object_store import check_location, is_uri
+from dmls_ray.util.gc import gc_disabled
 from dmls_ray.workloads.classification.config import DEFAULTS
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
@@ -143,8 +144,8 @@ def load(folder: str | os.PathLike[str]) -> Results:
         ConfigError: the URI has credentials in it.
         StoreError: the folder holds no sweep, or cannot be reached, or a line in it is no record.
     """
-    check_place(folder)
-    if is_uri(folder) or loose_in(folder):
+    check_location(folder)
+    if is_uri(folder) or pending_files(folder):
         mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
         return Results(mirror.folder, mirror.records(), mirror=mirror)
     return Results(folder, latest_records(folder))

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dmls_ray.cli.console import SPARE, Console, print_table, say
 from dmls_ray.cli.parser import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
-from dmls_ray.storage.folder import RUNS, atomic_replace, gc_disabled, is_inside
-from dmls_ray.storage.mirror import LOOSE, sweeps_below
-from dmls_ray.storage.object_store import below, check_place, is_uri
+from dmls_ray.storage.folder import RUNS, is_inside
+from dmls_ray.storage.mirror import PENDING_DIR, find_sweeps
+from dmls_ray.storage.object_store import below, check_location, is_uri
+from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
+from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.text import escape_control_chars
 
 if TYPE_CHECKING:
@@ -275,7 +277,7 @@ def _copy(given: argparse.Namespace, console: Console) -> int:
 
     results = _load(given.a)
     sessions = read_sweep(results.folder).get("sessions", [])
-    check_place(given.b, "B")
+    check_location(given.b, "B")
     with open_store(given.b, lambda note: say(console, note)) as store:
         there = read_sweep(store.folder, store.where).get("sessions", [])
         for session in sessions:
@@ -483,7 +485,7 @@ def _local(place: str | None, flag: str) -> Path | None:
         ConfigError: it is a URI.
     """
     if place is not None and is_uri(place):
-        check_place(place, flag)
+        check_location(place, flag)
         raise ConfigError(f"{flag} {place} is no folder here; give a path, and copy from there.")
     return Path(place) if place else None
 
@@ -504,10 +506,10 @@ def _upload(results: Results) -> None:
 def _sweeps(folder: str) -> list[str] | list[Path]:
     """The results folders at or below a folder, or URIs at or below one."""
     if is_uri(folder):
-        return sweeps_below(folder)
+        return find_sweeps(folder)
     found = {path.parent for path in [*Path(folder).glob(RUNS), *Path(folder).glob(f"**/{RUNS}")]}
     # What a sweep that was killed has written as file://.
-    return sorted(found | {path.parent.parent for path in Path(folder).glob(f"**/{LOOSE}/*.json")})
+    return sorted(found | {path.parent.parent for path in Path(folder).glob(f"**/{PENDING_DIR}/*.json")})
 
 
 def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:

@@ -14,6 +14,7 @@ import joblib
 from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.preflight import check_address, no_answer
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
@@ -124,7 +125,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         # What the cluster says of its nodes it says in colours, to every driver; we say it ourselves.
         ray._private.worker._worker_logs_enabled = verbose
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise ClusterError(
             f"--address {address} cannot be joined ({reason}); ray status --address {address} says how the cluster "
             "is. Leave --address and RAY_ADDRESS out to use this machine alone."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.text import first_line
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.resources import Machine, Resources
@@ -58,7 +59,7 @@ def check_machines(resources: Resources) -> None:
         try:
             found = ray.get(answer)
         except ray.exceptions.RayError as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            first = first_line(error)
             raise ClusterError(
                 f"{machine.name} could not be asked whether ranks can run there ({first}); look at Ray's logs there, "
                 "or take it out: ray stop there."

@@ -22,6 +22,7 @@ from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.importing import import_function
+from dmls_ray.util.text import first_line
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
@@ -49,8 +50,9 @@ def serve(settings: dict[str, Any]) -> None:
     try:
         me = _Member(settings)
     except Exception as error:  # noqa: BLE001 - whatever it is, another start would end in the same way
-        lines = str(error).strip().splitlines() or [""]
-        reason = f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {lines[0]}"
+        reason = (
+            f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {first_line(error, empty='')}"
+        )
         if settings["later"]:
             BrokerClient(settings["broker"]).call("end_trainer", settings["trainer"], refused=reason)
         else:

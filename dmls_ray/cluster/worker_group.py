@@ -25,6 +25,7 @@ from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.worker import serve
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.text import first_line
 
 _SHORT_LIFE_S = 60.0
 _SHORT_LIVES = 3
@@ -265,7 +266,7 @@ class WorkerGroup:
                 ray.kill(self._actor)
                 self._threads[0].join(max(1.0, until - time.monotonic()))
         except ray.exceptions.RayError as error:
-            print(f"Ray went away before the worker group was ended: {_first_line(error)}", file=sys.stderr)
+            print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)
         finally:
             self._storage.cleanup()
 
@@ -465,7 +466,7 @@ class WorkerGroup:
                     return
                 short_lives = short_lives + 1 if time.monotonic() - began < _SHORT_LIFE_S else 1
                 if not isinstance(error, ray.exceptions.RayActorError) or short_lives > _SHORT_LIVES:
-                    reason = f"Ray Train's worker group failed: {_first_line(error)}"
+                    reason = f"Ray Train's worker group failed: {first_line(error)}"
                     if share.later:
                         self.broker.call("end_trainer", share.trainer, refused=reason)
                         self._leave_out(share, reason)
@@ -512,7 +513,3 @@ def _free_left_placement_groups() -> None:
         # Tune's have names.
         if not told["name"] and told["state"] != "REMOVED":
             remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(key)))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from dmls_ray.config.fields import checked, field_defaults
-from dmls_ray.storage.object_store import check_place, is_uri
-from dmls_ray.storage.remote_store import fresh_place
+from dmls_ray.storage.object_store import check_location, is_uri
+from dmls_ray.storage.remote_store import first_free_location
 from dmls_ray.util.errors import ConfigError
 
 Isolation = Literal["group", "per_run"]
@@ -94,7 +94,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.out is not None:
-            check_place(self.out, "--out")
+            check_location(self.out, "--out")
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
         for spec in fields(self):
@@ -160,5 +160,5 @@ class Options:
         """Where the results go: a folder, or a URI."""
         place = self.out or str(Path("results") / self.name)
         if self.fresh:
-            return fresh_place(place)
+            return first_free_location(place)
         return place if self.is_remote else Path(place)

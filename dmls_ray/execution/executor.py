@@ -22,7 +22,7 @@ from dmls_ray.execution.jobs import Jobs
 from dmls_ray.execution.preflight import prepare, wanted_data
 from dmls_ray.execution.search import Searching
 from dmls_ray.records.model import EpochRecord, Outcome, RunRecord
-from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_words
+from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import HeadLostError, WorkerGroupError
 
@@ -292,7 +292,7 @@ class Execution:
         record.take_results(event["results"])
         if event.get("machines"):
             first, *others = event["machines"]
-            record.machine = {**first, "beside": [machine_words(other) for other in others]} if others else first
+            record.machine = {**first, "beside": [machine_text(other) for other in others]} if others else first
         epochs = self.epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
             # The run was cut short; the epochs it had told are what there is.

@@ -21,7 +21,7 @@ from dmls_ray.config.search_space import Range, Space, make_space, proposed_befo
 from dmls_ray.execution.executor import Execution
 from dmls_ray.execution.preflight import check_names
 from dmls_ray.records.model import METRICS, Outcome, RunRecord
-from dmls_ray.records.provenance import describe_machine, same_machine
+from dmls_ray.records.provenance import describe_machine, same_hardware
 from dmls_ray.storage.folder import RUNS, Store, read_records
 from dmls_ray.storage.object_store import below, is_uri
 from dmls_ray.storage.remote_store import mirror_of, open_store
@@ -234,7 +234,7 @@ def _warn_of_other_machine(records: Sequence[RunRecord], view: View) -> None:
     others = {
         record.machine.get("host", "another machine")
         for record in records
-        if record.outcome is not Outcome.SKIPPED and not same_machine(record.machine, describe_machine())
+        if record.outcome is not Outcome.SKIPPED and not same_hardware(record.machine, describe_machine())
     }
     if others:
         view.note(

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from dmls_ray.launchers.command import PARENT
+from dmls_ray.util.atomic import atomic_write_text
 
 _TELL_PROGRESS_EVERY_S = 1.0
 
@@ -113,9 +114,7 @@ def _events(folder: Path) -> Iterator[Any]:
 
 def _leave(folder: Path, result: dict[str, Any]) -> None:
     path = folder / f"rank-{result['rank']}.json"
-    aside = path.with_suffix(f".{os.getpid()}")
-    aside.write_text(json.dumps(result))
-    os.replace(aside, path)
+    atomic_write_text(path, json.dumps(result))
 
 
 def _end_with(parent: int) -> None:

@@ -32,7 +32,7 @@ def describe_machine() -> dict[str, Any]:
     return described | _gpus()
 
 
-def machine_words(described: Mapping[str, Any]) -> str:
+def machine_text(described: Mapping[str, Any]) -> str:
     """`host-2: AMD EPYC, 8 cores, 2 x NVIDIA H200`."""
     gpus = [f"{count} x {name}" for name, count in Counter(described["gpus"]).items()]
     parts = [described["cpu"], f"{described['cores']} cores", *gpus]
@@ -100,7 +100,7 @@ def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float 
     return sum(caches.values()) or None
 
 
-def same_machine(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def same_hardware(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether times measured on both can stand in one table."""
     return all(one.get(name) == other.get(name) for name in ("host", "cpu", "cores", "gpus"))
 

@@ -138,7 +138,7 @@ _TEXTS = ("question", "axis", "name", "command", "started_at", "trials", "metric
 _MOST_REPEATS = 1_000_000
 
 
-def check_described(told: Any) -> None:
+def check_sweep_file(told: Any) -> None:
     """Refuse what does not have the form of a sweep.json.
 
     Raises:

@@ -14,12 +14,9 @@ several lines (a skipped one that became feasible), the last one counts.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +24,17 @@ import orjson
 from filelock import FileLock, Timeout
 
 from dmls_ray.records.model import SCHEMA, RunRecord, dump_small
-from dmls_ray.records.validation import check_described
+from dmls_ray.records.validation import check_sweep_file
 from dmls_ray.storage.object_store import below
+from dmls_ray.util.atomic import atomic_write_text, sync_to_disk
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
+from dmls_ray.util.gc import gc_disabled
 
 _SHARED = {"config", "machine", "versions", "git"}
 """What many records have alike; they share one object of it, which nobody changes."""
 
 RUNS = "runs.jsonl"
 SWEEP = "sweep.json"
-
-
-@contextmanager
-def gc_disabled() -> Iterator[None]:
-    """No search for cycles within the block, or within the function that this decorates.
-
-    For what makes many objects that stay, and no cycles: the collector would go over all of them again and again.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class Store:
@@ -112,7 +96,7 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         if is_new:
-            _sync_folder(self.folder)
+            sync_to_disk(self.folder)  # a new file's name, too
         self._records[record.run_id] = kept
         return line
 
@@ -157,7 +141,7 @@ def read_records(folder: str | os.PathLike[str], where: str | None = None) -> It
 
     with file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n") and not is_whole(line):
+            if not line.endswith(b"\n") and not is_complete(line):
                 return
             try:
                 yield RunRecord.from_json(line, share)
@@ -210,7 +194,7 @@ def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{named} cannot be read ({error}); remove it: the runs themselves are in {RUNS}.") from error
     try:
-        check_described(described)
+        check_sweep_file(described)
     except ValueError as error:
         raise StoreError(
             f"{named} describes no sweep ({error}); remove it: the runs themselves are in {RUNS}."
@@ -219,7 +203,7 @@ def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict
     return described
 
 
-def fresh_folder(folder: str | os.PathLike[str]) -> Path:
+def first_free_folder(folder: str | os.PathLike[str]) -> Path:
     """The first of FOLDER, FOLDER-2, FOLDER-3, ... that holds no sweep."""
     first = Path(folder)
     if not first.name:  # `.` has no name to add a number to
@@ -232,28 +216,6 @@ def fresh_folder(folder: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise StoreError(f"--out {folder} cannot be a folder ({error}); name another.") from error
     return candidate
-
-
-def atomic_write_text(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the old one or the new one, never a part."""
-    with atomic_replace(path) as aside:
-        aside.write_text(text)
-
-
-@contextmanager
-def atomic_replace(path: Path) -> Iterator[Path]:
-    """A name for a file that takes the place of another at the end of the block, and is gone if the block fails.
-
-    The name is of this call alone: several processes can write the same file at a time, and the last one's stays.
-    """
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.new")
-    try:
-        yield aside
-        os.replace(aside, path)
-    except BaseException:
-        with suppress(OSError):
-            aside.unlink()
-        raise
 
 
 def is_inside(path: Path, folder: Path) -> bool:
@@ -284,7 +246,7 @@ def _cut_torn_line(path: Path) -> int:
         whole = text.rfind(b"\n") + 1
         if whole == len(text):
             return 0
-        if is_whole(text[whole:]):
+        if is_complete(text[whole:]):
             file.write(b"\n")
             whole = len(text)
         else:
@@ -294,18 +256,9 @@ def _cut_torn_line(path: Path) -> int:
         return len(text) - whole
 
 
-def is_whole(line: bytes) -> bool:
+def is_complete(line: bytes) -> bool:
     """Whether a line is all of a JSON object: a torn one never is, since its brace closes at the end."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    # The file's name is on the disk only once its folder is.
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -20,14 +20,14 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import RUNS, SWEEP, is_whole, latest_records, read_sweep
-from dmls_ray.storage.object_store import Objects, below, is_uri
+from dmls_ray.storage.folder import RUNS, SWEEP, is_complete, latest_records, read_sweep
+from dmls_ray.storage.object_store import ObjectStore, below, is_uri
 from dmls_ray.util.errors import StoreError
 
-LOOSE = "runs"
+PENDING_DIR = "runs"
 """Where a run lies as an object of its own."""
 
-REMADE = ("tensorboard",)
+GENERATED_DIRS = ("tensorboard",)
 """Folders that are made anew as a whole: what is no longer in them here goes there, too."""
 
 
@@ -45,19 +45,21 @@ class Mirror:
     """
 
     def __init__(self, uri: str, files: Collection[str] = ()) -> None:
-        self.uri, self.objects = uri, Objects(uri)
+        self.uri, self.objects = uri, ObjectStore(uri)
         self.folder = Path(tempfile.mkdtemp(prefix="dmls_ray-mirror-"))
         self.is_kept = False
         """Whether the copy stays, since it has what could not be uploaded."""
         self._discard = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self.loose = self.objects.get_all(self.loose_names())
+        self.pending = self.objects.get_all(self.pending_names())
         """The runs that lay as objects of their own when this was made."""
         self._fill(files)
         self._before = self._files()
 
-    def loose_names(self) -> list[str]:
+    def pending_names(self) -> list[str]:
         """The objects that hold a run each, in the order they were written."""
-        return [item.name for item in self.objects.list(LOOSE) if item.name.endswith(".json") and not item.is_folder]
+        return [
+            item.name for item in self.objects.list(PENDING_DIR) if item.name.endswith(".json") and not item.is_folder
+        ]
 
     def records(self) -> list[RunRecord]:
         """One record a run, as `latest_records`."""
@@ -72,7 +74,7 @@ class Mirror:
         files = self._files()
         changed = [name for name, state in files.items() if self._before.get(name) != state]
         self.objects.put_all(changed, lambda name: (self.folder / name).read_bytes())
-        for folder in {name.partition("/")[0] for name in changed} & set(REMADE):
+        for folder in {name.partition("/")[0] for name in changed} & set(GENERATED_DIRS):
             there = [item.name for item in self.objects.list(folder, deep=True) if not item.is_folder]
             self.objects.delete_all([name for name in there if name not in files])
         self._before = files
@@ -83,19 +85,19 @@ class Mirror:
         self._discard.detach()
 
     def _fill(self, files: Collection[str]) -> None:
-        for name, content in self.loose.items():
+        for name, content in self.pending.items():
             _check_record(content, below(self.uri, name))
         there = {item.name: item for item in self.objects.list()}
         wanted = [name for name in (SWEEP, *files) if name in there]
         # The objects were read before it: one that has gone into it meanwhile is in one of the two.
         files = [name for name in (RUNS, *wanted) if name in there and not there[name].is_folder]
         contents = self.objects.get_all(files)
-        if self.loose:
-            contents[RUNS] = joined(contents.get(RUNS, b""), self.loose.values())
+        if self.pending:
+            contents[RUNS] = merge_lines(contents.get(RUNS, b""), self.pending.values())
         for name, content in contents.items():
             path = self.folder / name
             path.write_bytes(content)
-            if name != RUNS or not self.loose:
+            if name != RUNS or not self.pending:
                 os.utime(path, ns=(there[name].modified_ns, there[name].modified_ns))
         for name in wanted:
             if there[name].is_folder:
@@ -113,11 +115,11 @@ class Mirror:
         return found
 
 
-def joined(whole: bytes, lines: Iterable[bytes]) -> bytes:
+def merge_lines(whole: bytes, lines: Iterable[bytes]) -> bytes:
     """A runs.jsonl, and then those of the lines that it does not have; a torn last line of it is cut off."""
     last = whole.rpartition(b"\n")[2]
     if last:
-        whole = whole + b"\n" if is_whole(last) else whole[: -len(last)]
+        whole = whole + b"\n" if is_complete(last) else whole[: -len(last)]
     left = {line.strip(): None for line in lines}
     if left:
         for line in whole.split(b"\n"):
@@ -134,25 +136,27 @@ def is_record(content: bytes) -> bool:
     return True
 
 
-def sweeps_below(uri: str) -> list[str]:
+def find_sweeps(uri: str) -> list[str]:
     """The results folders at or below a URI.
 
     Raises:
         StoreError: it cannot be read.
     """
     found = set()
-    for item in Objects(uri).list(deep=True):
+    for item in ObjectStore(uri).list(deep=True):
         folder, _, name = item.name.rpartition("/")
-        if name != RUNS and Path(folder).name == LOOSE and name.endswith(".json"):
+        if name != RUNS and Path(folder).name == PENDING_DIR and name.endswith(".json"):
             folder, name = folder.rpartition("/")[0], RUNS
         if name == RUNS and not item.is_folder:
             found.add(below(uri, folder) if folder else uri)
     return sorted(found)
 
 
-def loose_in(folder: str | os.PathLike[str]) -> list[Path]:
+def pending_files(folder: str | os.PathLike[str]) -> list[Path]:
     """What a sweep that wrote to this folder as file://, or to what it is a copy of, has left as objects."""
-    return [] if is_uri(folder) else sorted(path for path in Path(folder).glob(f"{LOOSE}/*.json") if path.is_file())
+    return (
+        [] if is_uri(folder) else sorted(path for path in Path(folder).glob(f"{PENDING_DIR}/*.json") if path.is_file())
+    )
 
 
 def _check_record(content: bytes, named: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,7 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
+from dmls_ray.util.atomic import TEMPORARY_SUFFIX, sync_to_disk, temporary_name
 from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.text import first_line
 
 AT_ONCE = 32
 """Requests that are under way side by side: each is mostly waiting."""
@@ -39,7 +40,7 @@ def is_uri(place: str | os.PathLike[str]) -> bool:
     return isinstance(place, str) and bool(_URI.match(place))
 
 
-def check_place(place: str | os.PathLike[str], flag: str = "") -> None:
+def check_location(place: str | os.PathLike[str], flag: str = "") -> None:
     """A place is a local path, or a URI that can be written down: into a log, a report, a record.
 
     Raises:
@@ -96,7 +97,7 @@ class Entry:
     is_folder: bool = False
 
 
-class Objects:
+class ObjectStore:
     """What lies in a folder at a URI.
 
     Raises:
@@ -105,7 +106,7 @@ class Objects:
     """
 
     def __init__(self, uri: str) -> None:
-        check_place(uri)
+        check_location(uri)
         self.uri = uri
         with self._telling("used"):
             self._files, self._root = _opened(uri)
@@ -128,7 +129,7 @@ class Objects:
                     name=info.path[root:], modified_ns=info.mtime_ns or 0, is_folder=info.type == FileType.Directory
                 )
                 for info in found
-                if not info.base_name.endswith(".new")  # one that is not whole yet
+                if not info.base_name.endswith(TEMPORARY_SUFFIX)
             ),
             key=lambda entry: entry.name,
         )  # fmt: skip
@@ -157,11 +158,11 @@ class Objects:
                 return
             folder, _, last = path.rpartition("/")
             self._files.create_dir(folder, recursive=True)
-            aside = f"{folder}/.{last}.{uuid.uuid4().hex[:12]}.new"
+            aside = f"{folder}/{temporary_name(last)}"
             try:
                 self._write(aside, content)
                 if self._files.type_name == "local":
-                    _sync(aside)
+                    sync_to_disk(aside)
                 self._files.move(aside, path)
             except BaseException:
                 with suppress(OSError):
@@ -206,7 +207,7 @@ class Objects:
         try:
             yield
         except (OSError, pyarrow.ArrowException) as error:
-            why = str(error).strip().partition("\n")[0].rstrip(".")
+            why = first_line(error).rstrip(".")
             for name in _CREDENTIALS:
                 if len(secret := os.environ.get(name, "")) >= 8:
                     why = why.replace(secret, "***")
@@ -281,11 +282,3 @@ def _side_by_side(call: Callable[[Item], Found], items: Sequence[Item]) -> list[
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

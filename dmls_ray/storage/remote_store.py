@@ -31,24 +31,16 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import (
-    RUNS,
-    SWEEP,
-    Store,
-    atomic_write_text,
-    dump_sweep,
-    fresh_folder,
-    latest_records,
-    read_sweep,
-)
-from dmls_ray.storage.mirror import LOOSE, Mirror, is_record, joined, loose_in
-from dmls_ray.storage.object_store import Objects, below, is_uri, numbered
+from dmls_ray.storage.folder import RUNS, SWEEP, Store, dump_sweep, first_free_folder, latest_records, read_sweep
+from dmls_ray.storage.mirror import PENDING_DIR, Mirror, is_record, merge_lines, pending_files
+from dmls_ray.storage.object_store import ObjectStore, below, is_uri, numbered
+from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.errors import StoreError
 
-CLAIMS = "compacting"
+LOCK_DIR = "compacting"
 
-_CLAIM_DEAD_S = 3600.0
-_CLAIM_HOLDS_S = 600.0
+_LOCK_EXPIRES_S = 3600.0
+_LOCK_VALID_S = 600.0
 _RETRY_S = 30.0
 """A store that does not answer is asked again no sooner: each time costs seconds, and runs go on."""
 
@@ -76,27 +68,27 @@ def open_store(place: str | os.PathLike[str], note: Note, files: Collection[str]
     """
     if is_uri(place):
         return RemoteStore(str(place), note, files)
-    if loose := loose_in(place):
+    if pending := pending_files(place):
         raise StoreError(
-            f"--out {place} has {len(loose)} runs as single files in {LOOSE}/, which a sweep at a URI has left; go on "
-            f"with --out {Path(place).resolve().as_uri()}, which puts them into {RUNS}."
+            f"--out {place} has {len(pending)} runs as single files in {PENDING_DIR}/, which a sweep at a URI has "
+            f"left; go on with --out {Path(place).resolve().as_uri()}, which puts them into {RUNS}."
         )
     return Store(place)
 
 
-def fresh_place(place: str) -> str | Path:
+def first_free_location(place: str) -> str | Path:
     """The first of PLACE, PLACE-2, PLACE-3, ... that holds no sweep."""
     if not is_uri(place):
-        return fresh_folder(place)
+        return first_free_folder(place)
     number, candidate = 1, place
-    while _holds_sweep(Objects(candidate)):
+    while _holds_sweep(ObjectStore(candidate)):
         number += 1
         candidate = numbered(place, number)
     return candidate
 
 
-def _holds_sweep(objects: Objects) -> bool:
-    return any(item.name in (RUNS, SWEEP, LOOSE) for item in objects.list())
+def _holds_sweep(objects: ObjectStore) -> bool:
+    return any(item.name in (RUNS, SWEEP, PENDING_DIR) for item in objects.list())
 
 
 def records_at(place: str | os.PathLike[str]) -> list[RunRecord]:
@@ -139,7 +131,7 @@ class RemoteStore(Store):
         """Add a run; when this returns it is an object at the URI, or, while that does not answer, on the disk here."""
         line = super().append(record)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        self._unsent[f"{LOOSE}/{stamp}-{record.run_id}-{uuid.uuid4().hex[:8]}.json"] = line
+        self._unsent[f"{PENDING_DIR}/{stamp}-{record.run_id}-{uuid.uuid4().hex[:8]}.json"] = line
         if (began := time.monotonic()) >= self._retry_at:
             try:
                 self._send()
@@ -211,26 +203,27 @@ class RemoteStore(Store):
 
     def _compact(self) -> None:
         """Put the runs that are objects of their own into runs.jsonl."""
-        if not self.mirror.loose_names():
+        if not self.mirror.pending_names():
             return
-        claim = f"{CLAIMS}/{uuid.uuid4().hex}.json"
+        claim = f"{LOCK_DIR}/{uuid.uuid4().hex}.json"
         began = time.time()
         self._objects.put(claim, b"{}\n")
         try:
             if not self._is_alone(claim):
                 self._note(
                     f"Another sweep puts its runs into {below(self.where, RUNS)} just now, or died of it within the "
-                    f"hour; those of this one stay in {LOOSE}/, are read from there, and are put together next time."
+                    f"hour; those of this one stay in {PENDING_DIR}/, are read from there, and are put together next "
+                    "time."
                 )
                 return
             # Looked for again: only now no other can take them away.
-            names = self.mirror.loose_names()
-            known = self.mirror.loose | self._sent
+            names = self.mirror.pending_names()
+            known = self.mirror.pending | self._sent
             loose = {name: known[name] for name in names if name in known}
             others = self._objects.get_all([name for name in names if name not in known])
             loose |= {name: content for name, content in others.items() if is_record(content)}
-            whole = joined(self._objects.get(RUNS) or b"", [loose[name] for name in sorted(loose)])
-            if time.time() - began > _CLAIM_HOLDS_S:
+            whole = merge_lines(self._objects.get(RUNS) or b"", [loose[name] for name in sorted(loose)])
+            if time.time() - began > _LOCK_VALID_S:
                 raise StoreError(f"{below(self.where, RUNS)} took too long; the next sweep there writes it.")
             self._objects.put(RUNS, whole)
             self._objects.delete_all(loose)
@@ -240,10 +233,10 @@ class RemoteStore(Store):
 
     def _is_alone(self, claim: str) -> bool:
         """Whether nobody else puts runs together; claims of the dead are removed."""
-        claims = {item.name: item.modified_ns for item in self._objects.list(CLAIMS) if not item.is_folder}
+        claims = {item.name: item.modified_ns for item in self._objects.list(LOCK_DIR) if not item.is_folder}
         # Both by the store's clock.
         now = claims.get(claim, 0)
-        dead = [name for name, at in claims.items() if now - at > _CLAIM_DEAD_S * 1e9]
+        dead = [name for name, at in claims.items() if now - at > _LOCK_EXPIRES_S * 1e9]
         self._objects.delete_all(dead)
         return claim in claims and len(claims) == len(dead) + 1
 

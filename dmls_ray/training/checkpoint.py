@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from dmls_ray.storage.folder import atomic_replace
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.workloads.classification.config import TrialConfig
 
 _KEPT = 2

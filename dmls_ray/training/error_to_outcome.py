@@ -12,6 +12,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import Outcome
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.util.errors import DivergedError, UnavailableError
+from dmls_ray.util.text import first_line
 
 
 def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
@@ -44,10 +45,9 @@ def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
         outcome = Outcome.DIVERGED
     elif isinstance(error, UnavailableError):
         outcome = Outcome.SKIPPED
-    lines = str(error).strip().splitlines() or [""]
     return {
         "outcome": outcome.value,
-        "reason": f"{type(error).__name__}: {lines[0]}".rstrip(": "),
+        "reason": f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": "),
         "traceback": "".join(traceback.format_exception(error)),
         # After an assertion on the device, say, every further call in this process fails.
         "device_lost": outcome is Outcome.ERROR and _says(error, ("CUDA error",)),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
 from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 
 Shape = tuple[int, int, int]
@@ -220,7 +221,7 @@ def check_fits(config: TrialConfig, shape: Shape, classes: int) -> None:
         try:
             model(torch.empty(2, *shape))
         except (RuntimeError, ValueError, AssertionError) as error:
-            reason = str(error).strip().splitlines()[0]
+            reason = first_line(error)
             told = "x".join(map(str, shape))
             raise ConfigError(
                 f"model={name} does not take images of {told} ({reason}); set image_size, or use another model."

@@ -1,4 +1,4 @@
-"""Text of a record, which may come from anybody, as a terminal shows it: nothing in it is a command to the terminal."""
+"""Text from errors and from untrusted records, made safe and short enough for one line of a terminal."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ _COMMANDS = re.compile(
 def escape_control_chars(text: str) -> str:
     """The text with control characters, and those that turn its direction, written out: `\\x1b` for an escape."""
     return _COMMANDS.sub(lambda mark: mark[0].encode("unicode_escape").decode(), text)
+
+
+def first_line(error: BaseException, *, empty: str | None = None) -> str:
+    """First line of an error's message; `empty`, or the name of the error's class, where it has no message."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__ if empty is None else empty

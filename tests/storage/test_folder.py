@@ -10,7 +10,7 @@ import pytest
 from dmls_ray.config.options import Options
 from dmls_ray.execution.run import done
 from dmls_ray.records.model import SCHEMA, Outcome, RunRecord
-from dmls_ray.storage.folder import Store, fresh_folder, latest_records, read_sweep
+from dmls_ray.storage.folder import Store, first_free_folder, latest_records, read_sweep
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
 
@@ -126,11 +126,11 @@ def test_every_session_is_noted(tmp_path: Path) -> None:
 
 def test_a_fresh_folder_is_the_first_that_holds_no_sweep(tmp_path: Path) -> None:
     first = tmp_path / "sweep"
-    assert fresh_folder(first) == first
+    assert first_free_folder(first) == first
     for expected in ("sweep-2", "sweep-3"):
-        with Store(fresh_folder(first)) as store:
+        with Store(first_free_folder(first)) as store:
             store.append(run(0))
-        assert fresh_folder(first) == tmp_path / expected
+        assert first_free_folder(first) == tmp_path / expected
     assert latest_records(first) == [run(0)]
 
 
@@ -162,7 +162,7 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None
 
 def test_a_folder_whose_name_is_no_name_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be a folder"):
-        fresh_folder(tmp_path / ("x" * 300))
+        first_free_folder(tmp_path / ("x" * 300))
     (tmp_path / "runs.jsonl").mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
         Store(tmp_path)

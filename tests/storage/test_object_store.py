@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.storage.object_store import Objects, below, check_place, is_uri, numbered
+from dmls_ray.storage.object_store import ObjectStore, below, check_location, is_uri, numbered
 from dmls_ray.util.errors import ConfigError, StoreError
 from tests.conftest import S3, start_s3
 
@@ -36,24 +36,24 @@ def test_a_uri_is_told_from_a_path(place: str | Path, expected: bool) -> None:
 )
 def test_a_uri_with_credentials_is_refused_and_they_are_not_told(uri: str) -> None:
     with pytest.raises(ConfigError, match="credentials in it.*put them into the environment") as raised:
-        check_place(uri, "--out")
+        check_location(uri, "--out")
     assert "HIDDEN" not in str(raised.value)
     assert str(raised.value).startswith(f"--out {uri.partition(':')[0]}://")
     with pytest.raises(ConfigError):
-        Objects(uri)
+        ObjectStore(uri)
 
 
 @pytest.mark.parametrize(
     "place", ["s3://b/x", "s3://b/a@b?region=eu-west-1", "gs://anonymous@b/x", "abfs://c@account/x", "x", Path("x@y:z")]
 )
 def test_a_place_that_names_no_secret_is_taken(place: str | Path) -> None:
-    check_place(place)
+    check_location(place)
 
 
 @pytest.mark.parametrize("place", [Path("s3://b/x"), "s3:/b/x", "gs:/b"])
 def test_a_uri_that_lacks_a_slash_is_told_and_is_no_folder(place: str | Path) -> None:
     with pytest.raises(ConfigError, match="is a URI that lacks a slash, as a path does; give it as a text"):
-        check_place(place)
+        check_location(place)
 
 
 def test_what_lies_below_a_uri_keeps_its_options() -> None:
@@ -66,7 +66,7 @@ def test_what_lies_below_a_uri_keeps_its_options() -> None:
 
 
 def test_what_was_put_is_listed_and_read_until_it_is_deleted(uri: str) -> None:
-    objects = Objects(uri)
+    objects = ObjectStore(uri)
     assert objects.list() == []
     assert objects.get("a.json") is None
     objects.put("a.json", b"old")
@@ -80,11 +80,11 @@ def test_what_was_put_is_listed_and_read_until_it_is_deleted(uri: str) -> None:
     assert objects.get_all(["runs/7.json", "runs/absent.json"]) == {"runs/7.json": b"runs/7.json"}
     objects.delete_all(["runs/7.json", "runs/absent.json"])
     assert objects.get("runs/7.json") is None
-    assert Objects(below(uri, "runs")).get("8.json") == b"runs/8.json"
+    assert ObjectStore(below(uri, "runs")).get("8.json") == b"runs/8.json"
 
 
 def test_an_object_that_is_not_whole_yet_is_not_listed_and_one_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    objects = Objects(tmp_path.as_uri())
+    objects = ObjectStore(tmp_path.as_uri())
     (tmp_path / ".a.json.0123.new").write_text("{")
     assert objects.list() == []
     (tmp_path / "b.json").mkdir()
@@ -107,7 +107,7 @@ def test_an_object_that_is_not_whole_yet_is_not_listed_and_one_that_fails_leaves
 def test_what_cannot_be_reached_is_one_line_within_seconds(bucket: str, uri: str, told: str) -> None:
     began = time.monotonic()
     with pytest.raises(StoreError) as raised:
-        Objects(uri)
+        ObjectStore(uri)
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
     assert time.monotonic() - began < 20
@@ -117,7 +117,7 @@ def test_a_credential_that_a_complaint_quotes_is_not_told(tmp_path: Path, monkey
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "HIDDEN/HIDDEN")
     (tmp_path / "HIDDEN" / "HIDDEN").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"\*\*\*") as raised:
-        Objects(tmp_path.as_uri()).put("HIDDEN/HIDDEN", b"")
+        ObjectStore(tmp_path.as_uri()).put("HIDDEN/HIDDEN", b"")
     assert "HIDDEN/HIDDEN" not in str(raised.value)
 
 
@@ -126,7 +126,7 @@ def test_wrong_credentials_are_told_and_not_shown(use_s3: Callable[[S3], str]) -
     try:
         uri = use_s3(server)
         with pytest.raises(StoreError, match="see to the credentials in the environment") as raised:
-            Objects(uri)
+            ObjectStore(uri)
     finally:
         server.end()
     assert os.environ["AWS_ACCESS_KEY_ID"] not in str(raised.value)

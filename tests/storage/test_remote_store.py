@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
-from dmls_ray.cli import main as commands
-from dmls_ray.cli.sweep_script import main
+from dmls_ray.cli import sweep_script
+from dmls_ray.cli.main import main
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.grid import make_plan
 from dmls_ray.config.options import Options
@@ -22,10 +22,10 @@ from dmls_ray.execution.executor import Execution
 from dmls_ray.execution.jobs import Jobs
 from dmls_ray.execution.run import run_plan
 from dmls_ray.records.model import Outcome, RunRecord
-from dmls_ray.storage import remote_store as remote
-from dmls_ray.storage.mirror import Mirror, joined
-from dmls_ray.storage.object_store import Objects, numbered
-from dmls_ray.storage.remote_store import RemoteStore, fresh_place, open_store, records_at
+from dmls_ray.storage import remote_store
+from dmls_ray.storage.mirror import Mirror, merge_lines
+from dmls_ray.storage.object_store import ObjectStore, numbered
+from dmls_ray.storage.remote_store import RemoteStore, first_free_location, open_store, records_at
 from dmls_ray.util.errors import ConfigError, StoreError
 from tests.analysis.samples import results
 from tests.conftest import S3, start_s3
@@ -43,11 +43,11 @@ def numbers(uri: str | Path) -> list[int]:
 
 
 def loose(uri: str) -> list[str]:
-    return [item.name for item in Objects(uri).list("runs") if not item.is_folder]
+    return [item.name for item in ObjectStore(uri).list("runs") if not item.is_folder]
 
 
 def lines(uri: str) -> list[Any]:
-    return [json.loads(line) for line in (Objects(uri).get("runs.jsonl") or b"").splitlines()]
+    return [json.loads(line) for line in (ObjectStore(uri).get("runs.jsonl") or b"").splitlines()]
 
 
 def path_of(uri: str) -> Path:
@@ -76,7 +76,7 @@ def notes() -> list[str]:
 def test_a_run_is_an_object_when_it_is_appended_and_a_line_when_the_sweep_has_ended(uri: str, notes: list[str]) -> None:
     with open_store(uri, notes.append) as store:
         store.add_session({"axis": "lr"})
-        assert [item.name for item in Objects(uri).list()] == ["sweep.json"], "what was asked for is there at once"
+        assert [item.name for item in ObjectStore(uri).list()] == ["sweep.json"], "what was asked for is there at once"
         for number in (0, 1):
             store.append(run(number))
             assert len(loose(uri)) == number + 1
@@ -109,16 +109,16 @@ def test_a_death_between_runs_jsonl_and_the_objects_end_counts_nothing_twice_and
     store = open_store(uri, notes.append)
     store.append(run(1))
     store.append(run(2))
-    delete_all = Objects.delete_all
+    delete_all = ObjectStore.delete_all
 
-    def die_after_some(self: Objects, names: Any) -> None:
+    def die_after_some(self: ObjectStore, names: Any) -> None:
         if len(names) == 4:
             delete_all(self, sorted(names)[2:])  # the newer ones are gone, the older ones stay
             raise KeyboardInterrupt
         delete_all(self, names)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Objects, "delete_all", die_after_some)
+        patch.setattr(ObjectStore, "delete_all", die_after_some)
         with pytest.raises(KeyboardInterrupt):
             store.close()
     assert (len(lines(uri)), len(loose(uri))) == (4, 2)
@@ -142,7 +142,7 @@ def test_two_sweeps_at_once_lose_nothing_of_either_and_are_told(uri: str, notes:
     assert loose(uri) == []
     assert numbers(uri) == [0, 1, 2, 3]
     assert len(lines(uri)) == 4
-    sessions = json.loads(Objects(uri).get("sweep.json") or b"")["sessions"]
+    sessions = json.loads(ObjectStore(uri).get("sweep.json") or b"")["sessions"]
     assert [session["name"] for session in sessions] == ["first", "second"]
     assert notes == [
         f"Another sweep has written {count} runs to {uri} meanwhile; they are kept beside those of this one. Two at "
@@ -157,16 +157,16 @@ def test_of_two_that_put_runs_together_at_once_one_leaves_it_to_the_other(
     first, second = open_store(place, print), open_store(place, notes.append)
     first.append(run(0))
     second.append(run(1))
-    put, came = Objects.put, []
+    put, came = ObjectStore.put, []
 
-    def second_comes_between(self: Objects, name: str, content: bytes) -> None:
+    def second_comes_between(self: ObjectStore, name: str, content: bytes) -> None:
         if name == "runs.jsonl" and not came:
             came.append(name)
             second.append(run(2))  # the first has looked already
             second.close()
         put(self, name, content)
 
-    monkeypatch.setattr(Objects, "put", second_comes_between)
+    monkeypatch.setattr(ObjectStore, "put", second_comes_between)
     first.close()
     assert notes[0].startswith(f"Another sweep puts its runs into {place}/runs.jsonl just now, or died of it")
     assert [line["repeat"] for line in lines(place)] == [0, 1]
@@ -197,7 +197,7 @@ def test_many_that_end_at_the_same_moment_lose_nothing(place: str) -> None:
 
 def test_a_claim_of_the_dead_holds_for_an_hour(place: str, notes: list[str]) -> None:
     left_by_a_death(place, run(0))
-    Objects(place).put("compacting/other.json", b"{}")
+    ObjectStore(place).put("compacting/other.json", b"{}")
     open_store(place, notes.append).close()
     assert len(notes) == len(loose(place)) == 1
     claim = path_of(place) / "compacting" / "other.json"
@@ -210,24 +210,24 @@ def test_a_claim_of_the_dead_holds_for_an_hour(place: str, notes: list[str]) -> 
 
 def test_who_reads_while_runs_are_put_together_misses_none(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = left_by_a_death(uri, run(0), run(1))
-    names = Mirror.loose_names
+    names = Mirror.pending_names
 
     def others_put_them_together(self: Mirror) -> list[str]:
         found = names(self)
-        monkeypatch.setattr(Mirror, "loose_names", names)
+        monkeypatch.setattr(Mirror, "pending_names", names)
         store.close()
         assert loose(uri) == []
         return found
 
-    monkeypatch.setattr(Mirror, "loose_names", others_put_them_together)
+    monkeypatch.setattr(Mirror, "pending_names", others_put_them_together)
     assert numbers(uri) == [0, 1]
 
 
 def test_a_store_that_goes_away_and_comes_back_gets_every_run(
     place: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_RETRY_S", 0.0)
-    monkeypatch.setattr(remote, "_RETRY_SHARE", 0)
+    monkeypatch.setattr(remote_store, "_RETRY_S", 0.0)
+    monkeypatch.setattr(remote_store, "_RETRY_SHARE", 0)
     with open_store(place, notes.append) as store:
         store.append(run(0))
         folder = path_of(place)
@@ -257,7 +257,7 @@ def test_a_store_that_does_not_answer_is_not_asked_at_every_run(
 
     with open_store(place, notes.append) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(Objects, "put", fail)
+            patch.setattr(ObjectStore, "put", fail)
             for number in range(5):
                 store.append(run(number))
         assert len(tried) == 1
@@ -282,13 +282,13 @@ def test_what_cannot_be_uploaded_to_the_end_stays_here_and_the_note_says_how_it_
     assert "1 runs of this sweep are not there" in notes[1]
     assert notes[1].endswith(f"{command} uploads them.")
     with pytest.raises(SystemExit) as ended:
-        commands.main(["copy", str(store.folder), place])
+        main(["copy", str(store.folder), place])
     assert ended.value.code == 0
     assert "2 of 2 runs added" in capsys.readouterr().out
     assert numbers(place) == [0, 1]
     assert load(place).where == place
     with pytest.raises(SystemExit):
-        commands.main(["copy", str(store.folder), place])
+        main(["copy", str(store.folder), place])
     assert "0 of 2 runs added" in capsys.readouterr().out
     shutil.rmtree(store.folder)
     assert len(lines(place)) == 2
@@ -305,26 +305,26 @@ def test_a_store_that_cannot_be_written_is_told_before_anything_starts(place: st
 
 def test_an_object_that_is_no_record_is_refused_by_its_name(place: str) -> None:
     left_by_a_death(place, run(0))
-    Objects(place).put("runs/by-hand.json", b"[]")
+    ObjectStore(place).put("runs/by-hand.json", b"[]")
     with pytest.raises(StoreError, match=r"sweep/runs/by-hand.json is no record .*; remove it, or name another"):
         load(place)
-    Objects(place).delete_all(["runs/by-hand.json"])
-    Objects(place).put("runs.jsonl", b"no json\n")
+    ObjectStore(place).delete_all(["runs/by-hand.json"])
+    ObjectStore(place).put("runs.jsonl", b"no json\n")
     with pytest.raises(StoreError, match=rf"{place}/runs.jsonl, line 1 is no record"):
         load(place)
 
 
 def test_lines_are_joined_each_once_and_a_torn_one_goes() -> None:
-    assert joined(b'{"a": 1}\n', [b'{"b": 2}\n', b'{"a": 1}\n', b'{"b": 2}']) == b'{"a": 1}\n{"b": 2}\n'
-    assert joined(b'{"a": 1}\n{"tor', [b'{"b": 2}\n']) == b'{"a": 1}\n{"b": 2}\n'
-    assert joined(b'{"a": 1}', []) == b'{"a": 1}\n'
-    assert joined(b"", []) == b""
+    assert merge_lines(b'{"a": 1}\n', [b'{"b": 2}\n', b'{"a": 1}\n', b'{"b": 2}']) == b'{"a": 1}\n{"b": 2}\n'
+    assert merge_lines(b'{"a": 1}\n{"tor', [b'{"b": 2}\n']) == b'{"a": 1}\n{"b": 2}\n'
+    assert merge_lines(b'{"a": 1}', []) == b'{"a": 1}\n'
+    assert merge_lines(b"", []) == b""
 
 
 def test_a_fresh_place_is_the_first_that_holds_no_sweep(uri: str) -> None:
-    assert fresh_place(uri) == uri
+    assert first_free_location(uri) == uri
     left_by_a_death(uri, run(0))  # no runs.jsonl yet
-    assert fresh_place(uri) == numbered(uri, 2)
+    assert first_free_location(uri) == numbered(uri, 2)
     with open_store(numbered(uri, 2), print) as store:
         store.append(run(0))
     assert Options(out=uri, fresh=True).folder == numbered(uri, 3)
@@ -343,7 +343,7 @@ def test_a_folder_that_is_read_by_its_path_has_what_was_written_by_its_uri(place
 
 
 def test_files_that_were_made_are_uploaded_and_those_of_tensorboard_that_are_gone_go(uri: str) -> None:
-    objects = Objects(uri)
+    objects = ObjectStore(uri)
     objects.put_all(["tensorboard/old/events", "figures/old.svg", "table.md"], str.encode)
     mirror = Mirror(uri, ("table.md", "tensorboard"))
     assert sorted(path.name for path in mirror.folder.iterdir()) == ["table.md", "tensorboard"]
@@ -391,16 +391,16 @@ def call(uri: str) -> tuple[Any, list[str]]:
 def test_a_call_leaves_all_files_at_the_uri_and_the_next_leaves_them_as_they_are(finished: str) -> None:
     found, notes = call(finished)
     assert (len(found), notes) == (6, [])
-    there = {item.name: item.modified_ns for item in Objects(finished).list()}
+    there = {item.name: item.modified_ns for item in ObjectStore(finished).list()}
     assert {"runs.jsonl", "sweep.json", "report.html", "table.md", "runs.parquet", "tensorboard"} <= there.keys()
-    assert b"batch_per_rank 16 to 32" in (Objects(finished).get("table.md") or b"")
+    assert b"batch_per_rank 16 to 32" in (ObjectStore(finished).get("table.md") or b"")
     call(finished)
-    assert {item.name: item.modified_ns for item in Objects(finished).list()} == there
+    assert {item.name: item.modified_ns for item in ObjectStore(finished).list()} == there
 
 
 def test_no_file_at_the_uri_names_a_credential_or_the_local_folder(finished: str) -> None:
     found, _ = call(finished)
-    objects = Objects(finished)
+    objects = ObjectStore(finished)
     secrets = [value.encode() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if (value := os.getenv(name))]
     for item in objects.list(deep=True):
         content = b"" if item.is_folder else objects.get(item.name) or b""
@@ -444,7 +444,7 @@ def test_profiles_of_inference_are_left_out_at_a_uri_and_that_is_told(
 
 def test_a_dry_run_tells_what_is_done_at_a_uri(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(
+        sweep_script.main(
             name="test", question="What?", axis="batch_per_rank", defaults={**GRID, "batch_per_rank": [16, 64]},
             arguments=["--out", finished, "--dry-run"],
         )  # fmt: skip

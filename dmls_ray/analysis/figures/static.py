@@ -14,7 +14,7 @@ from dmls_ray.analysis.figures.bars import bar_base, bar_offsets
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, is_finite
 from dmls_ray.analysis.figures.jpeg import REFUSED, decode_jpeg
 from dmls_ray.analysis.figures.style_matplotlib import BLACK, GREY, MatplotlibStyle, legend_entries, matplotlib_styles
-from dmls_ray.storage.folder import atomic_replace
+from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.text import escape_control_chars
 
 if TYPE_CHECKING:

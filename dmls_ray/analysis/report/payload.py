@@ -18,7 +18,7 @@ from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorte
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.validation import MOST_PICTURE
-from dmls_ray.storage.folder import gc_disabled
+from dmls_ray.util.gc import gc_disabled
 
 EPOCH_ROWS = 120_000
 """Epochs that a report holds, over all runs, each rank's own counted too; of longer ones every k-th is shown."""

@@ -15,7 +15,7 @@ from dmls_ray.analysis.table.notes import notes_of
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.config.fields import field_specs
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import gc_disabled
+from dmls_ray.util.gc import gc_disabled
 from dmls_ray.workloads.classification.config import TrialConfig
 
 _measured = attrgetter(*MEASURES)

@@ -1,0 +1,50 @@
+"""Files that appear whole or not at all, and that survive a power failure once they have been written."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def atomic_write_text(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old one or the new one, never a part."""
+    with atomic_replace(path) as temporary:
+        temporary.write_text(text)
+
+
+@contextmanager
+def atomic_replace(path: Path) -> Iterator[Path]:
+    """Yield a temporary name; the file written there replaces `path` at the end of the block.
+
+    If the block fails, the temporary file is deleted. Each call has its own name, so several processes can replace the
+    same file at the same time; the last one wins.
+    """
+    temporary = path.with_name(temporary_name(path.name))
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+TEMPORARY_SUFFIX = ".new"
+"""End of the name of a file that is still being written."""
+
+
+def temporary_name(name: str) -> str:
+    """A name, used by no other call, for a file that is to be renamed to `name`."""
+    return f".{name}.{uuid.uuid4().hex[:12]}{TEMPORARY_SUFFIX}"
+
+
+def sync_to_disk(path: str | os.PathLike[str]) -> None:
+    """Flush a file to the disk, or the entries of a folder: a new file's name is safe only after its folder's flush."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
