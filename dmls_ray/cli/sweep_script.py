@@ -29,7 +29,8 @@ from dmls_ray.execution.run import done, plan_of, run_plan
 from dmls_ray.storage.object_store import below
 from dmls_ray.util.errors import ConfigError, HeadLostError, InputError, WorkerGroupError
 from dmls_ray.workloads.classification.config import trial_schema
-from dmls_ray.workloads.user_function.schema import folder_name, user_function_schema
+from dmls_ray.workloads.registry import workload_of_function
+from dmls_ray.workloads.user_function.schema import folder_name
 
 
 def main(
@@ -71,7 +72,9 @@ def main(
     )
     try:
         own = _own_function(parser, words, train)
-        schema = user_function_schema(own.train, [name for name, *_ in own.set]) if own.train else trial_schema()
+        schema = (
+            workload_of_function(own.train, [name for name, *_ in own.set]).schema() if own.train else trial_schema()
+        )
         if own.train != train:
             name, variants, layout = folder_name(own.train), ({},), None
             defaults = _known_defaults(schema, defaults, axis)

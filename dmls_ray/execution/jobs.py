@@ -14,13 +14,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.command import unavailable
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.user_function.schema import UserFunctionConfig
-
-RUN_TRIAL = "dmls_ray.training.engine:train_rank"
-"""The training function of every built-in sweep."""
-
-RUN_USER_FUNCTION = "dmls_ray.workloads.user_function.run:run_user_function"
-"""Calls a training function of the user's own."""
+from dmls_ray.workloads.registry import workload_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class Jobs:
         return Job(
             run_id=run.run_id,
             trial_id=run.trial_id,
-            train=RUN_USER_FUNCTION if isinstance(config, UserFunctionConfig) else RUN_TRIAL,
+            train=workload_of(run.values).entrypoint,
             config=config,
             device=self.resources.device_of(config),
             backend=self.resources.backend_of(config),

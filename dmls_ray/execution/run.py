@@ -28,7 +28,8 @@ from dmls_ray.storage.remote_store import mirror_of, open_store
 from dmls_ray.util.errors import ConfigError, HeadLostError, StoreError
 from dmls_ray.util.importing import is_importing
 from dmls_ray.workloads.classification.config import TrialConfig, trial_schema
-from dmls_ray.workloads.user_function.schema import folder_name, user_function_schema
+from dmls_ray.workloads.registry import workload_of_function
+from dmls_ray.workloads.user_function.schema import folder_name
 
 
 @overload
@@ -60,7 +61,7 @@ def sweep(*what: Any, **options: Any) -> Results:
     if len(what) not in (1, 2) or not isinstance(what[-1], Mapping):
         raise ConfigError("sweep() takes axes, or a training function and its axes: sweep(train, {'lr': [0.1, 0.01]}).")
     *functions, axes = what
-    schema = user_function_schema(functions[0], axes) if functions else trial_schema()
+    schema = workload_of_function(functions[0], axes).schema() if functions else trial_schema()
     known = Options.__dataclass_fields__
     for name in options:
         if name not in known:

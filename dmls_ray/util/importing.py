@@ -15,10 +15,6 @@ _importing = 0
 """How many imports of a user's module are under way."""
 
 
-_MOVED = {"dmls_ray.grayscale.trial": "dmls_ray.workloads.grayscale.train"}
-"""Modules of this package under the names that recorded configurations, and so their hashes, have."""
-
-
 def is_importing() -> bool:
     """Whether the user's code that runs now does so because its module is imported."""
     return _importing > 0
@@ -42,7 +38,6 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
         UserCodeError: the module is there and failed to import; the cause is chained.
     """
     module_name, _, function_name = reference.partition(":")
-    module_name = _MOVED.get(module_name, module_name)
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         # Last, so that a file of the user's named like an installed package does not take its place.

@@ -7,20 +7,23 @@ Importing the module of a workload must load neither PyTorch nor Ray.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.runtime import RuntimeConfig, digest
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
+from dmls_ray.util.errors import ConfigError
+
+RESERVED_FIELDS = ("train", "workload")
+"""Keys that name the workload of a recorded configuration; no field may have one of these names."""
 
 
 class Workload:
     """What a rank runs. A subclass sets `name`, `config`, `entrypoint` and `metrics`; the rest has defaults."""
 
-    name: ClassVar[str]
+    name: str
     """Name of the workload in the registry, in records and after `--workload`."""
     config: ClassVar[type[RuntimeConfig]]
     """Frozen dataclass of the configuration. Every field can be an axis."""
@@ -35,20 +38,43 @@ class Workload:
     presentation: ClassVar[str] = "dmls_ray.analysis.presentation:Presentation"
     """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
 
+    @classmethod
+    def claims(cls, config: Mapping[str, Any]) -> bool:
+        """Whether a recorded configuration belongs to this workload."""
+        return config.get("workload") == cls.name
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """The workload of a recorded configuration that it claims."""
+        return cls()
+
     def schema(self) -> Schema:
-        """The fields that a sweep can vary."""
-        specs = field_specs(self.config)
+        """The fields that a sweep can vary.
+
+        Raises:
+            ConfigError: a field of the configuration has a reserved name.
+        """
+        config_class: type = self.config
+        specs = field_specs(config_class)
+        for name in RESERVED_FIELDS:
+            if name in specs:
+                raise ConfigError(f"workload {self.name}: its field {name} has a reserved name; give it another name.")
+        defaults = {name: spec.default for name, spec in specs.items()}
+
+        def name_of(values: Mapping[str, Any]) -> str:
+            changed = {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+            return digest({**changed, "workload": self.name})
+
+        def make(**values: Any) -> RuntimeConfig:
+            return self.config(**values)
+
         return Schema(
             title=f"the configuration of {self.name}",
             specs=specs,
-            make=self.config,
-            name_of=functools.partial(_hash, self.name, {name: spec.default for name, spec in specs.items()}),
+            make=make,
+            name_of=name_of,
             fixed={"workload": self.name},
         )
-
-    def claims(self, config: Mapping[str, Any]) -> bool:
-        """Whether a recorded configuration belongs to this workload."""
-        return config.get("workload") == self.name
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A recorded configuration with its defaults and the fields that follow from others."""
@@ -83,9 +109,3 @@ class Workload:
     def estimate_s(self, config: RuntimeConfig) -> float | None:
         """Estimated seconds of a run that was never measured; None if unknown."""
         return None
-
-
-def _hash(workload: str, defaults: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """12 hex digits of the values that differ from their defaults."""
-    changed = {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
-    return digest({"workload": workload, **changed})

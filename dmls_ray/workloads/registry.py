@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -14,41 +14,82 @@ from dmls_ray.workloads.base import Workload
 GROUP = "dmls_ray.workloads"
 """Entry point group in which other packages name their workloads."""
 
+DEFAULT = "classification"
+"""Workload of a configuration that names none, as those of the first version."""
+
+_USER_FUNCTION = "dmls_ray.workloads.user_function.workload:UserFunctionWorkload"
+"""Workload of a configuration that names a training function in its entry `train`."""
+
 _BUILT_IN = {
-    "grayscale": "dmls_ray.workloads.grayscale.workload:GrayscaleWorkload",
-    "user_function": "dmls_ray.workloads.user_function.workload:UserFunctionWorkload",
     "classification": "dmls_ray.workloads.classification.workload:ClassificationWorkload",
+    "grayscale": "dmls_ray.workloads.grayscale.workload:GrayscaleWorkload",
 }
-"""Asked in this order which one a recorded configuration belongs to."""
 
 
-@functools.cache
 def workload(name: str) -> Workload:
-    """The workload of this name.
+    """Return the workload of this name.
 
     Raises:
         ConfigError: there is none.
     """
-    known = _references()
-    if name not in known:
-        raise ConfigError(f"--workload {name}: unknown workload; installed are {', '.join(known)}.")
-    module, _, attribute = known[name].partition(":")
-    found: Workload = getattr(importlib.import_module(module), attribute)()
-    return found
+    return _class_of(name)()
 
 
 def workload_of(config: Mapping[str, Any]) -> Workload:
-    """The workload that a recorded configuration belongs to.
+    """Return the workload that a recorded configuration belongs to, of this version or an earlier one.
 
     Raises:
         ConfigError: its workload is not installed.
     """
-    if "workload" in config:
-        return workload(str(config["workload"]))
-    return next(item for item in map(workload, _BUILT_IN) if item.claims(config))
+    if "train" in config:
+        return _of_function(str(config["train"]))
+    return workload(str(config.get("workload", DEFAULT)))
+
+
+def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Workload:
+    """Return the workload that calls a training function.
+
+    Args:
+        train: `module:function`, or the function.
+        names: the fields that the sweep gives, for a function whose configuration is a dict.
+    """
+    if isinstance(train, str) and (claimed := _built_in_of_function(train)) is not None:
+        return claimed()
+    # A user-defined function and its fields are known to this call alone.
+    return _load(_USER_FUNCTION)(train, names)
+
+
+def workload_names() -> tuple[str, ...]:
+    """Return the names that `--workload` accepts."""
+    return tuple(references())
 
 
 @functools.cache
-def _references() -> dict[str, str]:
-    """`module:Class` of every workload by its name."""
+def references() -> dict[str, str]:
+    """Return `module:Class` of every workload by its name. Tests clear this cache when they add one."""
     return {point.name: point.value for point in entry_points(group=GROUP)} | _BUILT_IN
+
+
+def _class_of(name: str) -> type[Workload]:
+    known = references()
+    if name not in known:
+        raise ConfigError(f"--workload {name}: unknown workload; installed are {', '.join(known)}.")
+    return _load(known[name])
+
+
+@functools.cache
+def _of_function(train: str) -> Workload:
+    claimed = _built_in_of_function(train)
+    return claimed() if claimed is not None else _load(_USER_FUNCTION)(train)
+
+
+def _built_in_of_function(train: str) -> type[Workload] | None:
+    """Return the workload of this package that recorded configurations name by a training function."""
+    return next((item for name in _BUILT_IN if (item := _class_of(name)).claims({"train": train})), None)
+
+
+@functools.cache
+def _load(reference: str) -> type[Any]:
+    module, _, attribute = reference.partition(":")
+    loaded: type[Any] = getattr(importlib.import_module(module), attribute)
+    return loaded

@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from dmls_ray.execution.jobs import RUN_TRIAL
 from dmls_ray.launchers import command
 from dmls_ray.launchers.command import run_command, unavailable
 from dmls_ray.launchers.inline import run_inline
@@ -32,7 +31,8 @@ def config(launcher: str, **changes: Any) -> TrialConfig:
 
 def run(trial: TrialConfig, **options: Any) -> list[dict[str, Any]]:
     settings: dict[str, Any] = {
-        "train": RUN_TRIAL, "artifacts": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
+        "train": "dmls_ray.training.engine:train_rank",
+        "artifacts": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
         "overdue": lambda: "",
     }  # fmt: skip
     return run_command(trial, **{**settings, **options})

@@ -8,12 +8,20 @@ from typing import Any
 
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.grayscale.config import GrayscaleConfig
+from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
 LOOPED = 4
 """Images that the Python loops go over, unless they are to go over all."""
 
 MOST_APART = 1
 """Grey levels from the reference: an implementation may round otherwise, and have weights of fewer digits."""
+
+
+def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Measure `turn_grey` on this rank as a training function is measured."""
+    from dmls_ray.workloads.user_function.run import run_function
+
+    return run_function(config, rank, emit, load=lambda: (turn_grey, GrayscaleConfig))
 
 
 def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,13 +25,34 @@ _WARMUP_STEPS = 5
 
 
 def run_user_function(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """Call the user's function on this rank; `emit` and the result are as those of `train_rank`.
+    """Call the user's function on this rank.
+
+    Raises:
+        UnknownNameError, UserCodeError: the function cannot be found here.
+        ValueError, Exception: as `run_function`.
+    """
+    return run_function(config, rank, emit, load=lambda: load_function(config))
+
+
+def run_function(
+    config: UserFunctionConfig,
+    rank: RankInfo,
+    emit: Emit,
+    *,
+    load: Callable[[], tuple[Callable[..., Any], type | None]],
+) -> dict[str, Any]:
+    """Call a training function on this rank; `emit` and the result are as those of `train_rank`.
 
     The process is set up as for any run: seeded (all ranks alike), its threads set, its device current. Memory, the
     time of the run, and the time between optimizer steps are measured around it.
 
+    Args:
+        config: the configuration of the run.
+        rank: this rank.
+        emit: receives progress and epochs.
+        load: returns the function and the dataclass of its configuration. Loading counts as set-up.
+
     Raises:
-        UnknownNameError, UserCodeError: the function cannot be found here.
         ValueError: what it tells is no plain value.
         Exception: whatever the function raises.
     """
@@ -40,7 +61,7 @@ def run_user_function(config: UserFunctionConfig, rank: RankInfo, emit: Emit) ->
     with clock.phase("setup_s"):
         prepare_process(config, rank)
         memory = MemoryMeter(device)
-        train, config_class = load_function(config)
+        train, config_class = load()
         given = config.for_function(config_class)
     told = _Told(rank, emit)
     steps = _Steps(device, emit)

@@ -175,6 +175,18 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
     name, code, _, config_class = find_function(train)
+    return function_schema(name, config_class, names, code=code)
+
+
+def function_schema(name: str, config_class: type | None, names: Iterable[str] = (), *, code: str = "") -> Schema:
+    """The schema of a function that was found.
+
+    Args:
+        name: the recorded name of the function.
+        config_class: the dataclass of its configuration; None for a dict.
+        names: the fields of a dict.
+        code: the pickled function, where no other process can import it.
+    """
     specs = _specs(config_class, names)
     required = _required(config_class)
     specs = {
@@ -206,9 +218,14 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
     )  # fmt: skip
 
 
+def function_name(function: Callable[..., Any]) -> str:
+    """`module:function` of a function; of one without a module, its name."""
+    return _name(function)[0]
+
+
 def folder_name(train: str | Callable[..., Any]) -> str:
     """What the results folder of a function's sweeps is called by itself: `module-function`."""
-    name = train if isinstance(train, str) else _name(train)[0]
+    name = train if isinstance(train, str) else function_name(train)
     return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-") or "own"
 
 

@@ -12,7 +12,7 @@ from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import implementations, interactive
 from dmls_ray.analysis.published.data import published_images
 from dmls_ray.analysis.published.matching import match
-from dmls_ray.analysis.results import GRAYSCALE, Results
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.images import _TIMES_THE_CACHE
 from dmls_ray.analysis.summary.sentence import answer
 from dmls_ray.analysis.table.build import make_table
@@ -20,7 +20,7 @@ from dmls_ray.analysis.table.layouts import LAYOUTS, beside_published
 from dmls_ray.config.grid import make_plan
 from dmls_ray.records.model import Outcome, RunRecord
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.user_function.schema import user_function_schema
+from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from tests.analysis.samples import MACHINE
 
 MS = {"python_loops": 1000.0, "numpy": 10.0, "torchvision": 5.0, "opencv": 0.4, "cpp": 0.2}
@@ -31,7 +31,7 @@ def sweep(
 ) -> Results:
     """A record a run, whose passes took so many milliseconds; None: skipped."""
     records = []
-    for run in make_plan(axes, repeats=repeats, schema=user_function_schema(GRAYSCALE)).runs:
+    for run in make_plan(axes, repeats=repeats, schema=GrayscaleWorkload().schema()).runs:
         values = dict(run.values)
         record = RunRecord(
             run_id=run.run_id, trial_id=run.trial_id, repeat=run.repeat, order=run.order, order_seed=0, seed=0,
@@ -249,13 +249,6 @@ def test_the_cache_counts_as_often_as_where_it_is_measured() -> None:
     from dmls_ray.workloads.grayscale.timing import TIMES_THE_CACHE
 
     assert _TIMES_THE_CACHE == TIMES_THE_CACHE
-
-
-def test_the_function_is_called_what_it_is_called() -> None:
-    from dmls_ray.util.importing import import_function
-    from dmls_ray.workloads.grayscale.train import turn_grey
-
-    assert import_function(GRAYSCALE, flag="--train") is turn_grey
 
 
 def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:

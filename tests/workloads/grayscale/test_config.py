@@ -11,19 +11,17 @@ from PIL import Image
 from dmls_ray.config.grid import make_plan
 from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATIONS, ON_A_GPU, GrayscaleConfig
-from dmls_ray.workloads.user_function.schema import user_function_schema
-
-TRAIN = "dmls_ray.grayscale.trial:turn_grey"
+from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 
 
 def test_each_implementation_goes_where_it_runs() -> None:
-    plan = make_plan({"implementation": IMPLEMENTATIONS}, repeats=1, schema=user_function_schema(TRAIN))
+    plan = make_plan({"implementation": IMPLEMENTATIONS}, repeats=1, schema=GrayscaleWorkload().schema())
     devices = {run.values["implementation"]: run.values["device"] for run in plan.runs}
     assert devices == {name: "cuda" if name in ON_A_GPU else "cpu" for name in IMPLEMENTATIONS}
     assert {run.config.device for run in plan.runs if run.config} == {"cpu", "cuda"}
     # Told or not, it is the same trial.
     (told,) = make_plan(
-        {"implementation": "numpy", "device": "cpu"}, repeats=1, schema=user_function_schema(TRAIN)
+        {"implementation": "numpy", "device": "cpu"}, repeats=1, schema=GrayscaleWorkload().schema()
     ).runs
     assert told.trial_id in {run.trial_id for run in plan.runs}
 
@@ -45,7 +43,7 @@ def test_what_does_not_go_together_is_refused_in_a_line(values: dict[str, Any], 
     with pytest.raises(ValueError, match=reason):
         GrayscaleConfig(**values)
     with pytest.raises(ConflictError, match=reason):
-        make_plan(values, schema=user_function_schema(TRAIN))
+        make_plan(values, schema=GrayscaleWorkload().schema())
 
 
 def test_a_folder_needs_an_image_to_be_one_of_images(tmp_path: Path) -> None:

@@ -15,17 +15,15 @@ from PIL import Image
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.workloads.grayscale import implementations, timing
 from dmls_ray.workloads.grayscale.images import Images
-from dmls_ray.workloads.user_function.run import run_user_function
-from dmls_ray.workloads.user_function.schema import user_function_schema
-
-TRAIN = "dmls_ray.grayscale.trial:turn_grey"
+from dmls_ray.workloads.grayscale.train import run_rank
+from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 
 
 def result_of(**values: Any) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
     """The rank's result, what the function returned, and the events."""
-    config = user_function_schema(TRAIN).make(**{"images": 8, "image_size": 16, "timed_s": 0.0, **values})
+    config = GrayscaleWorkload().schema().make(**{"images": 8, "image_size": 16, "timed_s": 0.0, **values})
     events: list[Any] = []
-    result = run_inline(config, train=run_user_function, emit=events.append)
+    result = run_inline(config, train=run_rank, emit=events.append)
     return result, result.get("run", {}).get("returned", {}), events
 
 

@@ -1,0 +1,43 @@
+"""The workload that calls a user-defined training function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
+
+from dmls_ray.config.schema import Schema
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_name, user_function_schema
+
+
+class UserFunctionWorkload(Workload):
+    """One user-defined training function; each function is a workload.
+
+    Args:
+        train: `module:function`, or the function.
+        names: the fields that can be varied, where the function takes a dict.
+    """
+
+    config = UserFunctionConfig
+    entrypoint = "dmls_ray.workloads.user_function.run:run_user_function"
+
+    def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
+        self.train = train
+        self.names = tuple(names)
+        self.name = train if isinstance(train, str) else function_name(train)
+
+    @classmethod
+    def claims(cls, config: Mapping[str, Any]) -> bool:
+        return "train" in config
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        return cls(str(config["train"]))
+
+    def schema(self) -> Schema:
+        """The fields of the function's dataclass, or those named, and `RUNTIME_FIELDS`.
+
+        Raises:
+            ConfigError, UnknownNameError, UserCodeError: as `find_function`.
+        """
+        return user_function_schema(self.train, self.names)

@@ -1,0 +1,99 @@
+"""Which workload a configuration belongs to, recorded by this version or an earlier one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dmls_ray import load
+from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.importing import import_function
+from dmls_ray.workloads import registry
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.grayscale.train import run_rank, turn_grey
+from dmls_ray.workloads.grayscale.workload import RECORDED_NAME
+from dmls_ray.workloads.user_function.run import run_user_function
+from tests.conftest import PROJECT
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Config(RuntimeConfig):
+    width: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ReservedConfig(RuntimeConfig):
+    train: str = ""
+
+
+class External(Workload):
+    """A workload as another package has it."""
+
+    name = "external"
+    config = _Config
+    entrypoint = "somewhere:run"
+
+
+@pytest.fixture
+def external(monkeypatch: pytest.MonkeyPatch) -> None:
+    references = {"external": f"{__name__}:External", **registry.references()}
+    monkeypatch.setattr(registry, "references", lambda: references)
+
+
+def test_every_reference_record_belongs_to_its_workload() -> None:
+    folders = {"batch_size": "classification", "char_lm": "char_lm:train", "grayscale": "grayscale"}
+    for folder, name in folders.items():
+        path = PROJECT / "results" / "reference" / folder
+        if path.exists():
+            assert {registry.workload_of(record.config).name for record in load(path).records} == {name}
+
+
+def test_recorded_configurations_find_their_workload() -> None:
+    assert registry.workload_of({"batch_per_rank": 32}).name == "classification"
+    assert registry.workload_of({"train": "char_lm:train", "workload": 3}).name == "char_lm:train"
+    assert registry.workload_of({"train": RECORDED_NAME}).name == "grayscale"
+
+
+def test_a_training_function_is_a_workload_of_its_name() -> None:
+    assert registry.workload_of_function("char_lm:train").name == "char_lm:train"
+    assert registry.workload_of_function(turn_grey).name == "dmls_ray.workloads.grayscale.train:turn_grey"
+    assert registry.workload_of_function(RECORDED_NAME).name == "grayscale"
+
+
+@pytest.mark.parametrize(
+    ("config", "function"),
+    [({"train": RECORDED_NAME}, run_rank), ({"train": "a:b"}, run_user_function)],
+)
+def test_entrypoints_exist(config: dict[str, Any], function: Any) -> None:
+    assert import_function(registry.workload_of(config).entrypoint, flag="entrypoint") is function
+
+
+def test_the_configuration_of_grayscale_is_recorded_under_its_first_name() -> None:
+    config = registry.workload("grayscale").schema().make(implementation="numpy")
+    assert config.canonical()["train"] == RECORDED_NAME
+    assert registry.workload_of(config.canonical()).name == "grayscale"
+
+
+@pytest.mark.usefixtures("external")
+def test_a_workload_of_another_package_is_found_by_its_name() -> None:
+    schema = registry.workload("external").schema()
+    assert registry.workload_of({**schema.fixed, "width": 4}).name == "external"
+    assert schema.name_of({**schema.fixed, "width": 8}) == schema.name_of({})
+    assert schema.name_of({"width": 4}) != schema.name_of({})
+    assert "external" in registry.workload_names()
+
+
+def test_an_unknown_workload_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ConfigError, match="unknown workload; installed are .*classification"):
+        registry.workload_of({"workload": "absent"})
+
+
+def test_a_field_with_a_reserved_name_is_refused() -> None:
+    class Reserved(External):
+        config = _ReservedConfig
+
+    with pytest.raises(ConfigError, match="its field train has a reserved name"):
+        Reserved().schema()
