@@ -52,9 +52,9 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.static import save
 from dmls_ray.analysis.stats.formatting import bare, ratio, seconds, shown
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
+from dmls_ray.config.training import DDP_ONLY
 from dmls_ray.records.model import STEP_QUANTILES, Outcome, RunRecord
 from dmls_ray.util.errors import DmlsRayError
-from dmls_ray.workloads.classification.config import DDP_ONLY
 
 MIB = 2**20
 FIRST_BUCKET_MIB, BUCKET_MIB = 1, 25

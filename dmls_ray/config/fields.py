@@ -8,18 +8,62 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import enum
 import functools
 import inspect
 import math
+import operator
 import textwrap
 import types
 import typing
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal
 
-from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.errors import ConfigError, ConflictError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Metadata of a field: its bounds, its unit and the conditions under which it has an effect."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    not_empty: bool = False
+    """The text contains more than blanks."""
+    unit: str = ""
+    """Unit of a number, for the axis of a figure."""
+    family: str = ""
+    """Purpose that several fields share: `regulariser`."""
+    counts_with: tuple[str, tuple[Any, ...]] | None = None
+    """Another field and the values of it with which this field has an effect; None: it always has."""
+    gpu_only: tuple[Any, str] | None = None
+    """A value that CPUs do not support, and the way out."""
+    ddp_only: bool = False
+    """The field configures the exchange of gradients, so it has no effect at world_size=1."""
+
+    def range_error(self, value: Any) -> str:
+        """The way out for a value out of bounds; empty for a value within them."""
+        if value is None:
+            return ""
+        if self.not_empty and not value.strip():
+            return "give a name"
+        bounds = (
+            ("{:.10g} or more", self.at_least, operator.ge),
+            ("more than {:.10g}", self.above, operator.gt),
+            ("at most {:.10g}", self.at_most, operator.le),
+            ("less than {:.10g}", self.below, operator.lt),
+        )
+        given = [(text.format(bound), compare(value, bound)) for text, bound, compare in bounds if bound is not None]
+        return "" if all(holds for _, holds in given) else f"give {' and '.join(text for text, _ in given)}"
+
+
+def setting(default: Any, **metadata: Any) -> Any:
+    """A dataclass field with this default and the metadata of `Setting`."""
+    return field(default=default, metadata={"setting": Setting(**metadata)})
 
 
 @dataclass(frozen=True)
@@ -37,12 +81,22 @@ class FieldSpec:
     """From the command line."""
     check: Callable[[Any], Any] = field(repr=False)
     """Gives the value as the field has it."""
+    setting: Setting = Setting()
+    """Bounds, unit and conditions."""
+
+
+def field_specs(config_class: type) -> dict[str, FieldSpec]:
+    """Every field of a configuration class with its help, default and choices, in the order of `ordered_fields`."""
+    return _field_specs(config_class)
 
 
 @functools.cache
-def field_specs(config_class: type) -> dict[str, FieldSpec]:
-    """Every field of a configuration class with its help, default and choices, in the order of the class."""
-    docs = _field_docs(config_class)
+def _field_specs(config_class: type) -> dict[str, FieldSpec]:
+    docs: dict[str, str] = {}
+    for base in reversed(config_class.__mro__):
+        if dataclasses.is_dataclass(base):
+            docs |= _field_docs(base)
+    settings = {item.name: item.metadata.get("setting", Setting()) for item in fields(config_class)}
     defaults = field_defaults(config_class)
     specs = {}
     for name in defaults:
@@ -55,8 +109,20 @@ def field_specs(config_class: type) -> dict[str, FieldSpec]:
             type="value" if kind is object else kind.__name__,
             parse=functools.partial(_parse, config_class, name, kind, optional),
             check=functools.partial(checked, config_class, name),
+            setting=settings[name],
         )
     return specs
+
+
+def ordered_fields(config_class: type) -> list[Field[Any]]:
+    """The fields of a dataclass in the order of tables, labels and flags.
+
+    A class attribute FIELD_ORDER gives this order, since dataclasses put inherited fields first. Fields that it does
+    not name follow.
+    """
+    by_name = {item.name: item for item in fields(config_class)}
+    order = dict.fromkeys((*getattr(config_class, "FIELD_ORDER", ()), *by_name))
+    return [by_name[name] for name in order]
 
 
 def field_defaults(config_class: type) -> dict[str, Any]:
@@ -67,9 +133,43 @@ def field_defaults(config_class: type) -> dict[str, Any]:
         else None
         if spec.default_factory is MISSING
         else spec.default_factory()
-        for spec in fields(config_class)
+        for spec in ordered_fields(config_class)
         if spec.init
     }
+
+
+def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
+    """Check the values of a frozen configuration that is being made, and set each as its field has it.
+
+    Raises:
+        ConfigError: a value has the wrong type, is not among the choices, or is out of bounds.
+    """
+    for spec in specs:
+        value = spec.check(getattr(config, spec.name))
+        if way_out := spec.setting.range_error(value):
+            raise ConfigError(f"{spec.name}={value} is out of range; {way_out}.")
+        object.__setattr__(config, spec.name, value)
+
+
+def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any]) -> ConflictError:
+    """The error that a field has values without effect.
+
+    Args:
+        spec: a field with `counts_with`.
+        values: the values given.
+        others: the values of the field that it depends on.
+    """
+    assert spec.setting.counts_with is not None
+    other, counts = spec.setting.counts_with
+    return ConflictError(
+        f"{spec.name}={', '.join(map(str, values))} has no effect with {other}={', '.join(map(str, others))}; use "
+        f"{other} {' or '.join(counts)}, or {spec.name} {as_flag_value(spec.default)}."
+    )
+
+
+def as_flag_value(value: Any) -> str:
+    """A value as it is typed after a flag."""
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
 def plain_spec(name: str) -> FieldSpec:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dmls_ray.config.fields import no_effect
 from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
-from dmls_ray.workloads.classification.config import trial_schema, without_effect
+from dmls_ray.workloads.classification.config import trial_schema
 
 SEED_STRIDE = 10_000
 """Repeat r trains with seed + r x SEED_STRIDE, so that neighbouring seeds on an axis share no run."""
@@ -145,7 +146,7 @@ def make_plan(
     for name, (other, _) in counts_with.items():
         idle = [value for value in settled.get(name, ()) if value != defaults[name]]
         if idle and name not in heeded:
-            raise without_effect(name, idle, settled.get(other, (defaults[other],)))
+            raise no_effect(schema.specs[name], idle, settled.get(other, (defaults[other],)))
     if conflicts and all(config is None for _, config, _, _ in trials.values()):
         raise conflicts[0]
     for told, _, _, _ in trials.values():

@@ -1,123 +1,170 @@
-"""Where a run goes and who starts it: what every configuration has, that of the built-in trial and of a function of
-one's own.
+"""`RuntimeConfig`: the fields of every configuration. They select machines, launcher, backend, device and seed.
+
+A subclass adds the fields of its workload. Types, bounds and conflicts are checked when a configuration is made.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
-from dmls_ray.util.errors import ConfigError, ConflictError
+from dmls_ray.config.fields import FieldSpec, field_specs, ordered_fields, set_checked, setting
+from dmls_ray.util.errors import ConflictError
 
 BackendName = Literal["auto", "nccl", "gloo", "mpi"]
 LauncherName = Literal["ray", "inline", "spawn", "torchrun", "mpirun"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
-RUNTIME_FIELDS = (
-    "world_size", "machines", "ranks_per_machine", "backend", "launcher", "device", "threads_per_rank", "seed"
-)  # fmt: skip
-"""The fields that every configuration has."""
 
-MACHINE_FIELDS = ("machines", "ranks_per_machine")
-"""Those that say over how many machines the ranks go: world_size is their product."""
+@dataclass(frozen=True)
+class Conflict:
+    """Values that are valid alone and do not go together."""
+
+    when: Callable[[Any], bool]
+    """Whether a configuration has the conflict."""
+    message: str
+    """What is wrong and the way out; `{name}` stands for the value of a field."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class RuntimeConfig:
-    """A configuration, as far as the machines that run it are concerned."""
+    """One configuration of a workload, as far as the machines that run it are concerned.
 
-    world_size: int
-    machines: int | None
-    ranks_per_machine: int | None
-    backend: BackendName
-    launcher: LauncherName
-    device: DeviceName
-    threads_per_rank: int
-    seed: int
+    Raises:
+        ConfigError: a value breaks a rule of its field.
+        ConflictError: values that are valid alone do not go together.
+    """
 
-    GPU_ONLY: ClassVar[Mapping[str, tuple[str, str]]] = {"backend": ("nccl", "Use backend gloo")}
-    """Field -> a value of it that CPUs do not have, and the way out."""
+    world_size: int = setting(1, at_least=1, unit="ranks")
+    """Number of ranks (worker processes) that train together."""
 
-    def check_place(self) -> None:
-        """Check the fields of `RUNTIME_FIELDS`, and work out those of world_size, machines and ranks_per_machine that follow.
+    machines: int | None = setting(None, at_least=1)
+    """Number of machines that the ranks are spread over, equally; without it, as few as it takes. With
+    ranks_per_machine, world_size is their product."""
+
+    ranks_per_machine: int | None = setting(None, at_least=1)
+    """Number of ranks on each machine; without it, world_size / machines."""
+
+    backend: BackendName = setting("auto", gpu_only=("nccl", "Use backend gloo"))
+    """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""
+
+    launcher: LauncherName = "ray"
+    """Who starts the ranks: ray is the worker group; inline, spawn (torch.multiprocessing), torchrun and mpirun start
+    an interpreter a rank for each run."""
+
+    device: DeviceName = "auto"
+    """Where ranks train; auto is cuda if the cluster has GPUs, else cpu."""
+
+    threads_per_rank: int = setting(1, at_least=1, unit="threads")
+    """CPU threads a rank computes with."""
+
+    seed: int = setting(0, at_least=0, below=2**31)
+    """Seed of the first repeat; each further repeat has its own."""
+
+    CONFLICTS: ClassVar[Sequence[Conflict]] = (
+        Conflict(
+            lambda config: config.launcher != "ray" and config.machines not in (None, 1),
+            "machines={machines} needs ranks that Ray places and launcher={launcher} starts them on one machine; use "
+            "launcher ray, or machines 1.",
+        ),
+        Conflict(
+            lambda config: config.launcher == "inline" and config.world_size > 1,
+            "launcher=inline is one process and world_size={world_size} needs as many; use world_size 1, or launcher "
+            "ray, spawn, torchrun or mpirun.",
+        ),
+        Conflict(
+            lambda config: config.backend == "mpi" and config.launcher != "mpirun",
+            "backend=mpi needs ranks that mpirun starts and launcher={launcher} does not; use launcher mpirun, or "
+            "backend gloo.",
+        ),
+    )
+    """Conflicts between the fields of this class; those of base classes are checked as well."""
+
+    DERIVED: ClassVar[frozenset[str]] = frozenset()
+    """Fields that follow from others, left out of the canonical form and the hash."""
+
+    def __post_init__(self) -> None:
+        set_checked(self, self.specs_to_check().values())
+        self.derive()
+        self.check_conflicts()
+
+    @classmethod
+    def specs_to_check(cls) -> Mapping[str, FieldSpec]:
+        """The fields whose types and bounds are checked."""
+        return field_specs(cls)
+
+    def derive(self) -> None:
+        """Compute the fields that follow from others: two of world_size, machines, ranks_per_machine give the third.
 
         Raises:
-            ConfigError: one is out of range.
-            ConflictError: they do not go together.
+            ConflictError: the values contradict each other.
         """
-        for name in ("world_size", *MACHINE_FIELDS):
-            value = getattr(self, name)
-            require(value is None or value >= 1, name, value, "give 1 or more")
-        self._settle_spread()
-        require(self.threads_per_rank >= 1, "threads_per_rank", self.threads_per_rank, "give 1 or more")
-        require(self.seed >= 0, "seed", self.seed, "give 0 or more")
-        require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
-        if self.launcher == "inline" and self.world_size > 1:
-            raise ConflictError(
-                f"launcher=inline is one process and world_size={self.world_size} needs as many; use world_size 1, or "
-                "launcher ray, spawn, torchrun or mpirun."
-            )
-        if self.backend == "mpi" and self.launcher != "mpirun":
-            raise ConflictError(
-                f"backend=mpi needs ranks that mpirun starts and launcher={self.launcher} does not; use launcher "
-                "mpirun, or backend gloo."
-            )
-
-    def _settle_spread(self) -> None:
-        machines, each = self.machines, self.ranks_per_machine
-        if machines is None and each is None:
-            return
-        if machines is not None and each is not None:
-            # A world_size of 1, its default, is one that nobody gave.
-            if self.world_size not in (1, machines * each):
+        machines, ranks = self.machines, self.ranks_per_machine
+        if machines is not None and ranks is not None:
+            # world_size=1 is its default, so it counts as not given.
+            if self.world_size not in (1, machines * ranks):
                 raise ConflictError(
-                    f"world_size={self.world_size} is not machines={machines} x ranks_per_machine={each}; give two of "
+                    f"world_size={self.world_size} is not machines={machines} x ranks_per_machine={ranks}; give two of "
                     "the three."
                 )
-            object.__setattr__(self, "world_size", machines * each)
-        else:
-            name, given = ("machines", machines) if machines is not None else ("ranks_per_machine", each)
-            other = "ranks_per_machine" if machines is not None else "machines"
-            assert given is not None
-            if self.world_size % given:
-                raise ConflictError(
-                    f"world_size={self.world_size} does not divide by {name}={given}; give a world_size that does, or "
-                    f"{other} in its place."
-                )
-            object.__setattr__(self, other, self.world_size // given)
-        if self.launcher != "ray" and self.machines != 1:
+            object.__setattr__(self, "world_size", machines * ranks)
+        elif machines is not None:
+            self._divide_world_size("machines", machines, "ranks_per_machine")
+        elif ranks is not None:
+            self._divide_world_size("ranks_per_machine", ranks, "machines")
+
+    def _divide_world_size(self, name: str, divisor: int, quotient: str) -> None:
+        if self.world_size % divisor:
             raise ConflictError(
-                f"machines={self.machines} needs ranks that Ray places and launcher={self.launcher} starts them on one "
-                "machine; use launcher ray, or machines 1."
+                f"world_size={self.world_size} does not divide by {name}={divisor}; give a world_size that does, or "
+                f"{quotient} in its place."
             )
+        object.__setattr__(self, quotient, self.world_size // divisor)
+
+    def check_conflicts(self) -> None:
+        """
+        Raises:
+            ConflictError: values that are valid alone do not go together.
+        """
+        if self.device != "auto" and (reason := self.infeasible_reason(self.device)):
+            raise ConflictError(reason)
+        for base in reversed(type(self).__mro__):
+            for conflict in vars(base).get("CONFLICTS", ()):
+                if conflict.when(self):
+                    raise ConflictError(conflict.message.format_map(vars(self)))
 
     def device_for(self, gpus: int) -> str:
-        """`cpu` or `cuda`: what device=auto is where there are so many GPUs."""
+        """`cpu` or `cuda`: the device on a cluster with this number of GPUs."""
         return self.device if self.device != "auto" else "cuda" if gpus else "cpu"
 
     def backend_for(self, gpus: int) -> str:
-        """`nccl` or `gloo`: what backend=auto is where there are so many GPUs."""
+        """`nccl`, `gloo` or `mpi`: the backend on a cluster with this number of GPUs."""
         return self.backend if self.backend != "auto" else "nccl" if self.device_for(gpus) == "cuda" else "gloo"
 
     def infeasible_reason(self, device: str) -> str:
-        """Why ranks on `cpu` or `cuda` cannot do this, and the way out; empty where they can."""
-        for name, (value, way_out) in self.GPU_ONLY.items():
-            if device == "cpu" and getattr(self, name) == value:
+        """Why ranks on `cpu` or `cuda` cannot run this, and the way out; empty if they can."""
+        for name, spec in field_specs(type(self)).items():
+            value, way_out = spec.setting.gpu_only or (None, "")
+            if way_out and device == "cpu" and getattr(self, name) == value:
                 return f"{name}={value} needs GPUs, and this would train on CPUs. {way_out}."
         return ""
 
     def canonical(self) -> dict[str, Any]:
-        """All fields as plain values, without those that follow from others."""
-        raise NotImplementedError
+        """All fields as plain values, without those in `DERIVED`."""
+        return {
+            item.name: getattr(self, item.name) for item in ordered_fields(type(self)) if item.name not in self.DERIVED
+        }
 
     def factors(self) -> dict[str, Any]:
         """All fields as plain values, with those that follow from others."""
-        return self.canonical()
+        return {**self.canonical(), **{name: getattr(self, name) for name in sorted(self.DERIVED)}}
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
-        raise NotImplementedError
+        return type(self)(**{**without_derived_fields(self.canonical(), changes), **changes})
 
     @property
     def hash(self) -> str:
@@ -125,28 +172,24 @@ class RuntimeConfig:
         raise NotImplementedError
 
 
+RUNTIME_FIELDS = tuple(item.name for item in fields(RuntimeConfig))
+"""The fields that every configuration has."""
+
+MACHINE_FIELDS = ("machines", "ranks_per_machine")
+"""The fields that spread ranks over machines: world_size is their product."""
+
+
 def without_derived_fields(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a configuration that is to be changed, without what follows anew from the changes: of world_size,
-    machines and ranks_per_machine two say the third.
-    """
-    kept = dict(values)
+    """Drop the derived one of world_size, machines, ranks_per_machine so that it is recomputed from the other two."""
+    remaining = dict(values)
     if "ranks_per_machine" in changes and "world_size" not in changes:
-        del kept["world_size"]
+        del remaining["world_size"]
     elif changes.keys() & {"world_size", "machines"}:
-        del kept["ranks_per_machine"]
-    return kept
+        del remaining["ranks_per_machine"]
+    return remaining
 
 
 def digest(values: Mapping[str, Any]) -> str:
     """12 hex digits that follow from plain values, whatever their order."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def require(holds: bool, name: str, value: Any, way_out: str) -> None:
-    """
-    Raises:
-        ConfigError: it does not hold.
-    """
-    if not holds:
-        raise ConfigError(f"{name}={value} is out of range; {way_out}.")

@@ -25,8 +25,12 @@ class Schema:
     """The hash of values that no configuration can be made of."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """What every configuration has besides, and no field says: the function it is of."""
-    counts_with: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Fields that do something only where another one has one of these values."""
+
+    @cached_property
+    def counts_with(self) -> dict[str, tuple[str, tuple[Any, ...]]]:
+        """Fields that have an effect only if another field has one of these values."""
+        settings = {name: spec.setting.counts_with for name, spec in self.specs.items()}
+        return {name: condition for name, condition in settings.items() if condition is not None}
 
     @cached_property
     def defaults(self) -> dict[str, Any]:

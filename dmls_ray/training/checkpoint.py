@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.util.atomic import atomic_replace
-from dmls_ray.workloads.classification.config import TrialConfig
 
 _KEPT = 2
 _TRIED = 8
@@ -43,7 +43,7 @@ _UNREADABLE = (
 class Checkpoints:
     """A run's checkpoints; without a folder, nothing is saved and nothing is found."""
 
-    def __init__(self, config: TrialConfig, rank: RankInfo, everyone: Collective) -> None:
+    def __init__(self, config: TrainingConfig, rank: RankInfo, everyone: Collective) -> None:
         self._wanted = rank.artifacts is not None and rank.artifacts.checkpoints
         self._folder = Path(rank.artifacts.folder) / "checkpoints" if rank.artifacts else Path()
         # As the trial's name does, it leaves out what is at its default: a new field makes no other trial.

@@ -12,8 +12,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
-from dmls_ray.workloads.classification.config import TrialConfig
 
 _SAMPLED_EVERY = {"cpu": 10, "cuda": 100}
 """Every so many passes DDP reads its timers; on a GPU that waits for the device, so it is rare."""
@@ -27,9 +27,11 @@ _HOOKS = {
 
 
 class DDPModel:
-    """A rank's model on its way through training: under DDP where there are several ranks, bare where there is one."""
+    """The model of a rank: wrapped in DDP at world size above 1, bare otherwise."""
 
-    def __init__(self, model: nn.Module, config: TrialConfig, device: torch.device, noise: NoiseMeter | None) -> None:
+    def __init__(
+        self, model: nn.Module, config: TrainingConfig, device: torch.device, noise: NoiseMeter | None
+    ) -> None:
         self.bare = model
         self._ddp = None if config.world_size == 1 else _wrapped(model, config, device, noise)
         forward = self._ddp or model
@@ -68,7 +70,7 @@ class DDPModel:
 
 
 def _wrapped(
-    model: nn.Module, config: TrialConfig, device: torch.device, noise: NoiseMeter | None
+    model: nn.Module, config: TrainingConfig, device: torch.device, noise: NoiseMeter | None
 ) -> DistributedDataParallel:
     options: dict[str, Any] = {} if config.bucket_cap_mib is None else {"bucket_cap_mb": config.bucket_cap_mib}
     ddp = DistributedDataParallel(

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.process import Collective
-from dmls_ray.workloads.classification.config import TrialConfig
 
 
 class EarlyStopping:
@@ -19,7 +19,7 @@ class EarlyStopping:
         everyone: rank 0 decides for all, so that no rounding on another machine parts the ranks.
     """
 
-    def __init__(self, config: TrialConfig, everyone: Collective) -> None:
+    def __init__(self, config: TrainingConfig, everyone: Collective) -> None:
         self._metric = "" if config.early_stopping == "off" else config.early_stopping
         self._patience = config.patience
         self._everyone = everyone

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.data.sharding import Pass
-from dmls_ray.workloads.classification.config import TrialConfig
 
 Sum = Callable[[Sequence[float]], list[float]]
 
@@ -25,7 +25,7 @@ Sum = Callable[[Sequence[float]], list[float]]
 class NoiseMeter:
     """Adds up squared norms of local and of averaged gradients, on the device, over the steps of full size."""
 
-    def __init__(self, config: TrialConfig, device: torch.device) -> None:
+    def __init__(self, config: TrainingConfig, device: torch.device) -> None:
         assert config.batch_per_rank is not None
         assert config.global_batch is not None
         self._small_batch, self._large_batch = config.batch_per_rank, config.global_batch

@@ -15,10 +15,10 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.optimizers import make_optimizer
 from dmls_ray.training.precision import make_scaler
-from dmls_ray.workloads.classification.config import TrialConfig
 
 
 class Update:
@@ -37,7 +37,7 @@ class Update:
 
     def __init__(
         self,
-        config: TrialConfig,
+        config: TrainingConfig,
         parameters: Sequence[nn.Parameter],
         steps: int,
         device: torch.device,
@@ -129,7 +129,7 @@ def _no_word_of_skipping() -> Iterator[None]:
         yield
 
 
-def make_schedule(config: TrialConfig, optimizer: Optimizer, steps: int) -> LRScheduler | None:
+def make_schedule(config: TrainingConfig, optimizer: Optimizer, steps: int) -> LRScheduler | None:
     """The learning rate by optimizer step; None where it stays.
 
     one-cycle is Smith & Topin, arXiv 1708.07120, with momentum left as it is configured; cosine is Loshchilov & Hutter,
@@ -143,7 +143,7 @@ def make_schedule(config: TrialConfig, optimizer: Optimizer, steps: int) -> LRSc
     return LambdaLR(optimizer, lr_factor(config, steps))
 
 
-def lr_factor(config: TrialConfig, steps: int) -> Callable[[int], float]:
+def lr_factor(config: TrainingConfig, steps: int) -> Callable[[int], float]:
     """What the learning rate is multiplied by in each optimizer step, from 0."""
     warmup = min(config.lr_warmup_steps, steps)
 

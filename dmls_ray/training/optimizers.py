@@ -9,12 +9,12 @@ import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.config.training import TrainingConfig
 
 _KINDS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "rmsprop": RMSprop}
 
 
-def make_optimizer(config: TrialConfig, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
+def make_optimizer(config: TrainingConfig, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
     """The optimizer of the configuration, at its scaled learning rate.
 
     PyTorch has fused kernels of adam, adamw and sgd for CUDA and for CPUs, and none of rmsprop.

@@ -6,18 +6,18 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.config.training import TrainingConfig
 
 _AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 
 
-def autocast(config: TrialConfig, device: torch.device) -> AbstractContextManager[object]:
+def autocast(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:
     """The context of a forward pass: PyTorch picks the operations that are safe in the half format."""
     dtype = _AUTOCAST.get(config.precision)
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
-def make_scaler(config: TrialConfig, device: torch.device) -> torch.amp.GradScaler | None:
+def make_scaler(config: TrainingConfig, device: torch.device) -> torch.amp.GradScaler | None:
     """The scaler that keeps small fp16 gradients from vanishing; the other formats need none."""
     return torch.amp.GradScaler(device.type) if config.precision == "amp-fp16" else None
 

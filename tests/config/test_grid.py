@@ -80,7 +80,7 @@ def test_a_point_whose_fields_do_not_go_together_is_skipped_with_the_reason() ->
     plan = make_plan({"lr_schedule": ["one-cycle", "cosine"], "lr_warmup_steps": 5, "batch_per_rank": 8}, repeats=1)
     skips = {run.values["lr_schedule"]: run.skip for run in plan.runs}
     assert skips["cosine"] == ""
-    assert "lr_warmup_steps=5 has no meaning for lr_schedule=one-cycle" in skips["one-cycle"]
+    assert "lr_warmup_steps=5 has no effect with lr_schedule=one-cycle" in skips["one-cycle"]
 
 
 def test_what_does_nothing_at_a_point_of_the_grid_makes_no_other_point() -> None:
@@ -93,7 +93,7 @@ def test_what_does_nothing_at_a_point_of_the_grid_makes_no_other_point() -> None
 @pytest.mark.parametrize("name", COUNTS_WITH)
 def test_an_axis_that_does_nothing_anywhere_is_refused(name: str) -> None:
     values = [DEFAULTS[name], DEFAULTS[name] + 1]
-    with pytest.raises(ConflictError, match=f"{name}={values[1]} has no meaning for {COUNTS_WITH[name][0]}="):
+    with pytest.raises(ConflictError, match=f"{name}={values[1]} has no effect with {COUNTS_WITH[name][0]}="):
         make_plan({name: values, "batch_per_rank": 8})
 
 

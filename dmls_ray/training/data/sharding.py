@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.data.seeding import HOLD_OUT, mixed_seed
-from dmls_ray.workloads.classification.config import TrialConfig
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Pass:
     """Whether the optimizer steps after this pass."""
 
 
-def passes_of(samples: int, config: TrialConfig, rank: int) -> list[Pass]:
+def passes_of(samples: int, config: TrainingConfig, rank: int) -> list[Pass]:
     """A rank's passes over an epoch.
 
     A short last window is divided by the samples that it really has. Where fewer samples than ranks are left, some
@@ -71,13 +71,13 @@ def passes_of(samples: int, config: TrialConfig, rank: int) -> list[Pass]:
     return passes
 
 
-def steps_of(samples: int, config: TrialConfig) -> int:
+def steps_of(samples: int, config: TrainingConfig) -> int:
     """Optimizer steps an epoch."""
     assert config.global_batch is not None
     return -(-samples // config.global_batch)
 
 
-def epoch_order(samples: int, config: TrialConfig, epoch: int) -> Tensor:
+def epoch_order(samples: int, config: TrainingConfig, epoch: int) -> Tensor:
     """The order of an epoch's samples, int64, equal on all ranks: a permutation from seed and epoch, or as they lie."""
     if not config.shuffle:
         return torch.arange(samples)
@@ -86,7 +86,7 @@ def epoch_order(samples: int, config: TrialConfig, epoch: int) -> Tensor:
     return torch.randperm(samples, generator=generator)
 
 
-def hold_out(samples: int, config: TrialConfig) -> tuple[Tensor, Tensor] | None:
+def hold_out(samples: int, config: TrainingConfig) -> tuple[Tensor, Tensor] | None:
     """The samples to train on and those to validate on, int64 places in the training half; None where none is held out.
 
     Raises:
@@ -100,7 +100,7 @@ def hold_out(samples: int, config: TrialConfig) -> tuple[Tensor, Tensor] | None:
     return order[count:].sort().values, order[:count].sort().values
 
 
-def test_shards(samples: int, config: TrialConfig, rank: int) -> Iterator[slice]:
+def test_shards(samples: int, config: TrainingConfig, rank: int) -> Iterator[slice]:
     """A rank's slices of the test or validation samples: every one on exactly one rank; a rank may have none."""
     each, extra = divmod(samples, config.world_size)
     start = rank * each + min(rank, extra)

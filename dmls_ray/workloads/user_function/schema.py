@@ -25,9 +25,6 @@ from typing import Any
 from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, plain_spec
 from dmls_ray.config.runtime import (
     RUNTIME_FIELDS,
-    BackendName,
-    DeviceName,
-    LauncherName,
     RuntimeConfig,
     digest,
     without_derived_fields,
@@ -35,7 +32,6 @@ from dmls_ray.config.runtime import (
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
 from dmls_ray.util.importing import import_function
-from dmls_ray.workloads.classification.config import TrialConfig
 
 FLAG = "--train"
 
@@ -45,7 +41,7 @@ class UserFunctionConfig(RuntimeConfig):
     """One configuration of a training function of the user's own.
 
     Raises:
-        ConfigError, ConflictError: as `check_place`.
+        ConfigError, ConflictError: as `RuntimeConfig`.
     """
 
     train: str
@@ -54,17 +50,10 @@ class UserFunctionConfig(RuntimeConfig):
     """What is the function's own, by name."""
     code: str = field(default="", compare=False, repr=False)
     """The pickled function, where no other process can import it (a notebook's)."""
-    world_size: int = 1
-    machines: int | None = None
-    ranks_per_machine: int | None = None
-    backend: BackendName = "auto"
-    launcher: LauncherName = "ray"
-    device: DeviceName = "auto"
-    threads_per_rank: int = 1
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        self.check_place()
+    @classmethod
+    def specs_to_check(cls) -> Mapping[str, FieldSpec]:
+        return field_specs(RuntimeConfig)
 
     def canonical(self) -> dict[str, Any]:
         first, *others = RUNTIME_FIELDS
@@ -231,7 +220,7 @@ def folder_name(train: str | Callable[..., Any]) -> str:
 
 def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:
     """World size first, then what is the function's own, then the rest of `RUNTIME_FIELDS`."""
-    place = {name: field_specs(TrialConfig)[name] for name in RUNTIME_FIELDS}
+    place = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
     if config_class is None:
         own = {name: plain_spec(name) for name in names if name not in place}
     else:
@@ -258,8 +247,8 @@ def _required(config_class: type | None) -> list[str]:
 
 
 def _name_of(values: Mapping[str, Any]) -> str:
-    """A hash of all of the function's own values, whose defaults may change, and of where RUNTIME_FIELDS is not by default."""
-    usual = field_defaults(TrialConfig)
+    """A hash of all values of the function, whose defaults may change, and of `RUNTIME_FIELDS` without defaults."""
+    usual = field_defaults(RuntimeConfig)
     return digest({name: value for name, value in values.items() if name not in RUNTIME_FIELDS or value != usual[name]})
 
 

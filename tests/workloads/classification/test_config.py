@@ -144,7 +144,7 @@ def test_an_unknown_choice_lists_the_right_ones() -> None:
 
 
 def test_momentum_is_refused_where_it_has_no_meaning() -> None:
-    with pytest.raises(ConflictError, match="momentum=0.9 has no meaning for optimizer=adam"):
+    with pytest.raises(ConflictError, match="momentum=0.9 has no effect with optimizer=adam"):
         TrialConfig(batch_per_rank=8, momentum=0.9)
     assert TrialConfig(batch_per_rank=8, momentum=0.9, optimizer="sgd").momentum == 0.9
 
@@ -160,14 +160,14 @@ def test_nccl_is_refused_on_the_cpu() -> None:
         ({"precision": "tf32", "device": "cpu"}, "precision=tf32 needs GPUs.*Use precision fp32 or amp-bf16"),
         ({"batch_norm": "sync", "device": "cpu"}, "batch_norm=sync needs GPUs.*Use batch_norm on"),
         ({"compression": "powersgd", "device": "cpu", "world_size": 2}, "compression=powersgd needs GPUs"),
-        ({"compression": "powersgd", "backend": "gloo", "world_size": 2}, "waits for ever over backend=gloo"),
+        ({"compression": "powersgd", "backend": "gloo", "world_size": 2}, "deadlocks with backend=gloo"),
         ({"compression": "fp16"}, "compression=fp16 is an option of DDP, which world_size=1 trains without"),
         ({"bucket_cap_mib": 1.0}, "bucket_cap_mib=1.0 is an option of DDP"),
         ({"gradient_as_bucket_view": True}, "gradient_as_bucket_view=True is an option of DDP"),
         ({"static_graph": True}, "static_graph=True is an option of DDP"),
         ({"static_graph": True, "world_size": 2, "accum_steps": 2}, "does not go with accum_steps=2"),
         ({"zero_redundancy": True}, "zero_redundancy=True is an option of DDP"),
-        ({"lr_schedule": "one-cycle", "lr_warmup_steps": 3}, "has a warm-up of its own"),
+        ({"lr_schedule": "one-cycle", "lr_warmup_steps": 3}, "includes a warm-up"),
         ({"early_stopping": "validation_loss"}, "validation_share=0 holds none out"),
         ({"noise_scale": True}, "compares gradients of two batch sizes"),
         ({"noise_scale": True, "compression": "powersgd", "world_size": 2}, "needs exact averaged gradients"),
@@ -215,6 +215,11 @@ def test_a_field_at_its_default_is_left_out_of_the_hash() -> None:
     given = {"batch_per_rank": 32}
     assert content_hash(given) == content_hash({**given, "epochs": DEFAULTS["epochs"]})
     assert content_hash(given) != content_hash({**given, "epochs": DEFAULTS["epochs"] + 1})
+
+
+def test_every_field_has_its_place_in_tables_and_flags() -> None:
+    assert sorted(TrialConfig.FIELD_ORDER) == sorted(field.name for field in dataclasses.fields(TrialConfig))
+    assert list(trial_schema().specs) == list(TrialConfig.FIELD_ORDER)
 
 
 def test_an_unknown_field_is_told_with_those_there_are() -> None:

@@ -1,0 +1,229 @@
+"""`TrainingConfig`: the fields that every workload of gradient descent shares, with their bounds and conflicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+from dmls_ray.config.fields import as_flag_value, field_specs, no_effect, setting
+from dmls_ray.config.runtime import Conflict, RuntimeConfig, without_derived_fields
+from dmls_ray.util.errors import ConfigError, ConflictError
+
+OptimizerName = Literal["adam", "adamw", "sgd", "rmsprop"]
+LrScaling = Literal["none", "linear", "sqrt"]
+Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
+LrSchedule = Literal["constant", "cosine", "one-cycle"]
+CompileMode = Literal["off", "default", "max-autotune"]
+Compression = Literal["none", "fp16", "bf16", "powersgd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(RuntimeConfig):
+    """One configuration of a training by gradient descent.
+
+    Give exactly one of `batch_per_rank` and `global_batch`; the other follows from
+    ``global_batch = batch_per_rank x world_size x accum_steps``.
+
+    Raises:
+        ConfigError: a value breaks a rule of its field.
+        ConflictError: values that are valid alone do not go together.
+    """
+
+    batch_per_rank: int | None = setting(None, at_least=1, unit="samples")
+    """Samples a rank takes in one forward pass."""
+
+    global_batch: int | None = setting(None, at_least=1, unit="samples")
+    """Samples all ranks take in one optimizer step: batch_per_rank x world_size x accum_steps."""
+
+    accum_steps: int = setting(1, at_least=1, unit="passes")
+    """Forward passes per optimizer step (gradient accumulation)."""
+
+    test_batch_per_rank: int | None = setting(None, at_least=1)
+    """Samples a rank takes in one forward pass of a test; without it, batch_per_rank."""
+
+    epochs: int = setting(5, at_least=1, unit="passes over the data")
+    """Passes over the training samples."""
+
+    optimizer: OptimizerName = "adam"
+    """Optimizer, PyTorch's own, fused where the device has it."""
+
+    lr: float = setting(1e-3, above=0)
+    """Learning rate, before lr_scaling."""
+
+    lr_scaling: LrScaling = "none"
+    """How lr follows global_batch: not at all, by global_batch / lr_base_batch, or by its square root."""
+
+    lr_base_batch: int = setting(32, at_least=1, counts_with=("lr_scaling", ("linear", "sqrt")))
+    """Global batch at which lr holds unscaled."""
+
+    # Adam's momentum is beta1, which is no field here.
+    momentum: float = setting(0.0, at_least=0, below=1, counts_with=("optimizer", ("sgd", "rmsprop")))
+    """Momentum of sgd and rmsprop."""
+
+    weight_decay: float = setting(0.0, at_least=0, family="regulariser")
+    """Weight decay: L2 in the gradient, decoupled for adamw."""
+
+    precision: Precision = setting("fp32", gpu_only=("tf32", "Use precision fp32 or amp-bf16"))
+    """Number format of the forward and backward pass: fp32; tf32 (GPUs); amp-fp16, amp-bf16 (autocast)."""
+
+    l1: float = setting(0.0, at_least=0, family="regulariser")
+    """Factor of the sum of absolute parameters that is added to the loss."""
+
+    clip_norm: float | None = setting(None, above=0)
+    """Largest norm of an optimizer step's gradient, over all parameters."""
+
+    lr_schedule: LrSchedule = "constant"
+    """How lr goes on after its warm-up, by optimizer step: constant, cosine to 0, or PyTorch's one-cycle."""
+
+    lr_warmup_steps: int = setting(0, at_least=0)
+    """First optimizer steps over which lr rises linearly to its full value."""
+
+    early_stopping: str = setting("off", family="regulariser")
+    """Metric that ends a run when it has not improved for patience epochs; the best epoch's weights are restored. A
+    test metric that chooses the epoch flatters the result on the test samples; a validation metric does not."""
+
+    patience: int = setting(2, at_least=1, counts_with=("early_stopping", ("test_loss", "validation_loss")))
+    """Epochs without improvement that early_stopping allows."""
+
+    validation_share: float = setting(0.0, at_least=0, below=1)
+    """Share of the training samples that is held out and tested after every epoch."""
+
+    noise_scale: bool = False
+    """Estimate the gradient noise scale from local and averaged gradients (needs two ranks or accumulation)."""
+
+    compile: CompileMode = "off"
+    """torch.compile of the model: off, or its mode."""
+
+    bucket_cap_mib: float | None = setting(None, above=0, at_most=1e6, unit="MiB", ddp_only=True)
+    """Size of DDP's gradient buckets; without it, PyTorch's own."""
+
+    gradient_as_bucket_view: bool = setting(False, ddp_only=True)
+    """Let gradients be views of DDP's buckets, which saves a copy."""
+
+    static_graph: bool = setting(False, ddp_only=True)
+    """Promise DDP that the graph is the same in every pass."""
+
+    # PowerSGD can deadlock over gloo.
+    compression: Compression = setting("none", ddp_only=True, gpu_only=("powersgd", "Use compression fp16 or bf16"))
+    """Compression of gradients on their way between ranks, by DDP's own hooks."""
+
+    zero_redundancy: bool = setting(False, ddp_only=True)
+    """Share the optimizer's state out over the ranks (ZeroRedundancyOptimizer)."""
+
+    shuffle: bool = True
+    """Reshuffle the training samples every epoch, from seed and epoch."""
+
+    warmup_steps: int = setting(5, at_least=0)
+    """First optimizer steps that count in no rate (at most half of all steps)."""
+
+    DERIVED: ClassVar[frozenset[str]] = frozenset({"global_batch"})
+
+    CONFLICTS: ClassVar[Sequence[Conflict]] = (
+        Conflict(
+            lambda config: config.static_graph and config.accum_steps > 1,
+            "static_graph=True does not go with accum_steps={accum_steps}: DDP cannot begin a static graph with a pass "
+            "that does not reduce; use accum_steps 1, or static_graph false.",
+        ),
+        Conflict(
+            lambda config: config.compression == "powersgd" and config.backend == "gloo",
+            "compression=powersgd deadlocks with backend=gloo; use backend nccl.",
+        ),
+        Conflict(
+            lambda config: config.lr_warmup_steps and config.lr_schedule == "one-cycle",
+            "lr_warmup_steps={lr_warmup_steps} has no effect with lr_schedule=one-cycle, which includes a warm-up; use "
+            "lr_warmup_steps 0, or lr_schedule constant or cosine.",
+        ),
+        Conflict(
+            lambda config: config.early_stopping.startswith("validation_") and not config.validation_share,
+            "early_stopping={early_stopping} needs validation samples and validation_share=0 holds none out; use "
+            "validation_share 0.1, say, or early_stopping test_loss.",
+        ),
+        Conflict(
+            lambda config: config.noise_scale and config.world_size == config.accum_steps == 1,
+            "noise_scale=True compares gradients of two batch sizes, and world_size=1 with accum_steps=1 has one; use "
+            "world_size 2 or accum_steps 2.",
+        ),
+        Conflict(
+            lambda config: config.noise_scale and config.compression == "powersgd",
+            "noise_scale=True needs exact averaged gradients and compression=powersgd has approximate ones; use "
+            "compression none.",
+        ),
+    )
+
+    def derive(self) -> None:
+        super().derive()
+        passes = self.world_size * self.accum_steps
+        if self.batch_per_rank is not None and self.global_batch is not None:
+            raise ConfigError(
+                f"batch_per_rank={self.batch_per_rank} and global_batch={self.global_batch} are both given; give one: "
+                "the other follows from batch_per_rank x world_size x accum_steps."
+            )
+        if self.batch_per_rank is not None:
+            object.__setattr__(self, "global_batch", self.batch_per_rank * passes)
+            return
+        if self.global_batch is None:
+            raise ConfigError("neither batch_per_rank nor global_batch is given; give one of them.")
+        if self.global_batch % passes:
+            below = self.global_batch // passes * passes
+            nearest = f"{below} and {below + passes}" if below else f"{passes}"
+            raise ConflictError(
+                f"global_batch={self.global_batch} does not divide by world_size={self.world_size} x "
+                f"accum_steps={self.accum_steps}; the nearest that do: {nearest}."
+            )
+        object.__setattr__(self, "batch_per_rank", self.global_batch // passes)
+
+    def check_conflicts(self) -> None:
+        specs = field_specs(type(self))
+        if self.momentum and self.optimizer not in ("sgd", "rmsprop"):
+            raise no_effect(specs["momentum"], [self.momentum], [self.optimizer])
+        super().check_conflicts()
+        for name, spec in specs.items():
+            value = getattr(self, name)
+            if self.world_size == 1 and spec.setting.ddp_only and value != spec.default:
+                raise ConflictError(
+                    f"{name}={value} is an option of DDP, which world_size=1 trains without; use world_size 2 or more, "
+                    f"or {name} {as_flag_value(spec.default)}."
+                )
+
+    @property
+    def samples_per_pass(self) -> int:
+        """Samples that all ranks together take in one forward pass: batch_per_rank x world_size."""
+        assert self.batch_per_rank is not None
+        return self.batch_per_rank * self.world_size
+
+    @property
+    def scaled_lr(self) -> float:
+        """Learning rate of the optimizer.
+
+        Linear scaling is Goyal et al., arXiv 1706.02677; square-root scaling is Krizhevsky, arXiv 1404.5997.
+        """
+        assert self.global_batch is not None
+        ratio = self.global_batch / self.lr_base_batch
+        return self.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[self.lr_scaling]
+
+    def held_out(self, samples: int) -> int:
+        """Number of training samples that validation_share holds out.
+
+        Raises:
+            ConfigError: no sample is left to train on, or none to validate on.
+        """
+        count = round(samples * self.validation_share)
+        if self.validation_share and not 0 < count < samples:
+            raise ConfigError(
+                f"validation_share={self.validation_share} of {samples} samples holds out {count}; give a share that "
+                "leaves some on both sides."
+            )
+        return count
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; without a batch among the changes it keeps its batch_per_rank."""
+        values = without_derived_fields(self.canonical(), changes)
+        if changes.get("global_batch") is not None:
+            del values["batch_per_rank"]
+        return type(self)(**{**values, **changes})
+
+
+DDP_ONLY = tuple(name for name, spec in field_specs(TrainingConfig).items() if spec.setting.ddp_only)
+"""Fields that configure the exchange of gradients between ranks: a single rank does not exchange any."""
