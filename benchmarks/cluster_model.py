@@ -53,7 +53,8 @@ from dmls_ray.analysis.figures.static import save
 from dmls_ray.analysis.stats.formatting import bare, ratio, seconds, shown
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
 from dmls_ray.config.training import DDP_ONLY
-from dmls_ray.records.model import STEP_QUANTILES, Outcome, RunRecord
+from dmls_ray.records.model import STEP_QUANTILES, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import DmlsRayError
 
 MIB = 2**20

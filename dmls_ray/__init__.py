@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dmls_ray.config.grid import make_plan
     from dmls_ray.config.search_space import Range
     from dmls_ray.execution.run import sweep
-    from dmls_ray.records.model import Outcome, RunRecord
+    from dmls_ray.records.model import RunRecord
+    from dmls_ray.records.outcome import Outcome
     from dmls_ray.training.rank import RankInfo
     from dmls_ray.util.errors import DmlsRayError, InputError
     from dmls_ray.workloads.classification.config import TrialConfig
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "DmlsRayError": "util.errors",
     "InputError": "util.errors",
-    "Outcome": "records.model",
+    "Outcome": "records.outcome",
     "Range": "config.search_space",
     "RankInfo": "training.rank",
     "Results": "analysis.results",

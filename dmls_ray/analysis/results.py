@@ -17,8 +17,8 @@ import pandas as pd
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.storage.folder import latest_records
 from dmls_ray.storage.mirror import Mirror, pending_files
-from dmls_ray.storage.object_store import check_location, is_uri
 from dmls_ray.util.gc import gc_disabled
+from dmls_ray.util.uri import check_location, is_uri
 from dmls_ray.workloads.classification.config import DEFAULTS
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")

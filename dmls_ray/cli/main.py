@@ -19,11 +19,11 @@ from dmls_ray.cli.console import SPARE, Console, print_table, say
 from dmls_ray.cli.parser import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.storage.folder import RUNS, is_inside
 from dmls_ray.storage.mirror import PENDING_DIR, find_sweeps
-from dmls_ray.storage.object_store import below, check_location, is_uri
 from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.text import escape_control_chars
+from dmls_ray.util.uri import below, check_location, is_uri
 
 if TYPE_CHECKING:
     import pandas as pd

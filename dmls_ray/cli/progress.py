@@ -15,7 +15,8 @@ from rich.text import Text
 
 from dmls_ray.config.grid import Run
 from dmls_ray.execution.estimate import Durations
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.text import escape_control_chars
 
 _UNKNOWN = ""

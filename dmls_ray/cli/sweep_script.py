@@ -26,8 +26,8 @@ from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range
 from dmls_ray.execution.preflight import check_names
 from dmls_ray.execution.run import done, plan_of, run_plan
-from dmls_ray.storage.object_store import below
 from dmls_ray.util.errors import ConfigError, HeadLostError, InputError, WorkerGroupError
+from dmls_ray.util.uri import below
 from dmls_ray.workloads.classification.config import trial_schema
 from dmls_ray.workloads.registry import workload_of_function
 from dmls_ray.workloads.user_function.schema import folder_name

@@ -10,7 +10,7 @@ from typing import Any
 
 from dmls_ray.cluster.messages import Job, Limits
 from dmls_ray.cluster.scheduler.attempt import Attempt, Queued
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 Launch = Callable[..., list[dict[str, Any]]]
 """`dmls_ray.launchers.command.run_command`, which knows where the user's modules and files are."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from dmls_ray.config.fields import checked, field_defaults
-from dmls_ray.storage.object_store import check_location, is_uri
 from dmls_ray.storage.remote_store import first_free_location
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.uri import check_location, is_uri
 
 Isolation = Literal["group", "per_run"]
 Mode = Literal["bench", "search"]

@@ -6,7 +6,8 @@ import bisect
 from collections.abc import Iterable, Sequence
 
 from dmls_ray.config.grid import Plan, Run
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.classification.config import TrialConfig
 
 START_UP_S = 15.0

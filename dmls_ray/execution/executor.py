@@ -21,7 +21,8 @@ from dmls_ray.config.search_space import Space
 from dmls_ray.execution.jobs import Jobs
 from dmls_ray.execution.preflight import prepare, wanted_data
 from dmls_ray.execution.search import Searching
-from dmls_ray.records.model import EpochRecord, Outcome, RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import HeadLostError, WorkerGroupError

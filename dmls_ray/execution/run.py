@@ -20,13 +20,15 @@ from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range, Space, make_space, proposed_before
 from dmls_ray.execution.executor import Execution
 from dmls_ray.execution.preflight import check_names
-from dmls_ray.records.model import METRICS, Outcome, RunRecord
+from dmls_ray.records.aggregate import METRICS
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine, same_hardware
 from dmls_ray.storage.folder import RUNS, Store, read_records
-from dmls_ray.storage.object_store import below, is_uri
 from dmls_ray.storage.remote_store import mirror_of, open_store
 from dmls_ray.util.errors import ConfigError, HeadLostError, StoreError
 from dmls_ray.util.importing import is_importing
+from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.classification.config import TrialConfig, trial_schema
 from dmls_ray.workloads.registry import workload_of_function
 from dmls_ray.workloads.user_function.schema import folder_name

@@ -10,7 +10,9 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, Space, proposed_before
 from dmls_ray.execution.jobs import Jobs
-from dmls_ray.records.model import METRICS, Outcome, RunRecord
+from dmls_ray.records.aggregate import METRICS
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ClusterError
 
 if TYPE_CHECKING:

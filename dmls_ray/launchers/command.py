@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import ArtifactOptions, Emit
 
 PARENT = "DMLS_RAY_PARENT"

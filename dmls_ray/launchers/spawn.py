@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.engine import train_rank
 from dmls_ray.training.error_to_outcome import failure, run_guarded
 from dmls_ray.training.process import process_group, store_at

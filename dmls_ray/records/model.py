@@ -11,12 +11,12 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from dmls_ray.config.runtime import RUNTIME_FIELDS
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.validation import (
     check_at_least,
     check_facts,
@@ -32,63 +32,8 @@ SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
 
 
-class Outcome(StrEnum):
-    """How a run ended; every run ends in exactly one."""
-
-    OK = "ok"
-    OOM = "oom"
-    """Device or host memory did not suffice."""
-    DIVERGED = "diverged"
-    """A loss was not finite."""
-    TIMEOUT = "timeout"
-    KILLED = "killed"
-    """A rank's process died."""
-    ERROR = "error"
-    """An exception; `traceback` has it."""
-    SKIPPED = "skipped"
-    """Not feasible here; `reason` says why."""
-
-    def is_final(self) -> bool:
-        """Whether the same command need not run it again: what failed may have been mended since."""
-        return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED)
-
-    def is_answer(self) -> bool:
-        """Whether the outcome answers the question that the run asked."""
-        return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED, Outcome.SKIPPED)
-
-
-METRICS = (
-    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "validation_loss", "validation_accuracy"
-)  # fmt: skip
-"""What an epoch is judged by."""
-
 STEP_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 """Shares of a rank's counted steps at which its record says how long they took at most."""
-
-OF_THE_RUN = (
-    "device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "validation_samples", "steps",
-    "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch", "stopped_epoch",
-    "gradient_noise_scale", "best_epoch", "target_epoch", "target_steps", "target_s", "quantize_s",
-    "fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes", "fp32_eager_ms_p50",
-    "fp32_eager_ms_p95", "fp32_compiled_ms_p50", "fp32_compiled_ms_p95", "int8_compiled_ms_p50",
-    "int8_compiled_ms_p95", "link_round_trip_ms", "link_mbit_per_s",
-)  # fmt: skip
-"""Fields of a run that are equal on all of its ranks."""
-
-OF_THE_RANKS = (
-    "setup_s", "checkpoint_s", "inference_s", "total_s", "step_ms_p50", "step_ms_p95", "start_mem_mib", "peak_mem_mib",
-    "peak_reserved_mib", "forward_ms", "backward_ms", "comm_ms", "overlap_ms", "exposed_comm_ms",
-)  # fmt: skip
-"""Fields of a run that are the largest of its ranks'."""
-
-
-RETURNED = (*METRICS, "images_per_s", "epoch_s", "train_s", "eval_s", "parameters", "train_samples", "test_samples",
-            "validation_samples")  # fmt: skip
-"""Fields of a run that a training function of the user's own may fill in; what else it returns is a measure of its
-own."""
-
-OF_AN_EPOCH = (*METRICS, "train_s", "eval_s", "images_per_s")
-"""Fields of an epoch that it may fill in."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -397,76 +342,16 @@ class RunRecord(_ReadLater):
             return getattr(self, name)
 
     def take_results(self, results: Sequence[Mapping[str, Any]]) -> None:
-        """Fill in what the ranks measured.
+        """Fill in what the ranks measured; see `records.aggregate`."""
+        from dmls_ray.records.aggregate import take_results
 
-        Times and memory are those of the rank that took most; rates and metrics are already over all ranks.
-
-        Args:
-            results: what each rank's training function returned, in the order of ranks. Only ranks that returned are
-                here, so a run that was cut short has fewer.
-        """
-        self.ranks = [RankRecord(**_known(RankRecord, item)) for item in results]
-        if not results:
-            return
-        first = results[0]
-        for name in OF_THE_RUN:
-            setattr(self, name, first.get("run", {}).get(name, getattr(self, name)))
-        self.take_epochs([EpochRecord(**_known(EpochRecord, item)) for item in first.get("run", {}).get("epochs", ())])
-        for name in OF_THE_RANKS:
-            values = [value for rank in self.ranks if (value := getattr(rank, name)) is not None]
-            setattr(self, name, max(values) if values else None)
-        if "returned" in first.get("run", {}):
-            self._take_returned(first["run"]["returned"])
+        take_results(self, results)
 
     def take_epochs(self, epochs: list[EpochRecord]) -> None:
-        """Fill in the epochs and what follows from them."""
-        self.epochs = epochs
-        if not epochs:
-            return
-        self.train_s = sum(item.train_s for item in epochs)
-        self.warmup_s = sum(item.warmup_s for item in epochs)
-        self.eval_s = sum(item.eval_s for item in epochs)
-        images = sum(item.images for item in epochs)
-        # A rate over all epochs is the ratio of the sums, not a mean of rates.
-        self.images_per_s = images / self.train_s if images and self.train_s else None
-        if self.images_per_s and self.train_samples:
-            self.epoch_s = self.train_samples / self.images_per_s
-        kept = epochs[self.best_epoch - 1] if self.best_epoch else epochs[-1]
-        self.measures = dict(kept.measures)
-        for name in METRICS:
-            setattr(self, name, getattr(kept, name))
-        if kept.train_loss is not None and kept.test_loss is not None:
-            self.loss_gap = kept.test_loss - kept.train_loss
-        if kept.train_accuracy is not None and kept.test_accuracy is not None:
-            self.accuracy_gap = kept.train_accuracy - kept.test_accuracy
-        self._take_overfitting()
+        """Fill in the epochs and what follows from them; see `records.aggregate`."""
+        from dmls_ray.records.aggregate import take_epochs
 
-    def _take_returned(self, returned: Mapping[str, Any]) -> None:
-        """Fill in what a training function of the user's own returned."""
-        if not any(epoch.train_s for epoch in self.epochs):
-            # It told no times; that is not to say that it took none.
-            self.train_s = self.warmup_s = self.eval_s = None
-        for name, value in returned.items():
-            if name in RETURNED:
-                setattr(self, name, value)
-            elif name == "picture":
-                self.picture = value or ""
-            else:
-                self.measures[name] = value
-
-    def _take_overfitting(self) -> None:
-        tested = [item for item in self.epochs if item.test_loss is not None and item.train_loss is not None]
-        if not tested:
-            return
-        least = min(tested, key=lambda item: item.test_loss or 0.0)
-        end = tested[-1]
-        assert least.train_loss is not None
-        assert end.train_loss is not None
-        assert least.test_loss is not None
-        assert end.test_loss is not None
-        rose = least.test_loss < end.test_loss < math.inf
-        if rose and end.train_loss < least.train_loss:
-            self.overfit_epoch = least.epoch + 1
+        take_epochs(self, epochs)
 
 
 def dump_small(values: Any) -> str:
@@ -532,7 +417,24 @@ def _check_shared(known: Mapping[str, Any]) -> None:
 
 
 _SHARED = frozenset(("config", "machine", "versions", "git"))
-_ANY_NUMBER = frozenset(RETURNED)
+_ANY_NUMBER = frozenset(
+    (
+        "train_loss",
+        "train_accuracy",
+        "test_loss",
+        "test_accuracy",
+        "validation_loss",
+        "validation_accuracy",
+        "images_per_s",
+        "epoch_s",
+        "train_s",
+        "eval_s",
+        "parameters",
+        "train_samples",
+        "test_samples",
+        "validation_samples",
+    )
+)
 _MOST_LOOKED_INTO = 10_000
 _looked_into: dict[tuple[int, ...], list[Any]] = {}
 """Objects that were looked into, by their addresses; kept, so that no other has the address of one."""

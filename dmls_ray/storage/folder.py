@@ -25,10 +25,10 @@ from filelock import FileLock, Timeout
 
 from dmls_ray.records.model import SCHEMA, RunRecord, dump_small
 from dmls_ray.records.validation import check_sweep_file
-from dmls_ray.storage.object_store import below
 from dmls_ray.util.atomic import atomic_write_text, sync_to_disk
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from dmls_ray.util.gc import gc_disabled
+from dmls_ray.util.uri import below
 
 _SHARED = {"config", "machine", "versions", "git"}
 """What many records have alike; they share one object of it, which nobody changes."""

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.folder import RUNS, SWEEP, is_complete, latest_records, read_sweep
-from dmls_ray.storage.object_store import ObjectStore, below, is_uri
+from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.util.errors import StoreError
+from dmls_ray.util.uri import below, is_uri
 
 PENDING_DIR = "runs"
 """Where a run lies as an object of its own."""

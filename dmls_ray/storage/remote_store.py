@@ -33,9 +33,10 @@ from typing import Any
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.folder import RUNS, SWEEP, Store, dump_sweep, first_free_folder, latest_records, read_sweep
 from dmls_ray.storage.mirror import PENDING_DIR, Mirror, is_record, merge_lines, pending_files
-from dmls_ray.storage.object_store import ObjectStore, below, is_uri, numbered
+from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.errors import StoreError
+from dmls_ray.util.uri import below, is_uri, numbered
 
 LOCK_DIR = "compacting"
 

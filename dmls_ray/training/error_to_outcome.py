@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.util.errors import DivergedError, UnavailableError
 from dmls_ray.util.text import first_line

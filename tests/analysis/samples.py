@@ -7,7 +7,8 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.grid import make_plan
-from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.user_function.schema import user_function_schema
 
 MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}

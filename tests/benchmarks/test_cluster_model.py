@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 
 from benchmarks import cluster_model as model
-from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.classification.config import TrialConfig
 

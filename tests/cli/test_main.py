@@ -14,7 +14,7 @@ import pytest
 from dmls_ray.analysis.results import Results
 from dmls_ray.cli import main as commands
 from dmls_ray.cli.main import main
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from dmls_ray.cli.progress import LiveView, PlainView, duration, make_view, told
 from dmls_ray.config.grid import make_plan
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from tests.records.test_model import record
 
 PLAN = make_plan({"batch_per_rank": [16, 32], "epochs": 3}, repeats=1)

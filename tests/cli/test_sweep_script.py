@@ -218,7 +218,7 @@ def test_with_nothing_missing_the_table_is_printed_without_ray_or_torch(empty_fo
 
 @pytest.mark.slow
 def test_a_row_that_is_no_answer_makes_the_exit_code_1(empty_folder: Path) -> None:
-    from dmls_ray.records.model import Outcome
+    from dmls_ray.records.outcome import Outcome
 
     with Store(empty_folder / "results" / "test") as store:
         for number, record in enumerate(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0).records):

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_ray.config.search_space import Range, make_space, proposed_before
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 
 AXES = {

@@ -9,7 +9,8 @@ import pickle
 import pytest
 
 from dmls_ray.analysis.stats.time_to_target import time_to_target
-from dmls_ray.records.model import EpochRecord, Outcome, RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import StoreError
 from dmls_ray.workloads.classification.config import DEFAULTS
 

@@ -9,7 +9,8 @@ import pytest
 
 from dmls_ray.config.options import Options
 from dmls_ray.execution.run import done
-from dmls_ray.records.model import SCHEMA, Outcome, RunRecord
+from dmls_ray.records.model import SCHEMA, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store, first_free_folder, latest_records, read_sweep
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record

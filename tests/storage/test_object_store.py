@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.storage.object_store import ObjectStore, below, check_location, is_uri, numbered
+from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.uri import below, check_location, is_uri, numbered
 from tests.conftest import S3, start_s3
 
 

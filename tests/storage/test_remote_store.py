@@ -21,12 +21,14 @@ from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Execution
 from dmls_ray.execution.jobs import Jobs
 from dmls_ray.execution.run import run_plan
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage import remote_store
 from dmls_ray.storage.mirror import Mirror, merge_lines
-from dmls_ray.storage.object_store import ObjectStore, numbered
+from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RemoteStore, first_free_location, open_store, records_at
 from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.uri import numbered
 from tests.analysis.samples import results
 from tests.conftest import S3, start_s3
 from tests.execution.test_run import GRID, Notes

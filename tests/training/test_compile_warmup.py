@@ -32,7 +32,7 @@ def test_a_compiled_model_learns_what_the_eager_one_does_and_is_compiled_in_set_
         made.run(emit)
         return {**made.result(compiling_outcome), "later": counters["stats"]["unique_graphs"] - before}
 
-    from dmls_ray.records.model import Outcome
+    from dmls_ray.records.outcome import Outcome
 
     compiling_outcome = Outcome.OK
     compiled, eager = run_inline(config(), train=recompiled), run_inline(config(compile="off"))

@@ -12,7 +12,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.stats.paired import mean_interval
 from dmls_ray.analysis.summary.phrases import counted
 from dmls_ray.analysis.table.row import Table
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 
 def unsaid(results: Results, table: Table, goal: Goal, best: Candidate | None) -> list[str]:

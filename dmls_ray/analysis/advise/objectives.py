@@ -14,7 +14,7 @@ from dmls_ray.analysis.stats.paired import logarithm_of, ratio_of
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.summary.phrases import configuration
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.model import METRICS
+from dmls_ray.records.aggregate import METRICS
 from dmls_ray.util.errors import ConfigError
 
 Aim = Literal["time-to-accuracy", "throughput", "accuracy", "memory", "cost"]

@@ -15,7 +15,7 @@ from dmls_ray.analysis.stats.paired import paired, repeats_to_tell
 from dmls_ray.analysis.summary.phrases import configuration, counted
 from dmls_ray.analysis.table.grouping import along
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 

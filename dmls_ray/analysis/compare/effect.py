@@ -12,7 +12,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart
 from dmls_ray.analysis.stats.paired import mean_interval, paired
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 Way = Literal["speed", "amount", "difference"]
 """How B is set against A: as a ratio of speeds, as one of amounts, or by how much it has more."""

@@ -10,7 +10,7 @@ from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.summary.phrases import configuration, counted, listed
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 
 

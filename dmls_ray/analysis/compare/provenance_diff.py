@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 
 _SHOWN = {"gpus": "GPUs", "memory_mib": "memory MiB", "cpu": "CPU", "os": "system"}
 _BUSIER = 0.25

@@ -15,7 +15,7 @@ from dmls_ray.analysis.figures.series import (
     rows_with_any,
 )
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 _WIDE = 4
 """A limit this many times as high as the peaks would press them flat on a linear axis."""

@@ -10,7 +10,8 @@ from dmls_ray.analysis.figures.chart import Axis, Series
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.grouping import BATCHES, along, count_values
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.classification.config import DEFAULTS
 
 MAX_SERIES = 8

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from dmls_ray.analysis.results import GRAYSCALE, OWN, Results
-from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 
 _FOLDER = Path(__file__).parent
 

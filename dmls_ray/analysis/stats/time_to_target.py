@@ -11,7 +11,8 @@ import numpy as np
 
 from dmls_ray.analysis.stats.formatting import Form, seconds, shown
 from dmls_ray.analysis.stats.intervals import Interval, estimate
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 
 MIN_CENSORED = 5
 """Fewer runs, some of which have not got there, have no interval: it would hold the truth too seldom."""

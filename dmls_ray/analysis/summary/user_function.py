@@ -9,7 +9,8 @@ from dmls_ray.analysis.stats.intervals import bonferroni_level, difference
 from dmls_ray.analysis.summary.phrases import configuration
 from dmls_ray.analysis.table.grouping import count_values, groups_along_axis, in_blocks, where
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.model import METRICS, Outcome
+from dmls_ray.records.aggregate import METRICS
+from dmls_ray.records.outcome import Outcome
 
 
 def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:

@@ -10,7 +10,7 @@ from dmls_ray.analysis.metrics import MEASURES, OF_IMAGES
 from dmls_ray.analysis.stats.formatting import bare, number, ratio, shown
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.table.row import Column, Row, Table
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 _INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
               "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip

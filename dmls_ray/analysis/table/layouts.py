@@ -19,7 +19,8 @@ from dmls_ray.analysis.summary.phrases import told_factors
 from dmls_ray.analysis.table.build import make_table, place_of
 from dmls_ray.analysis.table.columns import measure_columns
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.model import Outcome, RankRecord, RunRecord
+from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.images import notes_of_images
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 
 def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:

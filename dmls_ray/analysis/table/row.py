@@ -15,7 +15,8 @@ from dmls_ray.analysis.metrics import TIMES
 from dmls_ray.analysis.results import GRAYSCALE, OWN, field_names, turns_grey
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 
 
 @dataclass

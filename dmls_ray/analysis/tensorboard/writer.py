@@ -31,7 +31,9 @@ from dmls_ray.analysis.results import RESERVED, Results, config_factors, factors
 from dmls_ray.analysis.table.build import factor_names
 from dmls_ray.analysis.tensorboard import event_file
 from dmls_ray.config.runtime import digest
-from dmls_ray.records.model import METRICS, EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.records.aggregate import METRICS
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.classification.config import DEFAULTS
 
 FOLDER = "tensorboard"

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from dmls_ray.cluster.messages import Job, Limits
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 RETRIED = (Outcome.KILLED, Outcome.TIMEOUT)
 """What says nothing about the run's question; all else is an answer, or would end the same way again."""

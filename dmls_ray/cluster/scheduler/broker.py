@@ -30,7 +30,7 @@ from typing import Any
 from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankRegistration
 from dmls_ray.cluster.placement import RankRequest, place_ranks
 from dmls_ray.cluster.scheduler.attempt import Attempt, Failures, Queued, out_of_memory
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 
 PEERS_HAVE_S = 2.0
 """How long the other ranks of a run have to end by themselves after one has failed."""

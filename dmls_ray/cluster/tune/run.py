@@ -22,7 +22,7 @@ from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.worker_group import WorkerGroup, make_trainer
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import WorkerGroupError
 
 _ACTORS_MAY_DIE = 5

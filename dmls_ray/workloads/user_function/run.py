@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from dmls_ray.records.model import OF_AN_EPOCH, RETURNED, Outcome
+from dmls_ray.records.aggregate import OF_AN_EPOCH, RETURNED
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.validation import DEEPEST, check_picture
 from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
 from dmls_ray.training.process import prepare_process

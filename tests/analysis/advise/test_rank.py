@@ -14,7 +14,8 @@ from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.paired import mean_interval, repeats_to_tell
 from dmls_ray.analysis.summary.sentence import answer
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import EpochRecord, Outcome
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results
 

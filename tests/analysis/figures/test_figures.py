@@ -6,7 +6,7 @@ from dmls_ray import load
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.summary.sweep_summary import read
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
 from tests.conftest import PROJECT
 

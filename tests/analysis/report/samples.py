@@ -9,7 +9,8 @@ from typing import Any
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.model import Outcome, RankRecord, RunRecord
+from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import MACHINE
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")

@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dmls_ray.analysis.report.logs import MOST, TextTable, run_files, run_logs, shorten
-from dmls_ray.records.model import Outcome, RunRecord
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 
 
 def failed(traceback: str = "") -> RunRecord:

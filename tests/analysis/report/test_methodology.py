@@ -4,7 +4,7 @@ from typing import Any
 
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
 
 AXES = {"batch_per_rank": [16, 32]}

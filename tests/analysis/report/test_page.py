@@ -13,7 +13,7 @@ import pytest
 
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.summary.sweep_summary import Question, Reading
-from dmls_ray.records.model import Outcome
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.report.samples import bars_and_picture, curves, rates
 from tests.analysis.samples import own_results, results
 from tests.conftest import jpeg

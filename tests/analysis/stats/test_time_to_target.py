@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dmls_ray.analysis.stats.time_to_target import time_to_target
-from dmls_ray.records.model import EpochRecord, Outcome, RunRecord
+from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 
 
 def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome = Outcome.OK) -> list[RunRecord]:

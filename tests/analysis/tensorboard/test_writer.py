@@ -18,7 +18,8 @@ import pytest
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard import event_file
 from dmls_ray.analysis.tensorboard.writer import Board, run_name, write_tensorboard
-from dmls_ray.records.model import EpochRecord, Outcome, RankRecord, RunRecord
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
 
 GRID = {"world_size": [1, 2], "batch_per_rank": [16, 32]}

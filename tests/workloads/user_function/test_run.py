@@ -12,7 +12,8 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
-from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, Outcome, RunRecord
+from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema

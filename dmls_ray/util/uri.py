@@ -1,0 +1,65 @@
+"""Locations of results folders: a local path, or a URI such as s3://bucket/folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+from dmls_ray.util.errors import ConfigError, StoreError
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FLATTENED = re.compile(r"(s3|gs|gcs|abfs|abfss|hdfs|viewfs|file):/")
+_SECRET = re.compile(r"key|secret|token|password|signature|credential|sig\b", re.IGNORECASE)
+
+
+def is_uri(place: str | os.PathLike[str]) -> bool:
+    """Whether a results folder is named by a URI."""
+    return isinstance(place, str) and bool(_URI.match(place))
+
+
+def check_location(place: str | os.PathLike[str], flag: str = "") -> None:
+    """A place is a local path, or a URI that can be written down: into a log, a report, a record.
+
+    Raises:
+        ConfigError: it is a URI with a key, a secret or the like in it, or one that lacks a slash, as a Path leaves it.
+    """
+    named = f"{flag} " if flag else ""
+    if not isinstance(place, str) or not is_uri(place):
+        if _FLATTENED.match(text := os.fspath(place)):
+            raise ConfigError(f"{named}{text} is a URI that lacks a slash, as a path does; give it as a text, with //.")
+        return
+    parts = urlsplit(place)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    # A secret may have slashes in it, so that it need not end where a host would. gs://anonymous@bucket and
+    # abfs://container@account name none.
+    user, at, rest = place.partition("?")[0].rpartition("@")
+    told = ":" in user[len(parts.scheme) + 3 :] or (parts.scheme == "s3" and not {":", "@"}.isdisjoint(parts.netloc))
+    if told or any(_SECRET.search(name) or "@" in value for name, value in options):
+        bare = f"{parts.scheme}://{rest if at else '...'}"
+        raise ConfigError(
+            f"{named}{bare} was given with credentials in it, which would be written down; leave them out and put them "
+            "into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)."
+        )
+
+
+def below(place: str | os.PathLike[str], name: str) -> str:
+    """What is called so in a folder; a URI keeps its options."""
+    if not is_uri(place):
+        return str(Path(place) / name)
+    parts = urlsplit(str(place))
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
+
+
+def numbered(uri: str, number: int) -> str:
+    """The URI of FOLDER-2, FOLDER-3, ...
+
+    Raises:
+        StoreError: it names no folder, but a whole bucket, say.
+    """
+    parts = urlsplit(uri)
+    path = parts.path.rstrip("/")
+    if not path:
+        raise StoreError(f"--out {uri} names no folder that could be numbered; name one: {below(uri, 'NAME')}.")
+    return urlunsplit(parts._replace(path=f"{path}-{number}"))
