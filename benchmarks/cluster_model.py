@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 from dmls_ray import load
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.static import save
-from dmls_ray.analysis.stats.formatting import bare, ratio, seconds, shown
+from dmls_ray.analysis.stats.formatting import RATIO, SECONDS, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
 from dmls_ray.config.training import DDP_ONLY
 from dmls_ray.records.model import STEP_QUANTILES, RunRecord
@@ -410,14 +410,14 @@ def table_of(predictions: Sequence[Prediction]) -> pd.DataFrame:
             **differs,
             "machines": str(item.cell.machines),
             "ranks_per_machine": str(item.cell.each),
-            "step ms [95%]": shown(measured, seconds),
+            "step ms [95%]": format_interval(measured, SECONDS),
             "n": str(measured.n),
-            **{f"predicted, {rule}": seconds(item.predicted_ms[rule]) for rule in RULES},
+            **{f"predicted, {rule}": SECONDS(item.predicted_ms[rule]) for rule in RULES},
             "in buckets is off by": f"{math.expm1(item.error()):+.0%}",
         }
         if item.single_ms is not None:
-            row["efficiency"] = ratio(item.single_ms / measured.median)
-            row["predicted"] = ratio(item.single_ms / item.predicted_ms["in buckets"])
+            row["efficiency"] = RATIO(item.single_ms / measured.median)
+            row["predicted"] = RATIO(item.single_ms / item.predicted_ms["in buckets"])
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
 
@@ -458,11 +458,11 @@ def extrapolated_table(lines: Sequence[Line], errors: Sequence[float]) -> pd.Dat
                         "ranks_per_machine": str(each),
                         "ranks": f"{count:,}",
                         "machines": f"{count // each:,}",
-                        "step ms [95%]": shown(step, seconds),
+                        "step ms [95%]": format_interval(step, SECONDS),
                         "all hidden to nothing hidden": " to ".join(
-                            bare(Interval(end, step.low, step.high), seconds) for end in ends
+                            format_value(Interval(end, step.low, step.high), SECONDS) for end in ends
                         ),
-                        "efficiency [95%]": shown(efficiency, ratio),
+                        "efficiency [95%]": format_interval(efficiency, RATIO),
                     }
                 )
     return pd.DataFrame(rows)

@@ -7,7 +7,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.published.data import published
-from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.cli.main import main
 from tests.conftest import PROJECT
 
@@ -28,7 +28,7 @@ def test_every_reference_run_is_whole_and_says_what_it_ran_on(folder: object) ->
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_reference_table_is_what_its_runs_say(folder: Path) -> None:
-    reading = read(load(folder))
+    reading = summarize(load(folder))
     assert (folder / "table.md").read_text() == f"{reading.table.markdown()}\n{reading.sentence}\n"
 
 
@@ -40,8 +40,8 @@ def test_turning_images_grey_stands_beside_the_published_times(capsys: pytest.Ca
     assert (folder / "published.md").read_text() == shown
     assert "| 205,160 |" in re.sub(r" +", " ", shown)
     readme = (PROJECT / "README.md").read_text()
-    assert read(load(folder)).sentence in readme
-    cells = read(load(folder.with_name("grayscale_memory"))).table.frame()
+    assert summarize(load(folder)).sentence in readme
+    cells = summarize(load(folder.with_name("grayscale_memory"))).table.frame()
     for name in ("cpp", "opencv"):
         row = cells[(cells["implementation"] == name) & (cells["threads_per_rank"] == "1")]
         assert row["of a copy [95%]"].item() in readme
@@ -58,7 +58,7 @@ def test_the_published_tables_are_what_the_figures_say(capsys: pytest.CaptureFix
 
 def test_the_readme_shows_the_committed_sweep_and_its_picture() -> None:
     readme = (PROJECT / "README.md").read_text()
-    reading = read(load(PROJECT / "results" / "reference" / "batch_size"))
+    reading = summarize(load(PROJECT / "results" / "reference" / "batch_size"))
     assert reading.sentence in readme
     for cells in reading.table.frame().itertuples(index=False):
         assert re.search(r" +".join(re.escape(cell) for cell in cells if cell), readme)

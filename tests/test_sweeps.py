@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from dmls_ray import load
-from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL, Command, command_line, readme_example
@@ -89,7 +89,7 @@ def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(mai
         ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md",
         "table.csv", "report.html", "tensorboard",
     }  # fmt: skip
-    sentence = read(load(folder)).sentence
+    sentence = summarize(load(folder)).sentence
     assert f"\n\n{sentence}\n\nReport: results/batch_size/report.html; beside it table.md" in out
     assert html.escape(sentence) in (folder / "report.html").read_text()
     assert len(list(folder.glob("tensorboard/*repeat=*/*.live"))) == 12, "each run was written while it went on"

@@ -138,7 +138,7 @@ def _show(given: argparse.Namespace, console: Console) -> int:
     """Tell all of one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     import pandas as pd
 
-    from dmls_ray.analysis.stats.formatting import number
+    from dmls_ray.analysis.stats.formatting import GENERIC
 
     results, record = _find_run(given.run, given.folder)
     plain = record.to_dict()
@@ -154,7 +154,7 @@ def _show(given: argparse.Namespace, console: Console) -> int:
         say(console, f"\n{title}", style="bold")
         for name, value in values.items():
             if value not in (None, "", [], {}):
-                say(console, f"  {name:24} {number(value) if isinstance(value, float) else value}")
+                say(console, f"  {name:24} {GENERIC(value) if isinstance(value, float) else value}")
     frames = {"Epochs": plain["epochs"], "Ranks": plain["ranks"], "Earlier attempts": plain["earlier_attempts"]}
     for title, rows in frames.items():
         if rows:
@@ -174,16 +174,16 @@ def _show(given: argparse.Namespace, console: Console) -> int:
 def _table(given: argparse.Namespace, console: Console) -> int:
     """Print the table of a sweep and its answer, or one of the reports' tables."""
     from dmls_ray.analysis.export.text_tables import csv
-    from dmls_ray.analysis.summary.sweep_summary import read
-    from dmls_ray.analysis.table.layouts import LAYOUTS, Layout, beside_published
+    from dmls_ray.analysis.summary.sweep_summary import summarize
+    from dmls_ray.analysis.table.layouts import LAYOUTS, RenderedTable, beside_published
 
-    reading = read(_load(given.folder))
+    reading = summarize(_load(given.folder))
     if given.by:
         layout = LAYOUTS[given.by](reading.results, beside=given.published)
     elif given.published:
         layout = beside_published(reading.table)
     else:
-        layout = Layout(reading.table.frame(), reading.table.notes)
+        layout = RenderedTable(reading.table.frame(), reading.table.notes)
     if given.format == "csv" and not given.by and not given.published:
         print(csv(reading.table.numbers()), end="")
         return EXIT_OK
@@ -334,11 +334,11 @@ def _figures(given: argparse.Namespace, console: Console) -> int:
 
 def _tensorboard(given: argparse.Namespace, console: Console) -> int:
     """Write the files of TensorBoard anew, from the records."""
-    from dmls_ray.analysis.summary.sweep_summary import read
+    from dmls_ray.analysis.summary.sweep_summary import summarize
     from dmls_ray.analysis.tensorboard.writer import write_tensorboard
 
     results = _load(given.folder)
-    question = read(results).question
+    question = summarize(results).question
     with _writing(results.folder / "tensorboard", way_out="read a copy of the folder"):
         write_tensorboard(results, question.varied, question.changed)
     _upload(results)
@@ -560,10 +560,10 @@ def _draw(results: Results, folder: Path, *, way_out: str = "name another with -
     """
     from dmls_ray.analysis.figures import charts
     from dmls_ray.analysis.figures.static import save
-    from dmls_ray.analysis.summary.sweep_summary import read
+    from dmls_ray.analysis.summary.sweep_summary import summarize
 
     with _writing(folder, way_out=way_out):
-        return [path for chart in charts(read(results).table) for path in save(chart, folder)]
+        return [path for chart in charts(summarize(results).table) for path in save(chart, folder)]
 
 
 @contextmanager
@@ -602,11 +602,11 @@ def _print(
 
 def _texts(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns of a frame that say anything, as texts."""
-    from dmls_ray.analysis.stats.formatting import number
+    from dmls_ray.analysis.stats.formatting import GENERIC
 
     def text(value: Any) -> str:
         if isinstance(value, float):
-            return "" if value != value else number(value)
+            return "" if value != value else GENERIC(value)
         return "" if value is None or value in ([], {}, "") else str(value)
 
     texts = frame.map(text)

@@ -202,15 +202,15 @@ def _axes(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 def _show_results(results: Any, plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
-    from dmls_ray.analysis.summary.sweep_summary import Question, Reading
+    from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
     from dmls_ray.analysis.table.layouts import LAYOUTS
 
     searched = options.mode == "search"
-    question = Question(
+    question = SweepQuestion(
         text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed, minimizes=options.minimizes,
         metric=options.metric if searched else None,
     )  # fmt: skip
-    reading = Reading(results, question)
+    reading = SweepSummary(results, question)
     elsewhere = f"dmls-ray table {shlex.quote(results.where)} --format csv"
     frame, notes = reading.table.frame(), reading.table.notes
     if options.layout:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from rich.text import Text
 
-from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Table
 from dmls_ray.cli.console import SPARE, Console, print_table
@@ -93,7 +93,7 @@ def test_the_committed_sweep_loses_nothing_that_answers(width: int) -> None:
     from dmls_ray import load
 
     folder: Path = PROJECT / "results" / "reference" / "batch_size"
-    frame = read(load(folder)).table.frame()
+    frame = summarize(load(folder)).table.frame()
     text = printed(frame, width, spare=SPARE)
     for head in HEADS & set(frame.columns):
         for cell in frame[head]:

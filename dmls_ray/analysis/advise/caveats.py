@@ -7,15 +7,15 @@ from typing import Any
 
 from dmls_ray.analysis.advise.objectives import Candidate, Goal
 from dmls_ray.analysis.results import OWN, Results, factors_of
-from dmls_ray.analysis.stats.formatting import accuracy, shown, signed
+from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.stats.paired import mean_interval
-from dmls_ray.analysis.summary.phrases import counted
+from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.table.row import Table
 from dmls_ray.records.outcome import Outcome
 
 
-def unsaid(results: Results, table: Table, goal: Goal, best: Candidate | None) -> list[str]:
+def caveats_of(results: Results, table: Table, goal: Goal, best: Candidate | None) -> list[str]:
     """A line for each thing that the runs leave open; none that does not follow from them."""
     lines = [
         _repeats(table),
@@ -35,7 +35,7 @@ def _repeats(table: Table) -> str:
     few = sum(count < MIN_REPEATS for count in counts)
     if not few:
         return ""
-    which = "every configuration" if few == len(counts) else counted(few, "configuration")
+    which = "every configuration" if few == len(counts) else count_noun(few, "configuration")
     return f"how much {which} with n={min(counts)} varies by chance; intervals begin at --repeats {MIN_REPEATS}."
 
 
@@ -54,7 +54,9 @@ def _origins(results: Results, goal: Goal) -> list[str]:
         lines.append("how fast the oversubscribed configurations are with a core a thread.")
     searched = sum(record.mode == "search" for record in records)
     if searched:
-        lines.append(f"the times of {counted(searched, 'run')} of a search; poor ones were stopped before their end.")
+        lines.append(
+            f"the times of {count_noun(searched, 'run')} of a search; poor ones were stopped before their end."
+        )
     return lines
 
 
@@ -62,7 +64,7 @@ def _failed(results: Results) -> str:
     failed = [record for record in results.records if not record.outcome.is_answer()]
     if not failed:
         return ""
-    return f"what {counted(len(failed), 'run')} would have come to that failed; the same command runs them again."
+    return f"what {count_noun(len(failed), 'run')} would have come to that failed; the same command runs them again."
 
 
 def _rising(best: Candidate | None) -> str:
@@ -83,7 +85,7 @@ def _rising(best: Candidate | None) -> str:
     flag = f" (--epochs {2 * epochs})" if isinstance(epochs, int) else ""
     return (
         f"what more epochs come to{flag}: test accuracy of {best.name} still rose in the last one, by "
-        f"{shown(rise, signed(accuracy))} (n={len(steps)})."
+        f"{format_interval(rise, with_sign(ACCURACY))} (n={len(steps)})."
     )
 
 

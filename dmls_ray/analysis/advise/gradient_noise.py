@@ -6,8 +6,8 @@ import math
 
 from dmls_ray.analysis.advise.objectives import Candidate
 from dmls_ray.analysis.results import factors_of
-from dmls_ray.analysis.stats.formatting import number, shown
-from dmls_ray.analysis.summary.phrases import configuration
+from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
+from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.row import Table
 
 
@@ -21,23 +21,24 @@ def batch_by_noise_scale(table: Table, best: Candidate | None) -> str:
         table: the sweep's table.
         best: the configuration whose noise scale is looked at first.
     """
-    rows = [row for row in table.rows if "gradient_noise_scale" in row.measures]
-    rows = [row for row in rows if row.measures["gradient_noise_scale"].median > 0]
+    rows = [row for row in table.rows if "gradient_noise_scale" in row.estimates]
+    rows = [row for row in rows if row.estimates["gradient_noise_scale"].median > 0]
     if not rows:
         return ""
     row = next((row for row in rows if best is not None and row is best.row), rows[0])
-    scale = row.measures["gradient_noise_scale"]
+    scale = row.estimates["gradient_noise_scale"]
     size = _power_of_two(scale.median)
     bounds = ""
     if scale.low is not None and scale.high is not None and scale.low > 0 and scale.high < 2**31:
         low, high = _power_of_two(scale.low), _power_of_two(scale.high)
         bounds = f" ({low} to {high} by its interval)" if low < high else ""
-    levels = [other.measures["gradient_noise_scale"].median for other in rows]
-    spread = f"; {number(min(levels))} to {number(max(levels))} over configurations" if len(rows) > 1 else ""
+    levels = [other.estimates["gradient_noise_scale"].median for other in rows]
+    spread = f"; {GENERIC(min(levels))} to {GENERIC(max(levels))} over configurations" if len(rows) > 1 else ""
     tried = {factors_of(other.records[0]).get("global_batch") for other in table.rows}
     return (
         f"--global-batch {size}{bounds}, {'which was tried' if size in tried else 'not tried'}, is about the gradient "
-        f"noise scale of {configuration(row.factors)}: {shown(scale, number)} samples (n={scale.n}{spread}). There "
+        f"noise scale of {describe_configuration(row.factors)}: {format_interval(scale, GENERIC)} samples "
+        f"(n={scale.n}{spread}). There "
         "training takes twice the fewest steps and twice the fewest samples (McCandlish et al. 2018, arXiv "
         "1812.06162); the scale grows while training goes on, and says nothing of how fast a step is."
     )

@@ -8,11 +8,11 @@ from typing import Literal
 
 from dmls_ray.analysis.advise.pareto import costs_of
 from dmls_ray.analysis.metrics import MEASURES, TIMES, quantity_of
-from dmls_ray.analysis.stats.formatting import Form, number, ratio, seconds, shown, signed
+from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, SECONDS, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, compare, difference, estimate
 from dmls_ray.analysis.stats.paired import logarithm_of, ratio_of
 from dmls_ray.analysis.stats.time_to_target import time_to_target
-from dmls_ray.analysis.summary.phrases import configuration
+from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.aggregate import METRICS
 from dmls_ray.util.errors import ConfigError
@@ -31,7 +31,7 @@ class Goal:
     """What is looked at; `target_s` for the time to a target."""
     head: str
     """What it is called, with its unit."""
-    form: Form
+    form: NumberFormat
     minimizes: bool
     as_ratio: bool
     """Whether configurations are set against each other by a ratio, or else by a difference."""
@@ -74,8 +74,8 @@ class Goal:
         """Such an interval as what one has of the other: `1.20 times the images/s`, `+0.010 test acc.`."""
         turned = worse if self.minimizes else self.inverse(worse)
         if self.as_ratio:
-            return f"{shown(ratio_of(turned), ratio)} times the {self.head}"
-        return f"{shown(turned, signed(self.form))} {self.head}"
+            return f"{format_interval(ratio_of(turned), RATIO)} times the {self.head}"
+        return f"{format_interval(turned, with_sign(self.form))} {self.head}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        return configuration(self.row.factors)
+        return describe_configuration(self.row.factors)
 
 
 def goal_of(
@@ -126,8 +126,8 @@ def goal_of(
     if aim == "time-to-accuracy" or (aim == "cost" and target is not None):
         target = _target(table, target)
         if aim == "cost":
-            return Goal(aim, "target_s", f"cost to {target:g}", number, True, True, target, price_per_hour)
-        return Goal(aim, "target_s", f"s to {target:g}", seconds, True, True, target)
+            return Goal(aim, "target_s", f"cost to {target:g}", GENERIC, True, True, target, price_per_hour)
+        return Goal(aim, "target_s", f"s to {target:g}", SECONDS, True, True, target)
     if target is not None:
         _target(table, target)
     if aim == "cost":
@@ -136,11 +136,11 @@ def goal_of(
                 "--for cost needs runs that end when their work is done, and images are turned grey for as long as "
                 "--timed-s says; give --for throughput."
             )
-        return Goal(aim, "total_s", "cost/run", number, True, True, price_per_hour=price_per_hour)
+        return Goal(aim, "total_s", "cost/run", GENERIC, True, True, price_per_hour=price_per_hour)
     name = {"throughput": _speed(table), "memory": "peak_mem_mib"}.get(aim) or _metric(table, metric)
     if not any(row.estimate(name) for row in table.rows):
         raise ConfigError(f"--for {aim} needs {name}, which no run told; give another --for.")
-    head, form = (MEASURES[name].head, MEASURES[name].form) if name in MEASURES else (name, number)
+    head, form = (MEASURES[name].head, MEASURES[name].form) if name in MEASURES else (name, GENERIC)
     least = minimizes if minimizes is not None else aim == "memory" or name == "total_s" or name.endswith("loss")
     return Goal(aim, name, head, form, least, aim != "accuracy", target)
 
@@ -204,12 +204,12 @@ def _speed(table: Table) -> str:
 def _metric(table: Table, metric: str | None) -> str:
     """What accuracy is judged by; validation_accuracy where all have it, since choosing by test samples flatters."""
     rows = [row for row in table.rows if row.counted]
-    known = [*(name for name in METRICS if table.has(name)), *table.own_measures]
+    known = [*(name for name in METRICS if table.has(name)), *table.custom_metric_names]
     if metric is not None:
         if metric not in known:
             raise ConfigError(f"--metric {metric} was told by no run; choose from {', '.join(known) or 'none'}.")
         return metric
-    if all("validation_accuracy" in row.measures for row in rows):
+    if all("validation_accuracy" in row.estimates for row in rows):
         return "validation_accuracy"
     if table.has("test_accuracy"):
         return "test_accuracy"
@@ -235,7 +235,9 @@ def _measured(row: Row, goal: Goal) -> Candidate | str:
         values = {block: value * _price(row, goal.price_per_hour) for block, value in values.items()}
     quantity = "amount" if goal.aim == "cost" else quantity_of(goal.measure)
     value = estimate(list(values.values()), quantity)
-    return Candidate(row, value, shown(value, goal.form), {key: goal.badness(each) for key, each in values.items()})
+    return Candidate(
+        row, value, format_interval(value, goal.form), {key: goal.badness(each) for key, each in values.items()}
+    )
 
 
 def _to_target(row: Row, goal: Goal) -> Candidate | str:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dmls_ray.analysis.advise.caveats import unsaid
+from dmls_ray.analysis.advise.caveats import caveats_of
 from dmls_ray.analysis.advise.gradient_noise import batch_by_noise_scale
 from dmls_ray.analysis.advise.objectives import TIMES_UNKNOWN, Aim, Candidate, Goal, candidates, goal_of
 from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, costs_of, front_of
-from dmls_ray.analysis.advise.suggestions import untried
+from dmls_ray.analysis.advise.suggestions import suggestions_for
 from dmls_ray.analysis.metrics import MEASURES
 from dmls_ray.analysis.results import Results, field_names
-from dmls_ray.analysis.stats.formatting import accuracy, bare, ratio, shown
+from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import bonferroni_level, compare
-from dmls_ray.analysis.summary.phrases import configuration, counted, listed, told_factors
+from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.util.errors import ConfigError
@@ -47,9 +47,9 @@ class Advice:
     """What speaks for another one that is not told apart."""
     noise_scale: str
     """The global batch that the gradient noise scale suggests; empty where it was not measured."""
-    untried: Sequence[str]
+    suggestions: Sequence[str]
     """What was not tried and would be worth it, with the flag that does it."""
-    unsaid: Sequence[str]
+    caveats: Sequence[str]
     """What the data cannot say."""
 
     @property
@@ -61,12 +61,13 @@ class Advice:
             if any(reason == TIMES_UNKNOWN for _, reason in self.unable):
                 return f"For {goal.aim}: no configuration has a known time to a test accuracy of {goal.target:g}."
             return (
-                f"For {goal.aim}: none of {counted(len(self.table.rows), 'configuration')} {reached}{self._nearest()}."
+                f"For {goal.aim}: none of {count_noun(len(self.table.rows), 'configuration')} {reached}"
+                f"{self._nearest()}."
             )
         best = self.best
         told = [f"For {goal.aim} use {best.name} ({goal.head} {best.text}; n={len(best.samples)})"]
         if self.alike:
-            names = listed([f"{other.name} ({other.text})" for other in self.alike])
+            names = join_names([f"{other.name} ({other.text})" for other in self.alike])
             why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
             told.append(f"not told apart from it{why}: {names}")
         elif self.worse:
@@ -95,13 +96,17 @@ class Advice:
                 + ": of configurations that are equally good one is called better than all others at most 5 times in "
                 "100."
             )
-        late = [f"{configuration(row.factors)} {reason}" for row, reason in self.unable if reason.startswith("not yet")]
+        late = [
+            f"{describe_configuration(row.factors)} {reason}"
+            for row, reason in self.unable
+            if reason.startswith("not yet")
+        ]
         if late:
-            notes.append(f"Not half of the runs reached the target: {listed(late)}.")
+            notes.append(f"Not half of the runs reached the target: {join_names(late)}.")
         if self.noise_scale:
             notes.append(f"Batch size: {self.noise_scale}")
-        return [*notes, *(f"Worth trying: {line}" for line in self.untried),
-                *(f"Not known: {line}" for line in self.unsaid)]  # fmt: skip
+        return [*notes, *(f"Worth trying: {line}" for line in self.suggestions),
+                *(f"Not known: {line}" for line in self.caveats)]  # fmt: skip
 
     def frame(self) -> pd.DataFrame:
         """The configurations as texts, the best first, with marks."""
@@ -115,12 +120,12 @@ class Advice:
         for row, text in [*((item.row, item.text) for item in ranked), *self.unable]:
             cells = {f"{goal.head} [95%]": text}
             for name in beside:
-                cells[MEASURES[name].head] = bare(row.measures.get(name), MEASURES[name].form)
+                cells[MEASURES[name].head] = format_value(row.estimates.get(name), MEASURES[name].form)
             cells["n"] = str(len(row.counted))
             cells["front"] = "yes" if row.trial_id in self.front else ""
             cells["verdict"] = verdicts.get(row.trial_id, "")
             cells["outcome"] = row.outcome
-            rows.append(told_factors(row.factors, beside=cells) | cells)
+            rows.append(factor_cells(row.factors, beside=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
     def _beside(self) -> list[str]:
@@ -132,7 +137,7 @@ class Advice:
         if not known or self.goal.target is None:
             return ""
         level, row = max(known, key=lambda item: item[0])
-        return f"; the highest is {accuracy(level)}, with {configuration(row.factors)}"
+        return f"; the highest is {ACCURACY(level)}, with {describe_configuration(row.factors)}"
 
 
 def advise(
@@ -178,8 +183,8 @@ def advise(
         axes=front.axes,
         savings=_savings(best, alike) if best else [],
         noise_scale=batch_by_noise_scale(table, best),
-        untried=untried(table, goal, best, able, alike, level=bonferroni_level(len(able) - 1)),
-        unsaid=unsaid(results, table, goal, best),
+        suggestions=suggestions_for(table, goal, best, able, alike, level=bonferroni_level(len(able) - 1)),
+        caveats=caveats_of(results, table, goal, best),
     )
 
 
@@ -208,7 +213,8 @@ def _savings(best: Candidate, alike: Sequence[Candidate]) -> list[str]:
     fewest = min(alike, key=lambda item: item.row.world_size, default=best)
     if fewest.row.world_size < best.row.world_size:
         told.append(
-            f"Of these {fewest.name} needs {counted(fewest.row.world_size, 'rank')} in place of {best.row.world_size}"
+            f"Of these {fewest.name} needs {count_noun(fewest.row.world_size, 'rank')} in place of "
+            f"{best.row.world_size}"
         )
     lighter = []
     for other in alike:
@@ -222,5 +228,5 @@ def _savings(best: Candidate, alike: Sequence[Candidate]) -> list[str]:
             lighter.append((less.ratio.centre, other, less.ratio))
     if lighter:
         _, least, times = min(lighter, key=lambda item: item[0])
-        told.append(f"Of these {least.name} takes {shown(times, ratio)} times the peak memory of a rank")
+        told.append(f"Of these {least.name} takes {format_interval(times, RATIO)} times the peak memory of a rank")
     return told

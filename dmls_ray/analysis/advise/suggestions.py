@@ -9,11 +9,11 @@ from typing import Any
 
 from dmls_ray.analysis.advise.objectives import Candidate, Goal
 from dmls_ray.analysis.results import OWN, factors_of, turns_grey
-from dmls_ray.analysis.stats.formatting import accuracy, ratio, shown
+from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, difference
 from dmls_ray.analysis.stats.paired import paired, repeats_to_tell
-from dmls_ray.analysis.summary.phrases import configuration, counted
-from dmls_ray.analysis.table.grouping import along
+from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration
+from dmls_ray.analysis.table.grouping import all_groups_along_axis
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
@@ -29,7 +29,7 @@ _NO_MATTER = {"seed", "warmup_steps", "test_batch_per_rank", "inference_batch", 
 """Fields whose ends are not worth passing."""
 
 
-def untried(
+def suggestions_for(
     table: Table,
     goal: Goal,
     best: Candidate | None,
@@ -61,11 +61,13 @@ def untried(
 
 def _beyond(table: Table, goal: Goal, best: Candidate, able: Sequence[Candidate], axis: str) -> str:
     """The next value of an axis at whose end the best one lies, where it is better than its neighbour there."""
-    derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.held)
+    derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.fixed_batch_field)
     passes = goal.measure in ("images_per_s", "peak_mem_mib", "total_s")
     if axis in _NO_MATTER or axis == derived or (axis == "epochs" and passes):
         return ""
-    group = next((group for group in along(table.rows, axis, table.held) if best.row in group), [])
+    group = next(
+        (group for group in all_groups_along_axis(table.rows, axis, table.fixed_batch_field) if best.row in group), []
+    )
     values = [row.factors[axis] for row in group]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return ""
@@ -144,7 +146,7 @@ def _more_ranks(table: Table, goal: Goal, best: Candidate) -> str:
         return ""  # one rank turns all images grey
     sizes = sorted({min(2**power, room) for power in range(math.ceil(math.log2(room)) + 1)} | tried)
     return (
-        f"--world-size {' '.join(map(str, sizes))}: {counted(tried.pop(), 'rank')} alone was tried, and the machine "
+        f"--world-size {' '.join(map(str, sizes))}: {count_noun(tried.pop(), 'rank')} alone was tried, and the machine "
         f"has room for {room}."
     )
 
@@ -182,7 +184,7 @@ def _scaled_lr(table: Table, goal: Goal) -> str:
         return ""
     rows = [row for row in table.rows if row.level("test_accuracy") is not None and "global_batch" in row.factors]
     groups = [sorted(group, key=lambda row: int(row.factors["global_batch"]))
-              for group in along(rows, table.held, table.held)]  # fmt: skip
+              for group in all_groups_along_axis(rows, table.fixed_batch_field, table.fixed_batch_field)]  # fmt: skip
     for group in sorted(groups, key=len, reverse=True):
         small, large = group[0], group[-1]
         less = difference(small.by_block("test_accuracy"), large.by_block("test_accuracy"))
@@ -191,8 +193,9 @@ def _scaled_lr(table: Table, goal: Goal) -> str:
             base = small.factors["global_batch"]
             return (
                 f"--lr-scaling none sqrt linear --lr-base-batch {base}: from global_batch {base} to "
-                f"{large.factors['global_batch']} training is {shown(faster.ratio, ratio)} times as fast, and test "
-                f"accuracy falls by {shown(less, accuracy)} at one learning rate and equal "
+                f"{large.factors['global_batch']} training is {format_interval(faster.ratio, RATIO)} "
+                "times as fast, and test "
+                f"accuracy falls by {format_interval(less, ACCURACY)} at one learning rate and equal "
                 "epochs."
             )
     return ""
@@ -211,7 +214,7 @@ def _smaller(table: Table) -> list[str]:
         if str(sorted(other.items(), key=str)) not in known and _can_be(row, "accum_steps", passes * 2):
             lines.append(
                 f"--batch-per-rank {batch // 2} --accum-steps {passes * 2}: the global_batch of "
-                f"{configuration(row.factors)}, which ran out of memory, in smaller passes."
+                f"{describe_configuration(row.factors)}, which ran out of memory, in smaller passes."
             )
     return lines[:3]
 

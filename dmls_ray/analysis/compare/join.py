@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dmls_ray.analysis.metrics import MEASURES, TIMES
 from dmls_ray.analysis.results import Results, factors_of
-from dmls_ray.analysis.summary.phrases import configuration, counted, listed
+from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
@@ -38,7 +38,7 @@ def join(a: Results, b: Results) -> Joined:
                   for side in (a, b))  # fmt: skip
     if shared := len(one & other):
         raise ConfigError(
-            f"{counted(shared, 'run')} of {b.where} and of {a.where} are the same, not one measured twice; give two "
+            f"{count_noun(shared, 'run')} of {b.where} and of {a.where} are the same, not one measured twice; give two "
             "folders that were measured apart (--out, or --fresh)."
         )
     if not {record.trial_id for record in a.records} & {record.trial_id for record in b.records}:
@@ -54,7 +54,7 @@ def join(a: Results, b: Results) -> Joined:
         if of_a and of_b:
             both.append((Row(row.trial_id, row.factors, of_a), Row(row.trial_id, row.factors, of_b)))
         else:
-            (only_a if of_a else only_b).append(configuration(row.factors))
+            (only_a if of_a else only_b).append(describe_configuration(row.factors))
     return Joined(both, only_a, only_b)
 
 
@@ -112,7 +112,7 @@ def _nothing_in_common(a: Results, b: Results) -> str:
         for name, of_a in one.items()
         if not of_a & (of_b := other.get(name, {"none"}))
     ]
-    why = f": they differ in {listed(apart)}" if apart else ""
+    why = f": they differ in {join_names(apart)}" if apart else ""
     return (
         f"no configuration is both in {a.where} and in {b.where}{why}. Give two sweeps of the same configurations; "
         "to compare configurations with each other, make them axes of one sweep."

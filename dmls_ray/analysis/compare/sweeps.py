@@ -14,9 +14,9 @@ from dmls_ray.analysis.compare.join import common_measure, join
 from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
 from dmls_ray.analysis.metrics import MEASURES, quantity_of
 from dmls_ray.analysis.results import Results, field_names
-from dmls_ray.analysis.stats.formatting import Form, number, ratio, shown, signed
+from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate
-from dmls_ray.analysis.summary.phrases import configuration, counted, listed, told_factors
+from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
 
@@ -32,7 +32,7 @@ class Pair:
 
     @property
     def name(self) -> str:
-        return configuration(self.a.factors)
+        return describe_configuration(self.a.factors)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class SweepComparison:
     def frame(self) -> pd.DataFrame:
         """A row a configuration of both, as texts."""
         head, form = (MEASURES[self.measure].head, MEASURES[self.measure].form) if self.measure in MEASURES else (
-            self.measure, number)  # fmt: skip
+            self.measure, GENERIC)  # fmt: skip
         change = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}[self.way]
         rows = []
         for pair in self.pairs:
@@ -98,14 +98,16 @@ class SweepComparison:
             known = [values_of(row, self.measure, self.unit) for row in (pair.a, pair.b)]
             for side, values in zip("AB", known, strict=True):
                 cells[f"{side} {head} [95%]"] = (
-                    shown(estimate(list(values.values()), quantity_of(self.measure)), form) if values else ""
+                    format_interval(estimate(list(values.values()), quantity_of(self.measure)), form) if values else ""
                 )
-            cells[f"{change} [95% of all rows]"] = shown(pair.change.interval, self._form) if pair.change else ""
+            cells[f"{change} [95% of all rows]"] = (
+                format_interval(pair.change.interval, self._form) if pair.change else ""
+            )
             cells["n"] = ", ".join(str(len(values)) for values in known)
             cells["verdict"] = pair.change.verdict if pair.change else ""
             same = pair.a.outcome == pair.b.outcome
             cells["outcome"] = pair.a.outcome if same else f"{pair.a.outcome} in A, {pair.b.outcome} in B"
-            rows.append(told_factors(pair.a.factors, beside=cells) | cells)
+            rows.append(factor_cells(pair.a.factors, beside=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
     @property
@@ -116,8 +118,8 @@ class SweepComparison:
         if self.overall is None:
             count = len(self.compared)
             return f"No {self.unit} has all {count} configurations ok, so nothing is said over all. {self._each()}"
-        verdict, change = self.overall.verdict, shown(self.overall.interval, self._form)
-        over = f"by {self.measure} over {counted(len(self.compared), 'configuration')}"
+        verdict, change = self.overall.verdict, format_interval(self.overall.interval, self._form)
+        over = f"by {self.measure} over {count_noun(len(self.compared), 'configuration')}"
         counts = f"n={' and '.join(map(str, self.samples))}" + (" sessions" if self.unit == "session" else "")
         told = {"speed": f"{change} times as fast", "amount": f"{change} times as much", "difference": change}[self.way]
         if self._is_same():
@@ -148,18 +150,18 @@ class SweepComparison:
             )
         for side, names in (("A", self.only_a), ("B", self.only_b)):
             if names:
-                notes.append(f"Only in {side}: {counted(len(names), 'configuration')} ({listed(names)}).")
+                notes.append(f"Only in {side}: {count_noun(len(names), 'configuration')} ({join_names(names)}).")
         ended = [f"{pair.name}: {pair.a.outcome} in A, {pair.b.outcome} in B"
                  for pair in self.pairs if _kinds(pair.a) != _kinds(pair.b)]  # fmt: skip
         if ended:
-            notes.append(f"Outcomes differ: {listed(ended)}.")
+            notes.append(f"Outcomes differ: {join_names(ended)}.")
         return [*notes, *self.origins]
 
     @property
-    def _form(self) -> Form:
+    def _form(self) -> NumberFormat:
         if self.way != "difference":
-            return ratio
-        return signed(MEASURES[self.measure].form if self.measure in MEASURES else number)
+            return RATIO
+        return with_sign(MEASURES[self.measure].form if self.measure in MEASURES else GENERIC)
 
     def _method(self) -> str:
         count = len(self.compared)
@@ -222,8 +224,8 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     whole_a, whole_b = (means_of([pair[side] for pair in told], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
     sides = [
-        side.of([record for pair in joined.both for record in pair[number].records])
-        for number, side in enumerate((a, b))
+        side.of([record for pair in joined.both for record in pair[GENERIC].records])
+        for GENERIC, side in enumerate((a, b))
     ]
     return SweepComparison(
         measure=name,

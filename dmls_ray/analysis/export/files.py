@@ -12,7 +12,7 @@ from dmls_ray.analysis.export.text_tables import csv, markdown_text
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.storage.folder import RUNS
 from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import StoreError
@@ -48,7 +48,7 @@ def write_derived_files(results: Results) -> None:
     for name, frame in (("runs", results.runs), ("ranks", results.ranks), ("epochs", results.epochs)):
         write(f"{name}.csv", partial(_write_csv, frame))
     write("runs.parquet", partial(with_uniform_columns(results.runs).to_parquet, index=False))
-    reading = read(results)
+    reading = summarize(results)
     text = f"{reading.table.markdown()}\n{markdown_text(reading.sentence)}\n"
     write("table.md", lambda path: path.write_text(text))
     write("table.csv", partial(_write_csv, reading.table.numbers()))

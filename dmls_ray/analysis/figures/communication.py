@@ -48,7 +48,7 @@ def chart(table: Table) -> Chart | None:
 
     Over the ranks, else the batch, else whatever varies; where that is names, a column a trial.
     """
-    rows = [row for row in table.rows if "exposed_comm_ms" in row.measures and by_block(row, exposed_share)]
+    rows = [row for row in table.rows if "exposed_comm_ms" in row.estimates and by_block(row, exposed_share)]
     if len(rows) < 2:
         return None
     axis = number_axis(table, rows)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
 from dmls_ray.analysis.figures.series import limit_items, measured_series
-from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, group_by_other_factors, where
+from dmls_ray.analysis.table.grouping import IMPLEMENTATION_FIELDS, context_phrase, group_by_other_factors
 from dmls_ray.analysis.table.row import Row, Table
 
 _DEVICES = {"cpu": "on the processor", "cuda": "on the GPU"}
@@ -20,8 +20,10 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in table.rows if row.level("pass_ms") is not None]
     if not table.is_of_images or not rows:
         return None
-    groups, notes = limit_items(group_by_other_factors(rows, IN_IMPLEMENTATION), "sets of images", most=3)
-    panels = [_bars(group, where(group, *IN_IMPLEMENTATION).removeprefix("at ").rstrip(", ")) for group in groups]
+    groups, notes = limit_items(group_by_other_factors(rows, IMPLEMENTATION_FIELDS), "sets of images", most=3)
+    panels = [
+        _bars(group, context_phrase(group, *IMPLEMENTATION_FIELDS).removeprefix("at ").rstrip(", ")) for group in groups
+    ]
     fastest = min(groups[0], key=_ms)
     pictures = [record.picture for record in fastest.counted if record.picture]
     if pictures:

@@ -25,7 +25,7 @@ def chart(table: Table) -> Chart | None:
     A point is the median over the runs of a trial. Curves end where the first of its runs has ended, since a median of
     the runs that are left would jump.
     """
-    tested = [row for row in table.rows if any(name in row.measures for name in _MEASURES)]
+    tested = [row for row in table.rows if any(name in row.estimates for name in _MEASURES)]
     rows, notes = limit_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _MEASURES))
     if not rows:
         return None
@@ -104,12 +104,12 @@ def _on_coinciding(panels: Sequence[Panel]) -> list[str]:
 
 def overfit_epoch(row: Row) -> int | None:
     """The epoch that the table has for a trial: the median over its runs that overfit; None where none does."""
-    told = row.measures.get("overfit_epoch")
+    told = row.estimates.get("overfit_epoch")
     return None if told is None else round(told.median)
 
 
 def _of_how_many(row: Row) -> str:
-    return f"from epoch {overfit_epoch(row)}, in {row.measures['overfit_epoch'].n} of {len(row.counted)} runs"
+    return f"from epoch {overfit_epoch(row)}, in {row.estimates['overfit_epoch'].n} of {len(row.counted)} runs"
 
 
 def _on_overfitting(names: Mapping[str, Row]) -> list[str]:

@@ -41,7 +41,7 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
         return None
     throughput: list[Series] = []
     efficiency: list[Series] = []
-    strong = table.held == "global_batch"
+    strong = table.fixed_batch_field == "global_batch"
     told_of: list[str] = []
     for line in lines:
         speed_ups = _speed_ups(line)

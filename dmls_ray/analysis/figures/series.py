@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from dmls_ray.analysis.figures.chart import Axis, Series
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
-from dmls_ray.analysis.table.grouping import BATCHES, along, count_values
+from dmls_ray.analysis.table.grouping import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -46,7 +46,10 @@ def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
     trials can be joined.
     """
     rows = [row for row in rows if is_number(row.factors.get(axis))]
-    groups = [sorted(group, key=lambda row: row.factors[axis]) for group in along(rows, axis, table.held)]
+    groups = [
+        sorted(group, key=lambda row: row.factors[axis])
+        for group in all_groups_along_axis(rows, axis, table.fixed_batch_field)
+    ]
     if not any(len(group) > 1 for group in groups):
         return []
     within = {axis} | {name for group in groups for name in table.varied if count_values(group, name) > 1}
@@ -57,7 +60,11 @@ def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
 
 def batch_axis(table: Table) -> str:
     """The batch that a figure has for its axis: the held one, which means the same at every world size."""
-    return "global_batch" if table.held == "global_batch" and "global_batch" in table.varied else "batch_per_rank"
+    return (
+        "global_batch"
+        if table.fixed_batch_field == "global_batch" and "global_batch" in table.varied
+        else "batch_per_rank"
+    )
 
 
 def number_axis(table: Table, rows: Sequence[Row]) -> str:
@@ -72,7 +79,7 @@ def number_axis(table: Table, rows: Sequence[Row]) -> str:
 
 def differing_fields(table: Table, rows: Sequence[Row]) -> list[str]:
     """The fields in which trials differ; of the two batches the held one, since the other follows."""
-    follows = BATCHES - {table.held}
+    follows = BATCHES - {table.fixed_batch_field}
     return [name for name in table.varied if name not in follows and count_values(rows, name) > 1]
 
 

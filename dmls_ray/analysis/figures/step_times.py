@@ -16,7 +16,7 @@ _FAR = 10
 
 def chart(table: Table) -> Chart | None:
     """The figure; None where no run whose times count has quantiles of its steps, as older records have not."""
-    timed = [row for row in table.rows if "step_ms_p50" in row.measures]
+    timed = [row for row in table.rows if "step_ms_p50" in row.estimates]
     rows, notes = limit_rows(table, timed, lambda row: bool(quantiles(row)))
     if not rows:
         return None

@@ -20,7 +20,7 @@ from dmls_ray.analysis.figures.style import DARK, LIGHT
 from dmls_ray.analysis.report.gzip_json import pack, to_json
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
 from dmls_ray.analysis.report.payload import build_payload
-from dmls_ray.analysis.summary.sweep_summary import Reading
+from dmls_ray.analysis.summary.sweep_summary import SweepSummary
 from dmls_ray.analysis.table.row import Table
 from dmls_ray.storage.folder import RUNS, read_sweep
 from dmls_ray.util.atomic import atomic_write_text
@@ -35,7 +35,7 @@ SCRIPTS = ("page.js", "tables.js", "run.js", "figures.js", "start.js")
 _HERE = Path(__file__).parent
 
 
-def write_report(reading: Reading, charts: Sequence[Chart], path: Path) -> Path:
+def write_report(reading: SweepSummary, charts: Sequence[Chart], path: Path) -> Path:
     """Write the report whole, beside the runs whose files it links to.
 
     Args:
@@ -51,7 +51,7 @@ def write_report(reading: Reading, charts: Sequence[Chart], path: Path) -> Path:
     return path
 
 
-def render_report(reading: Reading, charts: Sequence[Chart]) -> str:
+def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     """The report as HTML.
 
     Raises:
@@ -116,7 +116,7 @@ def _paragraphs(text: str) -> list[str]:
     return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
 
-def _asked(reading: Reading) -> str:
+def _asked(reading: SweepSummary) -> str:
     names = reading.question.varied or reading.table.varied
     if not names:
         return "How does this configuration train?"

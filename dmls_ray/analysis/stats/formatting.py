@@ -13,7 +13,7 @@ _MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
-class Form:
+class NumberFormat:
     """How a kind of number is written."""
 
     usual: Callable[[float], int]
@@ -37,7 +37,7 @@ class Form:
         return text if not self.signed or text.startswith("-") else f"+{text}"
 
 
-def shown(value: Estimate | Interval | None, form: Form, *, null: float | None = None) -> str:
+def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
     """A value with its interval; the bare value where there is none; nothing where there is no value.
 
     Args:
@@ -49,12 +49,12 @@ def shown(value: Estimate | Interval | None, form: Form, *, null: float | None =
         return ""
     if value.low is None or value.high is None:
         return form(value.centre)
-    most = supported(value)
-    usual = max(form.usual(number) for number in (value.centre, value.low, value.high))
+    most = supported_decimals(value)
+    usual = max(form.usual(GENERIC) for GENERIC in (value.centre, value.low, value.high))
     decimals = usual if most is None else min(usual, most)
     if null is not None:
         decimals = _beside(null, (value.low, value.high), decimals)
-    centre, low, high = (form.exactly(number, decimals) for number in (value.centre, value.low, value.high))
+    centre, low, high = (form.exactly(GENERIC, decimals) for GENERIC in (value.centre, value.low, value.high))
     return f"{centre} [{low}, {high}]"
 
 
@@ -70,12 +70,12 @@ def _beside(null: float, ends: tuple[float, float], decimals: int) -> int:
     return decimals
 
 
-def bare(value: Estimate | Interval | None, form: Form) -> str:
+def format_value(value: Estimate | Interval | None, form: NumberFormat) -> str:
     """A value alone, with no more digits than its interval supports."""
-    return "" if value is None else form(value.centre, supported(value))
+    return "" if value is None else form(value.centre, supported_decimals(value))
 
 
-def supported(value: Estimate | Interval) -> int | None:
+def supported_decimals(value: Estimate | Interval) -> int | None:
     """Decimals down to the second digit of half the interval, and to the first of the value; None where there is no
     interval, or none to speak of.
     """
@@ -91,25 +91,25 @@ def _four_digits(value: float) -> int:
     return 3 - math.floor(math.log10(abs(value)))
 
 
-rate = Form(lambda value: 0 if abs(value) >= 100 else 1)
+RATE = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1)
 """Images a second."""
 
-seconds = Form(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3)
+SECONDS = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3)
 """Seconds or milliseconds, to about three digits."""
 
-ratio = Form(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
+RATIO = NumberFormat(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
 """How many times as much."""
 
-whole = Form(lambda value: 0)
+INTEGER = NumberFormat(lambda value: 0)
 """Memory in MiB, bytes: no part of one is of interest."""
 
-accuracy = Form(lambda value: 3)
+ACCURACY = NumberFormat(lambda value: 3)
 """A fraction from 0 to 1."""
 
-number = Form(_four_digits)
+GENERIC = NumberFormat(_four_digits)
 """A number of which nothing is known, to four digits."""
 
 
-def signed(form: Form) -> Form:
+def with_sign(form: NumberFormat) -> NumberFormat:
     """The same with a sign before what is more than nothing, too."""
     return replace(form, signed=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.stats.formatting import ratio, shown
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, estimate
 
 BEYOND = 4
@@ -111,7 +111,7 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
             return Refusal(
                 name,
                 f"it does not hold here: at world_size {size} it would be a speed-up of {told.median:.2f}, and "
-                f"{shown(seen, ratio)} was measured",
+                f"{format_interval(seen, RATIO)} was measured",
             )
     return fit
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.stats.formatting import Form, seconds, shown
+from dmls_ray.analysis.stats.formatting import SECONDS, NumberFormat, format_interval
 from dmls_ray.analysis.stats.intervals import Interval, estimate
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -40,9 +40,9 @@ class TimeToTarget:
     high: float | None
 
     def __str__(self) -> str:
-        return self.told(seconds)
+        return self.told(SECONDS)
 
-    def told(self, form: Form) -> str:
+    def told(self, form: NumberFormat) -> str:
         """In words: with its interval, and how many runs got there where not all have."""
         count = f" ({self.reached} of {self.n})" if self.reached < self.n else ""
         if self.median is None:
@@ -50,7 +50,7 @@ class TimeToTarget:
         if self.low is None and self.high is None:
             return f"{form(self.median)}{count}"
         interval = Interval(self.median, self.low or 0.0, math.inf if self.high is None else self.high)
-        return f"{shown(interval, form)}{count}"
+        return f"{format_interval(interval, form)}{count}"
 
 
 def time_to_target(records: Sequence[RunRecord], target: float | None = None) -> TimeToTarget | None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.results import turns_grey
-from dmls_ray.analysis.stats.formatting import number, ratio, shown
+from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Comparison, bonferroni_level
-from dmls_ray.analysis.summary.phrases import listed
+from dmls_ray.analysis.summary.phrases import join_names
 from dmls_ray.analysis.summary.user_function import summarize_user_function
-from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, count_values, group_by_other_factors, where
+from dmls_ray.analysis.table.grouping import IMPLEMENTATION_FIELDS, context_phrase, count_values, group_by_other_factors
 from dmls_ray.analysis.table.row import Row, Table
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
@@ -39,11 +39,11 @@ def answer_images(table: Table, axis: str) -> str:
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis != "implementation" or count_values(rows, axis) < 2:
-        return summarize_user_function(table, axis, [name for name in _TOLD if name in table.own_measures])
+        return summarize_user_function(table, axis, [name for name in _TOLD if name in table.custom_metric_names])
     told = []
-    for group in group_by_other_factors(rows, IN_IMPLEMENTATION):
+    for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
         parts = [_fastest(sorted(on, key=_ms)) for on in _by_device(group) if on]
-        told.append(f"{where(group, *IN_IMPLEMENTATION)}{'; '.join(parts)}")
+        told.append(f"{context_phrase(group, *IMPLEMENTATION_FIELDS)}{'; '.join(parts)}")
     apart = [value for row in rows if (known := row.estimate("levels_apart")) for value in known.values]
     counts = sorted({len(row.counted) for row in rows})
     of = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
@@ -69,7 +69,7 @@ def _fastest(rows: Sequence[Row]) -> str:
     config = best.counted[0].config
     size = config["image_size"]
     of = f"of {config['images']:,} images of {size}x{size}"
-    time = f"{shown(best.estimate('pass_ms'), number)} ms a pass {of}"
+    time = f"{format_interval(best.estimate('pass_ms'), GENERIC)} ms a pass {of}"
     on = f"on {_PLACES[config['device']]} "
     if not others:
         return f"{on}{_name(best)} takes {time}{_over_loops(best)}"
@@ -85,12 +85,12 @@ def _fastest(rows: Sequence[Row]) -> str:
         (why, [other for other, than in against if (than.verdict if than else None) in verdicts])
         for why, verdicts in _DOUBTS.items()
     ]
-    told = [f"{why} {listed([_timed(row) for row in doubted])}" for why, doubted in doubts if doubted]
+    told = [f"{why} {join_names([_timed(row) for row in doubted])}" for why, doubted in doubts if doubted]
     return f"{on}{_name(best)} took the least time of {len(rows)}: {time}{_over_loops(best)}; {'; '.join(told)}"
 
 
 def _timed(row: Row) -> str:
-    return f"{_name(row)} ({shown(row.estimate('pass_ms'), number)} ms)"
+    return f"{_name(row)} ({format_interval(row.estimate('pass_ms'), GENERIC)} ms)"
 
 
 def _over_loops(row: Row) -> str:
@@ -98,7 +98,7 @@ def _over_loops(row: Row) -> str:
 
 
 def _times(ahead: Comparison) -> str:
-    return f"{shown(ahead.ratio, ratio, null=1)} times"
+    return f"{format_interval(ahead.ratio, RATIO, null=1)} times"
 
 
 def _name(row: Row) -> str:
@@ -153,7 +153,7 @@ def _without_bound(row: Row) -> str:
     if not math.isfinite(enough):
         return ""  # no cache is so large, and no set so small
     return (
-        f"{images:,} images are {number(size)} MiB read and written, and the last-level cache of {on} has "
-        f"{number(cache)}: memory's bandwidth bounds nothing there. From --images "
+        f"{images:,} images are {GENERIC(size)} MiB read and written, and the last-level cache of {on} has "
+        f"{GENERIC(cache)}: memory's bandwidth bounds nothing there. From --images "
         f"{math.ceil(enough)} on it is measured."
     )

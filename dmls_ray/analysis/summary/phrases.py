@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dmls_ray.analysis.stats.formatting import number
+from dmls_ray.analysis.stats.formatting import GENERIC
 
 
-def configuration(factors: Mapping[str, Any]) -> str:
+def describe_configuration(factors: Mapping[str, Any]) -> str:
     """A configuration by the fields that vary: `world_size=2 batch_per_rank=16`; its batch once."""
-    told = told_once(factors).items()
-    texts = (f"{name}={number(value) if isinstance(value, float) else value}" for name, value in told)
+    told = without_derived_batch(factors).items()
+    texts = (f"{name}={GENERIC(value) if isinstance(value, float) else value}" for name, value in told)
     return " ".join(texts) or "the one configuration"
 
 
-def told_once(factors: Mapping[str, Any]) -> dict[str, Any]:
+def without_derived_batch(factors: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are known, and of the two batches one: the other follows."""
     told = {name: value for name, value in factors.items() if value is not None}
     if "batch_per_rank" in told:
@@ -23,7 +23,7 @@ def told_once(factors: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def told_factors(factors: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, str]:
+def factor_cells(factors: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, str]:
     """Fields of a configuration as the cells of a row.
 
     Args:
@@ -35,12 +35,12 @@ def told_factors(factors: Mapping[str, Any], *, beside: Collection[str]) -> dict
     return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
+def join_names(names: Sequence[str], most: int = 4) -> str:
     """Names one after the other; of many the first, and how many more there are."""
     shown = "; ".join(names[:most])
     return shown if len(names) <= most else f"{shown}; and {len(names) - most} more"
 
 
-def counted(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     """`1 rank`, `2 ranks`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

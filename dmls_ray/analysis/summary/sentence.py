@@ -6,12 +6,21 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 from dmls_ray.analysis.metrics import MEASURES
-from dmls_ray.analysis.stats.formatting import accuracy, bare, rate, ratio, seconds, shown, signed, whole
+from dmls_ray.analysis.stats.formatting import (
+    ACCURACY,
+    INTEGER,
+    RATE,
+    RATIO,
+    SECONDS,
+    format_interval,
+    format_value,
+    with_sign,
+)
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, bonferroni_level, compare, difference
 from dmls_ray.analysis.summary.images import answer_images
-from dmls_ray.analysis.summary.phrases import told_once
+from dmls_ray.analysis.summary.phrases import without_derived_batch
 from dmls_ray.analysis.summary.user_function import summarize_user_function
-from dmls_ray.analysis.table.grouping import count_values, groups_along_axis, in_blocks, where
+from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.workloads.classification.config import DEFAULTS
 
@@ -39,7 +48,7 @@ def answer(table: Table, axis: str) -> str:
         if any(row.counted for row in table.rows):
             return "These runs were searched, not measured, and their times say nothing: run them with --mode bench."
         return f"No run ended ok, so nothing can be said of {axis}."
-    if axis == "batch_per_rank" and table.held == "global_batch":
+    if axis == "batch_per_rank" and table.fixed_batch_field == "global_batch":
         axis = "global_batch"
     asked, alone = axis, ""
     if count_values(rows, axis) < 2:
@@ -49,7 +58,7 @@ def answer(table: Table, axis: str) -> str:
         axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
     if count_values(rows, axis) < 2:
         return alone or f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
-    groups = groups_along_axis(rows, axis, table.held)
+    groups = groups_along_axis(rows, axis, table.fixed_batch_field)
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
@@ -82,29 +91,33 @@ def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -
     if base is None or len(rows) < 2:
         return ""
     told: dict[str, list[str]] = {"higher with": [], "lower with": [], "not told apart from it with": []}
-    for row in sorted(rows, key=lambda row: -row.measures["test_accuracy"].median):
+    for row in sorted(rows, key=lambda row: -row.estimates["test_accuracy"].median):
         more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"), level=level)
         if row is base or more is None:
             continue
         verdict = "not told apart from it with"
         if more.low is not None and more.high is not None:
             verdict = "higher with" if more.low > 0 else "lower with" if more.high < 0 else verdict
-        by = f"{shown(more, signed(accuracy), null=0)}{in_blocks(more.n, row, base)}"
+        by = f"{format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, row, base)}"
         told[verdict].append(f"{_changes(row, changed)} ({by})")
     if not any(told.values()):
         return ""
     parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in told.items() if names)
-    gaps = [row for row in rows if "accuracy_gap" in row.measures]
-    least = min(gaps, key=lambda row: abs(row.measures["accuracy_gap"].median), default=base)
+    gaps = [row for row in rows if "accuracy_gap" in row.estimates]
+    least = min(gaps, key=lambda row: abs(row.estimates["accuracy_gap"].median), default=base)
     gap = ""
-    if "accuracy_gap" in base.measures and least is not base:
+    if "accuracy_gap" in base.estimates and least is not base:
         gap = (
-            f"; the gap to training accuracy, {bare(base.measures['accuracy_gap'], accuracy)}, is closest to zero with "
-            f"{_changes(least, changed)}: {bare(least.measures['accuracy_gap'], accuracy)}"
+            f"; the gap to training accuracy, {format_value(base.estimates['accuracy_gap'], ACCURACY)}, "
+            "is closest to zero with "
+            f"{_changes(least, changed)}: {format_value(least.estimates['accuracy_gap'], ACCURACY)}"
         )
-    where = {name: value for name, value in base.factors.items() if name not in changed}
-    at = f"At {', '.join(f'{name} {value}' for name, value in where.items())}, against" if where else "Against"
-    return f"{at} a test accuracy of {shown(base.measures['test_accuracy'], accuracy)} without, it is {parts}{gap}"
+    shared = {name: value for name, value in base.factors.items() if name not in changed}
+    at = f"At {', '.join(f'{name} {value}' for name, value in shared.items())}, against" if shared else "Against"
+    return (
+        f"{at} a test accuracy of {format_interval(base.estimates['test_accuracy'], ACCURACY)} without, it is "
+        f"{parts}{gap}"
+    )
 
 
 def _changes(row: Row, changed: Collection[str]) -> str:
@@ -133,7 +146,7 @@ def _along(group: Sequence[Row], axis: str) -> str:
     ordered = sorted(group, key=lambda row: row.factors[axis])
     first, last = ordered[0], ordered[-1]
     return (
-        f"{where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {_pace(first, last)}"
+        f"{context_phrase(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {_pace(first, last)}"
         f"{_between(ordered, axis)}{_memory(first, last)}{_learned(first, last)}"
         f"{_between(ordered, axis, 'test_accuracy')}"
     )
@@ -159,7 +172,10 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
         more = [difference(row.by_block(measure), end.by_block(measure), level=level) for end in ends]
         if any(item is None or item.low is None or item.low <= 0 for item in more):
             return ""
-        return f", highest at {axis} {row.factors[axis]} ({shown(row.measures[measure], MEASURES[measure].form)})"
+        return (
+            f", highest at {axis} {row.factors[axis]} ("
+            f"{format_interval(row.estimates[measure], MEASURES[measure].form)})"
+        )
     faster = [row.speed_against(end, level=level) for end in ends]
     if any(item is None or item.verdict != "faster" for item in faster):
         return ""
@@ -169,18 +185,20 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
 def _pace(first: Row, last: Row) -> str:
     """How fast training goes in one trial and in another; where no rate is known, by how long a run takes."""
     faster = last.speed_against(first)
-    if "images_per_s" in first.measures and "images_per_s" in last.measures:
-        went = f"training went from {bare(first.measures['images_per_s'], rate)} to {_rate(last)}"
+    if "images_per_s" in first.estimates and "images_per_s" in last.estimates:
+        went = f"training went from {format_value(first.estimates['images_per_s'], RATE)} to {_rate(last)}"
         return f"{went}, {_speed(faster, first, last)}"
-    if "total_s" not in first.measures or "total_s" not in last.measures:
+    if "total_s" not in first.estimates or "total_s" not in last.estimates:
         return f"training went on at {_rate(first)} and at {_rate(last)}, which do not compare"
-    times = [bare(row.measures["total_s"], seconds) for row in (first, last)]
+    times = [format_value(row.estimates["total_s"], SECONDS) for row in (first, last)]
     took = f"a run went from {times[0]} to {times[1]} s"
     longer = first.speed_against(last)
     if faster is None or longer is None or faster.ratio.centre >= 1:
         return f"{took}, {_speed(faster, first, last)}"
     verdict = "" if faster.verdict == "unknown" else f"{_WORDS[faster.verdict]}: "
-    return f"{took}, {verdict}{shown(longer.ratio, ratio, null=1)} times as long{_blocks(longer, first, last)}"
+    return (
+        f"{took}, {verdict}{format_interval(longer.ratio, RATIO, null=1)} times as long{_blocks(longer, first, last)}"
+    )
 
 
 def _among(group: Sequence[Row], axis: str) -> str:
@@ -194,20 +212,20 @@ def _among(group: Sequence[Row], axis: str) -> str:
     )
     quantized = [text for row in group if (text := _quantized(row))]
     if quantized:
-        return f"{where(group, axis)}{'; '.join(quantized)}; {speed}"
-    return f"{where(group, axis)}{_best(group, axis, level)}; {speed}"
+        return f"{context_phrase(group, axis)}{'; '.join(quantized)}; {speed}"
+    return f"{context_phrase(group, axis)}{_best(group, axis, level)}; {speed}"
 
 
 def _best(group: Sequence[Row], axis: str, level: float) -> str:
     """Which choice reached the highest test accuracy, if that can be told."""
-    tested = [row for row in group if "test_accuracy" in row.measures]
+    tested = [row for row in group if "test_accuracy" in row.estimates]
     if not tested:
         return f"no test accuracy is known of any {axis}"
-    best, *others = sorted(tested, key=lambda row: -row.measures["test_accuracy"].median)
-    reached = f"{axis} {best.factors[axis]} reached {shown(best.measures['test_accuracy'], accuracy)}"
+    best, *others = sorted(tested, key=lambda row: -row.estimates["test_accuracy"].median)
+    reached = f"{axis} {best.factors[axis]} reached {format_interval(best.estimates['test_accuracy'], ACCURACY)}"
     if not others:
         return f"{reached} of test accuracy"
-    if any(row.measures["test_accuracy"].low is None for row in tested):
+    if any(row.estimates["test_accuracy"].low is None for row in tested):
         return f"{reached} of test accuracy, the highest that was seen, of too few repeats to tell chance apart"
     alike = [row for row in others if not _is_lower(row, best, level)]
     if not alike:
@@ -226,16 +244,17 @@ def _is_lower(row: Row, best: Row, level: float) -> bool:
 
 def _quantized(row: Row) -> str:
     """What int8 does to accuracy, size and latency of one kind of quantization."""
-    if "int8_test_accuracy" not in row.measures:
+    if "int8_test_accuracy" not in row.estimates:
         return ""
     changed = difference(row.by_block("int8_test_accuracy"), row.by_block("fp32_test_accuracy"))
     parts = [
-        f"{row.factors['quantization']}: int8 test accuracy {shown(row.measures['int8_test_accuracy'], accuracy)}, "
-        f"{shown(changed, signed(accuracy), null=0)} against its own fp32 form"
+        f"{row.factors['quantization']}: int8 test accuracy "
+        f"{format_interval(row.estimates['int8_test_accuracy'], ACCURACY)}, "
+        f"{format_interval(changed, with_sign(ACCURACY), null=0)} against its own fp32 form"
     ]
-    sizes = [row.measures.get(f"{form}_checkpoint_bytes") for form in ("int8", "fp32")]
+    sizes = [row.estimates.get(f"{form}_checkpoint_bytes") for form in ("int8", "fp32")]
     if all(sizes):
-        parts.append("checkpoint {} against {} bytes".format(*(bare(size, whole) for size in sizes)))
+        parts.append("checkpoint {} against {} bytes".format(*(format_value(size, INTEGER) for size in sizes)))
     times = [row.by_block(f"{form}_compiled_ms_p50") for form in ("fp32", "int8")]
     comparison = compare(*times)
     if comparison is not None:
@@ -247,32 +266,36 @@ def _quantized(row: Row) -> str:
 def _speed(comparison: Comparison | None, one: Row, other: Row) -> str:
     if comparison is None:
         return "not compared: no block has both on one machine and device"
-    times = f"{shown(comparison.ratio, ratio, null=1)} times as fast{_blocks(comparison, one, other)}"
+    times = f"{format_interval(comparison.ratio, RATIO, null=1)} times as fast{_blocks(comparison, one, other)}"
     return times if comparison.verdict == "unknown" else f"{_WORDS[comparison.verdict]}: {times}"
 
 
 def _blocks(comparison: Comparison, one: Row, other: Row) -> str:
     """How many blocks a comparison is of, where it is not of all."""
     pairs = comparison.ratio.n if isinstance(comparison.ratio, Estimate) else 0
-    return in_blocks(pairs, one, other, " on one machine and device")
+    return paired_note(pairs, one, other, " on one machine and device")
 
 
 def _memory(first: Row, last: Row) -> str:
-    one, other = first.measures.get("peak_mem_mib"), last.measures.get("peak_mem_mib")
-    return "" if one is None or other is None else f", peak memory from {bare(one, whole)} to {bare(other, whole)} MiB"
+    one, other = first.estimates.get("peak_mem_mib"), last.estimates.get("peak_mem_mib")
+    return (
+        ""
+        if one is None or other is None
+        else f", peak memory from {format_value(one, INTEGER)} to {format_value(other, INTEGER)} MiB"
+    )
 
 
 def _learned(first: Row, last: Row) -> str:
     """What becomes of test accuracy, paired by block."""
-    one, other = first.measures.get("test_accuracy"), last.measures.get("test_accuracy")
+    one, other = first.estimates.get("test_accuracy"), last.estimates.get("test_accuracy")
     if one is None or other is None:
         return ""
-    went = f", test accuracy from {bare(one, accuracy)} to {bare(other, accuracy)}"
+    went = f", test accuracy from {format_value(one, ACCURACY)} to {format_value(other, ACCURACY)}"
     more = difference(last.by_block("test_accuracy"), first.by_block("test_accuracy"))
     if more is None or more.low is None or more.high is None:
         return went
     verdict = "higher" if more.low > 0 else "lower" if more.high < 0 else "not told apart"
-    return f"{went}, {verdict}: {shown(more, signed(accuracy), null=0)}{in_blocks(more.n, first, last)}"
+    return f"{went}, {verdict}: {format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, first, last)}"
 
 
 def _lost(table: Table, rows: Sequence[Row]) -> str:
@@ -286,18 +309,18 @@ def _lost(table: Table, rows: Sequence[Row]) -> str:
 
 
 def _named(row: Row) -> str:
-    return " ".join(f"{name} {value}" for name, value in told_once(row.factors).items())
+    return " ".join(f"{name} {value}" for name, value in without_derived_batch(row.factors).items())
 
 
 def _level(row: Row) -> str:
-    tested = row.measures.get("test_accuracy")
-    return _rate(row) + (f", test accuracy {bare(tested, accuracy)}" if tested else "")
+    tested = row.estimates.get("test_accuracy")
+    return _rate(row) + (f", test accuracy {format_value(tested, ACCURACY)}" if tested else "")
 
 
 def _rate(row: Row) -> str:
     """How fast, with its unit."""
-    name = "images_per_s" if "images_per_s" in row.measures else "total_s"
-    return f"{bare(row.measures[name], MEASURES[name].form)} {MEASURES[name].head}"
+    name = "images_per_s" if "images_per_s" in row.estimates else "total_s"
+    return f"{format_value(row.estimates[name], MEASURES[name].form)} {MEASURES[name].head}"
 
 
 def _repeats(rows: Sequence[Row]) -> str:

@@ -16,7 +16,7 @@ from dmls_ray.storage.folder import read_sweep
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class SweepQuestion:
     """What a sweep asks."""
 
     text: str = ""
@@ -37,7 +37,7 @@ class Question:
     """Whether that call took a folder of its own, which the same command would not go on with."""
 
     @classmethod
-    def of(cls, sessions: Sequence[Mapping[str, Any]]) -> Question:
+    def of(cls, sessions: Sequence[Mapping[str, Any]]) -> SweepQuestion:
         """What the calls that filled a folder asked: what any of them varied, and the last one's axis."""
         values: dict[str, set[str]] = {}
         for session in sessions:
@@ -58,11 +58,11 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SweepSummary:
     """What a sweep's runs say to its question."""
 
     results: Results
-    question: Question
+    question: SweepQuestion
 
     @cached_property
     def table(self) -> Table:
@@ -102,10 +102,10 @@ class Reading:
         return answer_variants(self.table, question.changed) if question.changed else answer(self.table, self.axis)
 
 
-def read(results: Results) -> Reading:
+def summarize(results: Results) -> SweepSummary:
     """All runs of a folder, read by what its sweep.json says was asked.
 
     Raises:
         StoreError: sweep.json cannot be read.
     """
-    return Reading(results, Question.of(read_sweep(results.folder).get("sessions", [])))
+    return SweepSummary(results, SweepQuestion.of(read_sweep(results.folder).get("sessions", [])))

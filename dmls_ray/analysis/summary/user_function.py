@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.stats.formatting import bare, number, shown, signed
+from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import bonferroni_level, difference
-from dmls_ray.analysis.summary.phrases import configuration
-from dmls_ray.analysis.table.grouping import count_values, groups_along_axis, in_blocks, where
+from dmls_ray.analysis.summary.phrases import describe_configuration
+from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.outcome import Outcome
@@ -29,9 +29,11 @@ def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
     stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip
     told = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
-            f"{number(_level_of(best, metric))}, with {configuration(best.factors)}"]  # fmt: skip
+            f"{GENERIC(_level_of(best, metric))}, with {describe_configuration(best.factors)}"]  # fmt: skip
     if others:
-        told.append(f"the next is {number(_level_of(others[0], metric))}, with {configuration(others[0].factors)}")
+        told.append(
+            f"the next is {GENERIC(_level_of(others[0], metric))}, with {describe_configuration(others[0].factors)}"
+        )
     if stopped:
         told.append(f"{stopped} were stopped early")
     return (
@@ -48,18 +50,18 @@ def summarize_user_function(table: Table, axis: str, measures: Sequence[str] = (
         axis: the field that the sweep asks about.
         measures: what is told in place of all that.
     """
-    rows = [row for row in table.rows if "total_s" in row.measures]
+    rows = [row for row in table.rows if "total_s" in row.estimates]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
     if count_values(rows, axis) < 2:
         axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
-    groups = groups_along_axis(rows, axis, table.held) if count_values(rows, axis) > 1 else []
+    groups = groups_along_axis(rows, axis, table.fixed_batch_field) if count_values(rows, axis) > 1 else []
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
-    vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.measures for row in rows)]
-    told = measures or ["total_s", *vocabulary, *table.own_measures]
+    vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.estimates for row in rows)]
+    told = measures or ["total_s", *vocabulary, *table.custom_metric_names]
     sentence = "; ".join(_own_along(group, axis, told) for group in groups)
-    counts = sorted({row.measures["total_s"].n for row in rows})
+    counts = sorted({row.estimates["total_s"].n for row in rows})
     return f"{sentence[:1].upper()}{sentence[1:]} (n={' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))})."
 
 
@@ -76,9 +78,9 @@ def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
             pairs = len(having) * (len(having) - 1) // 2 if choices else 1
             parts.append(_own_change(*ends, axis=axis, name=name, choices=choices, level=bonferroni_level(pairs)))
     if choices:
-        return f"{where(group, axis)}{'; '.join(parts)}"
+        return f"{context_phrase(group, axis)}{'; '.join(parts)}"
     first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
-    return f"{where(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {', '.join(parts)}"
+    return f"{context_phrase(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {', '.join(parts)}"
 
 
 def _level_of(row: Row, name: str) -> float:
@@ -99,12 +101,12 @@ def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool, l
         level: of the interval, so that it allows for the picking.
     """
     words = "seconds a run" if name == "total_s" else name
-    low, high = (bare(row.estimate(name), number) for row in (first, last))
+    low, high = (format_value(row.estimate(name), GENERIC) for row in (first, last))
     if first is last:
         return f"{words} is {low} with every {axis}"
     more = difference(last.by_block(name), first.by_block(name), level=level)
-    told = "no block in common" if more is None else shown(more, signed(number), null=0)
-    told += "" if more is None else in_blocks(more.n, first, last)
+    told = "no block in common" if more is None else format_interval(more, with_sign(GENERIC), null=0)
+    told += "" if more is None else paired_note(more.n, first, last)
     if more is not None and more.low is not None and more.high is not None and more.low <= 0 <= more.high:
         told += ", not told apart"
     if not choices:

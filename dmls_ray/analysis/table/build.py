@@ -10,7 +10,7 @@ from dmls_ray.analysis.metrics import MEASURES, TIMES, quantity_of
 from dmls_ray.analysis.results import OWN, Results, factors_of, field_names
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.columns import columns_of
-from dmls_ray.analysis.table.grouping import IN_IMPLEMENTATION, group_by_other_factors
+from dmls_ray.analysis.table.grouping import IMPLEMENTATION_FIELDS, group_by_other_factors
 from dmls_ray.analysis.table.notes import notes_of
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.config.fields import field_specs
@@ -43,17 +43,17 @@ def make_table(
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.level(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: row.level(metric) is None)
-    held = _held_batch(factors, varied or ())
-    table = Table(varied=names, rows=rows, held=held)
+    fixed_batch_field = _held_batch(factors, varied or ())
+    table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field)
     if not table.is_of_images:
-        _add_speed_up(rows, held)
+        _add_speed_up(rows, fixed_batch_field)
     else:
         _add_speed_up_over_loops(rows)
         if best_by is None:
             # From the slowest to the fastest, whatever they are called.
             rows.sort(key=lambda row: -(row.level("pass_ms") or 0.0))
-            rows.sort(key=lambda row: _places(row, [name for name in names if name not in IN_IMPLEMENTATION]))
-    table.notes = notes_of(results, rows, held)
+            rows.sort(key=lambda row: _places(row, [name for name in names if name not in IMPLEMENTATION_FIELDS]))
+    table.notes = notes_of(results, rows, fixed_batch_field)
     table.columns = columns_of(table)
     return table
 
@@ -86,14 +86,14 @@ def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[s
         known = [value for value, counts in zip(values, timed, strict=True)
                  if value is not None and (counts or not measure.is_time)]  # fmt: skip
         if known:
-            row.measures[name] = estimate(known, measure.quantity)
+            row.estimates[name] = estimate(known, measure.quantity)
     for name in field_names(record.measures for record in ok):
         told = [
             record.measures.get(name) for record, counts in zip(ok, timed, strict=True) if counts or name not in TIMES
         ]
         numbers = [value for value in told if isinstance(value, int | float)]
         if numbers:
-            row.own[name] = estimate(numbers, quantity_of(name))
+            row.custom_metrics[name] = estimate(numbers, quantity_of(name))
     return row
 
 
@@ -114,9 +114,9 @@ def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> 
     return "global_batch" if same_together and not same_per_rank else "batch_per_rank"
 
 
-def _add_speed_up(rows: Sequence[Row], held: str) -> None:
+def _add_speed_up(rows: Sequence[Row], fixed_batch_field: str) -> None:
     """Against world size 1 at the same held batch, all else equal."""
-    free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {held}
+    free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {fixed_batch_field}
 
     def rest(row: Row, *besides: str) -> str:
         return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
@@ -133,7 +133,7 @@ def _add_speed_up(rows: Sequence[Row], held: str) -> None:
 
 def _add_speed_up_over_loops(rows: Sequence[Row]) -> None:
     """Against the Python loops over the same images."""
-    for group in group_by_other_factors(rows, IN_IMPLEMENTATION):
+    for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
         base = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
         for row in group:
             if base is not None and row is not base:

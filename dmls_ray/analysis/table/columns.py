@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.metrics import MEASURES, OF_IMAGES
-from dmls_ray.analysis.stats.formatting import bare, number, ratio, shown
+from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.table.row import Column, Row, Table
 from dmls_ray.records.outcome import Outcome
@@ -41,7 +41,7 @@ def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
             columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
         elif table.has(name):
             columns.append(_measure(name, interval=True, answers=place == 0))
-        elif name in table.own_measures:
+        elif name in table.custom_metric_names:
             columns.append(_named(name))
     return _headed(table, [*columns, _COUNT, _OUTCOME])
 
@@ -58,7 +58,9 @@ def _columns(table: Table) -> list[Column]:
     if table.is_of_images:
         columns.append(_measure("pass_ms", interval=True, answers=True))
         columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
-        columns += [_measure(name, interval=name == "of_copy") for name in _OF_IMAGES if name in table.own_measures]
+        columns += [
+            _measure(name, interval=name == "of_copy") for name in _OF_IMAGES if name in table.custom_metric_names
+        ]
         return [*columns, _COUNT, _OUTCOME]
     is_timed = any(record.mode == "bench" for row in table.rows for record in row.records)
     if table.has("images_per_s"):
@@ -75,7 +77,7 @@ def _columns(table: Table) -> list[Column]:
     if table.has("exposed_comm_ms"):
         columns.append(_measure("exposed_comm_ms"))
     columns += [_measure(name) for name in _LINK if table.has(name)]
-    if table.has("peak_mem_mib") or not table.own_measures:
+    if table.has("peak_mem_mib") or not table.custom_metric_names:
         columns.append(_measure("peak_mem_mib"))
     columns += [_measure("train_accuracy")] if table.has("train_accuracy") else []
     if table.has("test_accuracy"):
@@ -86,7 +88,7 @@ def _columns(table: Table) -> list[Column]:
     columns += [_measure("gradient_noise_scale", interval=True)] if table.has("gradient_noise_scale") else []
     for name in ("train_loss", "test_loss", "validation_loss") if table.is_own else ():
         columns += [_named(name)] if table.has(name) else []
-    columns += [_named(name) for name in table.own_measures]
+    columns += [_named(name) for name in table.custom_metric_names]
     columns += [_measure("stopped_epoch")] if table.has("stopped_epoch") else []
     columns += [_COUNT, _OUTCOME]
     if any(record.oversubscribed for row in table.rows for record in row.records):
@@ -110,7 +112,7 @@ def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Col
         answers: whether a trial of which no run is ok has its outcome for a word here.
     """
     measure = MEASURES.get(name) or OF_IMAGES[name]
-    write = shown if interval else bare
+    write = format_interval if interval else format_value
 
     def text(row: Row) -> str:
         known = row.estimate(name)
@@ -123,7 +125,7 @@ def _named(name: str) -> Column:
     """A measure under its own name, with its interval."""
     return Column(
         f"{name}{INTERVAL}",
-        lambda row: f"{shown(row.estimate(name), number)}{_of_how_many(row.estimate(name), row)}",
+        lambda row: f"{format_interval(row.estimate(name), GENERIC)}{_of_how_many(row.estimate(name), row)}",
         lambda row: _numbers(name, row.estimate(name)),
     )
 
@@ -155,7 +157,7 @@ def _ratio(row: Row) -> Estimate | Interval | None:
 
 def _told_speed_up(row: Row) -> str:
     known = _ratio(row)
-    text = shown(known, ratio, null=1)
+    text = format_interval(known, RATIO, null=1)
     pairs = known.n if isinstance(known, Estimate) else 0
     return f"{text} ({pairs} of {len(row.counted)})" if known and pairs < len(row.counted) else text
 
@@ -166,12 +168,12 @@ def _efficiency(row: Row) -> float | None:
 
 def _told_efficiency(row: Row) -> str:
     value = _efficiency(row)
-    return "" if value is None else ratio(value)
+    return "" if value is None else RATIO(value)
 
 
 def _overfit(row: Row) -> str:
     """The epoch, and of how many runs where not of all."""
-    told = row.measures.get("overfit_epoch")
+    told = row.estimates.get("overfit_epoch")
     if told is None:
         return ""
     of_all = len(row.counted)
@@ -201,7 +203,7 @@ _SPEED_UP = Column(f"speed-up{INTERVAL}", _told_speed_up, lambda row: _numbers("
 _EFFICIENCY = Column("efficiency", _told_efficiency, lambda row: {"efficiency": _efficiency(row)})
 _TARGET = Column(f"s to target{INTERVAL}", _told_target, _target)
 _OVERFIT = Column(
-    MEASURES["overfit_epoch"].head, _overfit, lambda row: _numbers("overfit_epoch", row.measures.get("overfit_epoch"))
+    MEASURES["overfit_epoch"].head, _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
 )
 _COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
 _OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)

@@ -9,11 +9,11 @@ from dmls_ray.analysis.table.row import Row
 from dmls_ray.workloads.classification.config import COUNTS_WITH
 
 BATCHES = {"batch_per_rank", "global_batch"}
-IN_IMPLEMENTATION = {"implementation", "device"}
+IMPLEMENTATION_FIELDS = {"implementation", "device"}
 """What differs where one implementation that turns images grey takes another's place."""
 
 
-def along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
+def all_groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str) -> list[list[Row]]:
     """Rows that differ in the axis alone, together; one that has no such neighbour stands alone.
 
     Args:
@@ -25,9 +25,9 @@ def along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
     if axis in BATCHES:
         free |= BATCHES
     elif axis in ("world_size", "accum_steps"):
-        free |= BATCHES - {held}
+        free |= BATCHES - {fixed_batch_field}
     elif axis in ("machines", "ranks_per_machine"):
-        free |= {"world_size", *BATCHES} - {held}
+        free |= {"world_size", *BATCHES} - {fixed_batch_field}
     if axis in ("world_size", "machines", "ranks_per_machine"):
         return _with_each_backend(rows, free)
     # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
@@ -38,9 +38,9 @@ def along(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
     return group_by_other_factors(rows, free)
 
 
-def groups_along_axis(rows: Sequence[Row], axis: str, held: str) -> list[list[Row]]:
-    """As `along`, but for the rows that have no neighbour."""
-    return [group for group in along(rows, axis, held) if len(group) > 1]
+def groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str) -> list[list[Row]]:
+    """As `all_groups_along_axis`, but for the rows that have no neighbour."""
+    return [group for group in all_groups_along_axis(rows, axis, fixed_batch_field) if len(group) > 1]
 
 
 def group_by_other_factors(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
@@ -71,7 +71,7 @@ def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[
     return [*groups, *group_by_other_factors([row for row in rows if row.trial_id not in grouped], free)]
 
 
-def where(group: Sequence[Row], *axes: str) -> str:
+def context_phrase(group: Sequence[Row], *axes: str) -> str:
     """The varied factors but the axes, as far as they are equal in the group: `at batch_per_rank 32, `."""
     same: dict[str, Any] = {
         name: value
@@ -87,7 +87,7 @@ def where(group: Sequence[Row], *axes: str) -> str:
     return f"at {told}, " if told else ""
 
 
-def in_blocks(pairs: int, one: Row, other: Row, where_they_ran: str = "") -> str:
+def paired_note(pairs: int, one: Row, other: Row, where_they_ran: str = "") -> str:
     """How many blocks a comparison of two trials is of, where it is not of all."""
     if pairs == max(len(one.counted), len(other.counted)):
         return ""

@@ -13,9 +13,9 @@ from dmls_ray.analysis.metrics import MEASURES
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, IMPLEMENTATION, PUBLISHED
 from dmls_ray.analysis.published.matching import Match, match
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.formatting import accuracy, bare, number, seconds
+from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, SECONDS, format_value
 from dmls_ray.analysis.stats.intervals import estimate
-from dmls_ray.analysis.summary.phrases import told_factors
+from dmls_ray.analysis.summary.phrases import factor_cells
 from dmls_ray.analysis.table.build import make_table, place_of
 from dmls_ray.analysis.table.columns import measure_columns
 from dmls_ray.analysis.table.row import Row, Table
@@ -24,14 +24,14 @@ from dmls_ray.records.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class Layout:
+class RenderedTable:
     """A table as texts, and what its reader must know."""
 
     frame: pd.DataFrame
     notes: Sequence[str]
 
 
-def by_batch(results: Results, *, beside: bool = False) -> Layout:
+def by_batch(results: Results, *, beside: bool = False) -> RenderedTable:
     """Time, memory and test accuracy by batch and world size, as report B's first table.
 
     Args:
@@ -41,7 +41,7 @@ def by_batch(results: Results, *, beside: bool = False) -> Layout:
     return _by(results, ("batch_per_rank", "world_size"), _TIME_MEMORY_ACCURACY, beside)
 
 
-def by_backend(results: Results, *, beside: bool = False) -> Layout:
+def by_backend(results: Results, *, beside: bool = False) -> RenderedTable:
     """Time, memory and test accuracy by batch and backend, as report B's third table; runs of several ranks alone.
 
     Args:
@@ -50,11 +50,11 @@ def by_backend(results: Results, *, beside: bool = False) -> Layout:
     """
     several = results.of([record for record in results.records if record.config["world_size"] > 1])
     if results.records and not several.records:
-        return Layout(pd.DataFrame(), ["All runs have one rank, which talks to nobody."])
+        return RenderedTable(pd.DataFrame(), ["All runs have one rank, which talks to nobody."])
     return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, beside)
 
 
-def by_machines(results: Results, *, beside: bool = False) -> Layout:
+def by_machines(results: Results, *, beside: bool = False) -> RenderedTable:
     """Time, speed-up, communication and test accuracy by machines and ranks on each, as report C's first table.
 
     Args:
@@ -68,7 +68,7 @@ def by_machines(results: Results, *, beside: bool = False) -> Layout:
     return _by(placed, factors, measures, beside)
 
 
-def by_quantization(results: Results, *, beside: bool = False) -> Layout:
+def by_quantization(results: Results, *, beside: bool = False) -> RenderedTable:
     """Time, accuracy, size and latency, normal against quantized, as report C's second table.
 
     Args:
@@ -80,7 +80,7 @@ def by_quantization(results: Results, *, beside: bool = False) -> Layout:
     return _by(results, ("world_size", "quantization"), measures, beside)
 
 
-def by_rank(results: Results, *, beside: bool = False) -> Layout:
+def by_rank(results: Results, *, beside: bool = False) -> RenderedTable:
     """Time, memory and accuracies of each rank, as report B's second table: medians over the repeats; accuracies are
     over the rank's own share of the samples. A trial of which no run is ok has one row, with its outcome.
 
@@ -103,10 +103,10 @@ def by_rank(results: Results, *, beside: bool = False) -> Layout:
             cells.append(_own_factors(row, _heads(table), told) | told)
     frame = pd.DataFrame(cells, dtype=object).fillna("")
     notes = _notes_beside(table, found) if beside else _notes(table)
-    return Layout(_without_empty(frame), notes)
+    return RenderedTable(_without_empty(frame), notes)
 
 
-def by_implementation(results: Results, *, beside: bool = False) -> Layout:
+def by_implementation(results: Results, *, beside: bool = False) -> RenderedTable:
     """Time of turning images grey by implementation, as report B tells it.
 
     Args:
@@ -115,11 +115,11 @@ def by_implementation(results: Results, *, beside: bool = False) -> Layout:
     """
     table = make_table(results)
     if results.records and not table.is_of_images:
-        return Layout(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
-    return beside_published(table) if beside else Layout(_without_empty(table.frame()), _notes(table))
+        return RenderedTable(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
+    return beside_published(table) if beside else RenderedTable(_without_empty(table.frame()), _notes(table))
 
 
-LAYOUTS: dict[str, Callable[..., Layout]] = {
+LAYOUTS: dict[str, Callable[..., RenderedTable]] = {
     "batch": by_batch,
     "rank": by_rank,
     "backend": by_backend,
@@ -129,7 +129,7 @@ LAYOUTS: dict[str, Callable[..., Layout]] = {
 }
 
 
-def beside_published(table: Table) -> Layout:
+def beside_published(table: Table) -> RenderedTable:
     """The table of a sweep with the published rows beside ours, matched by configuration."""
     found = [match(row.records[0]) for row in table.rows]
     return _with_published(table.frame(), table, found)
@@ -141,7 +141,7 @@ _TIME_MEMORY_ACCURACY = ("total_s", "peak_mem_mib", "peak_mem_mb", "test_accurac
 _OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
 
 
-def _by(results: Results, factors: Sequence[str], measures: Sequence[str], beside: bool) -> Layout:
+def _by(results: Results, factors: Sequence[str], measures: Sequence[str], beside: bool) -> RenderedTable:
     table = make_table(results, factors)
     # What was varied besides tells rows apart, too.
     heads = list(dict.fromkeys((*factors, *_heads(table))))
@@ -155,18 +155,18 @@ def _by(results: Results, factors: Sequence[str], measures: Sequence[str], besid
     frame = _without_empty(pd.DataFrame(cells, dtype=object))
     if beside:
         return _with_published(frame, table, [match(row.records[0]) for row in rows])
-    return Layout(frame, _notes(table))
+    return RenderedTable(frame, _notes(table))
 
 
-def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | None]) -> Layout:
+def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | None]) -> RenderedTable:
     if not any(found):
-        return Layout(frame, _notes_beside(table, found))
+        return RenderedTable(frame, _notes_beside(table, found))
     told = frame.assign(
         **{head: [read(item.record) if item else "" for item in found] for head, read in _OF_A_PUBLISHED_RUN.items()},
         **{"published on": [item.hardware if item else "" for item in found]},
         **{"differs in": [item.differs_in if item else "" for item in found]},
     )
-    return Layout(_without_empty(told), _notes_beside(table, found))
+    return RenderedTable(_without_empty(told), _notes_beside(table, found))
 
 
 def _notes(table: Table) -> list[str]:
@@ -194,19 +194,19 @@ def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:
 
 
 def _seconds(record: RunRecord) -> str:
-    return "" if record.total_s is None else seconds(record.total_s)
+    return "" if record.total_s is None else SECONDS(record.total_s)
 
 
 def _memory(record: RunRecord) -> str:
-    return number(record.measures["peak_mem_mb"]) if "peak_mem_mb" in record.measures else ""
+    return GENERIC(record.measures["peak_mem_mb"]) if "peak_mem_mb" in record.measures else ""
 
 
 def _tested(record: RunRecord) -> str:
-    return "" if record.test_accuracy is None else accuracy(record.test_accuracy)
+    return "" if record.test_accuracy is None else ACCURACY(record.test_accuracy)
 
 
 def _pass_ms(record: RunRecord) -> str:
-    return number(record.measures["pass_ms"]) if "pass_ms" in record.measures else ""
+    return GENERIC(record.measures["pass_ms"]) if "pass_ms" in record.measures else ""
 
 
 _OF_A_PUBLISHED_RUN: dict[str, Callable[[RunRecord], str]] = {
@@ -223,7 +223,7 @@ def _published_rank(found: Match | None, number_of: int | None) -> dict[str, str
     ranks = {rank.rank: rank for rank in found.record.ranks}
     tested = ranks[number_of].test_accuracy if number_of in ranks else None
     return {
-        "published test acc.": "" if tested is None else accuracy(tested),
+        "published test acc.": "" if tested is None else ACCURACY(tested),
         "published on": found.hardware,
         "differs in": found.differs_in,
     }
@@ -231,7 +231,7 @@ def _published_rank(found: Match | None, number_of: int | None) -> dict[str, str
 
 def _median(ranks: Sequence[RankRecord], name: str) -> str:
     values = [value for rank in ranks if (value := getattr(rank, name)) is not None]
-    return bare(estimate(values, MEASURES[name].quantity), MEASURES[name].form) if values else ""
+    return format_value(estimate(values, MEASURES[name].quantity), MEASURES[name].form) if values else ""
 
 
 def _placed(record: RunRecord) -> RunRecord:
@@ -252,7 +252,7 @@ def _heads(table: Table) -> list[str]:
 
 
 def _own_factors(row: Row, names: Sequence[str], beside: Collection[str]) -> dict[str, str]:
-    return told_factors({name: row.factors.get(name) for name in names}, beside=beside)
+    return factor_cells({name: row.factors.get(name) for name in names}, beside=beside)
 
 
 def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 
 
-def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
+def notes_of(results: Results, rows: Sequence[Row], fixed_batch_field: str) -> list[str]:
     """The notes of a table, the most telling first."""
     if not results.records:
         return ["No runs."]
@@ -44,7 +44,7 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     if len(devices) > 1:
         told = ", ".join(sorted(devices))
         notes.append(f"Rows come from different devices ({told}): their times are not compared.")
-    notes += _of_scaling(results, rows, held)
+    notes += _of_scaling(results, rows, fixed_batch_field)
     notes += notes_of_images(rows)
     slow = {record.config["precision"] for record in results.records if record.fast_units is False}
     if slow:
@@ -56,7 +56,7 @@ def notes_of(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     return notes
 
 
-def _of_scaling(results: Results, rows: Sequence[Row], held: str) -> list[str]:
+def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -> list[str]:
     """What a comparison of world sizes keeps equal."""
     if len({row.world_size for row in rows}) < 2:
         return []
@@ -67,11 +67,12 @@ def _of_scaling(results: Results, rows: Sequence[Row], held: str) -> list[str]:
     elif len(threads) == 1:
         notes.append(f"threads_per_rank is {next(iter(threads))} at every world_size, so total threads grow with it.")
     if any(row.speed_up for row in rows):
-        scaling = "strong" if held == "global_batch" else "weak"
-        by = "" if any("images_per_s" in row.measures for row in rows) else " by s/run"
+        scaling = "strong" if fixed_batch_field == "global_batch" else "weak"
+        by = "" if any("images_per_s" in row.estimates for row in rows) else " by s/run"
         equal = "" if len(threads) == 1 else " and threads_per_rank"
         notes.append(
-            f"Speed-up{by} is against world_size 1 without DDP at the same {held}{equal} ({scaling} scaling), "
+            f"Speed-up{by} is against world_size 1 without DDP at the same {fixed_batch_field}{equal} ("
+            f"{scaling} scaling), "
             "efficiency is speed-up / world_size."
         )
     return notes

@@ -27,8 +27,8 @@ class Row:
     factors: dict[str, Any]
     """The fields that vary in this table."""
     records: list[RunRecord]
-    measures: dict[str, Estimate] = field(default_factory=dict)
-    own: dict[str, Estimate] = field(default_factory=dict)
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    custom_metrics: dict[str, Estimate] = field(default_factory=dict)
     """What a training function of the user's own measured."""
     speed_up: Comparison | None = None
     """Against world size 1 without DDP, all else equal; where images are turned grey, against the Python loops."""
@@ -110,7 +110,7 @@ class Row:
 
     def estimate(self, measure: str) -> Estimate | None:
         """A measure over the repeats, the vocabulary's or a user's own; None where it is not known."""
-        return self.measures.get(measure) or self.own.get(measure)
+        return self.estimates.get(measure) or self.custom_metrics.get(measure)
 
     def reached(self) -> TimeToTarget | None:
         """When its runs reached their target accuracy; None where they have none."""
@@ -136,7 +136,7 @@ class Column:
     """Name -> number, for who reads the table by a program."""
 
 
-def apart(heads: Sequence[str]) -> list[str]:
+def dedupe_headers(heads: Sequence[str]) -> list[str]:
     """Heads that differ: a field of the user's own that is called like a column of ours is `config_` and its name."""
     named: list[str] = []
     for head in reversed(heads):  # what was varied stands first, and gives way
@@ -152,7 +152,7 @@ class Table:
 
     varied: tuple[str, ...]
     rows: list[Row]
-    held: str
+    fixed_batch_field: str
     """The batch that stays where the ranks or the passes of a step change: `batch_per_rank` or `global_batch`."""
     notes: list[str] = field(default_factory=list)
     """What its reader must know."""
@@ -161,13 +161,13 @@ class Table:
     def frame(self) -> pd.DataFrame:
         """The table as texts, a column a head."""
         cells = [[column.text(row) for column in self.columns] for row in self.rows]
-        return pd.DataFrame(cells, columns=apart([column.head for column in self.columns]), dtype=object)
+        return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in self.columns]), dtype=object)
 
     def numbers(self) -> pd.DataFrame:
         """The table as numbers: of each measure the median, the ends of its interval, mean and standard deviation."""
         told = [[item for column in self.columns for item in column.values(row).items()] for row in self.rows]
         heads = [name for name, _ in told[0]] if told else []
-        return pd.DataFrame([[value for _, value in values] for values in told], columns=apart(heads))
+        return pd.DataFrame([[value for _, value in values] for values in told], columns=dedupe_headers(heads))
 
     def markdown(self) -> str:
         """The table and its notes as Markdown."""
@@ -185,10 +185,10 @@ class Table:
         return claimed and all(turns_grey(row.counted[0]) for row in self.rows if row.counted)
 
     @property
-    def own_measures(self) -> list[str]:
+    def custom_metric_names(self) -> list[str]:
         """What training functions of the user's own measured."""
-        return field_names([row.own for row in self.rows])
+        return field_names([row.custom_metrics for row in self.rows])
 
     def has(self, measure: str) -> bool:
         """Whether any trial has such a measure."""
-        return any(measure in row.measures for row in self.rows)
+        return any(measure in row.estimates for row in self.rows)

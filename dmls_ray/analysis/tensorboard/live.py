@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.summary.sweep_summary import Question
+from dmls_ray.analysis.summary.sweep_summary import SweepQuestion
 from dmls_ray.analysis.tensorboard import event_file
 from dmls_ray.analysis.tensorboard.writer import FOLDER, Board
 from dmls_ray.records.model import EpochRecord, RunRecord
@@ -55,7 +55,7 @@ class LiveTensorBoardWriter:
         self._tell("end")
 
     def _begin(self, records: Iterable[RunRecord], planned: Iterable[Mapping[str, Any]]) -> None:
-        question = Question.of(read_sweep(self._folder).get("sessions", []))
+        question = SweepQuestion.of(read_sweep(self._folder).get("sessions", []))
         self._board = Board(self._folder / FOLDER, question.varied, question.changed, planned=planned)
         self._board.match(records)
 

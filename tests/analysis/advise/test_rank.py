@@ -101,8 +101,8 @@ def test_one_repeat_tells_nothing_apart_and_that_is_said() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
     assert len(advice.alike) == 2
     assert "not told apart from it, of which n=1 says nothing" in advice.sentence
-    assert "--repeats 5: with n=1 nothing tells the best ones apart." in advice.untried
-    assert any("every configuration with n=1 varies by chance" in line for line in advice.unsaid)
+    assert "--repeats 5: with n=1 nothing tells the best ones apart." in advice.suggestions
+    assert any("every configuration with n=1 varies by chance" in line for line in advice.caveats)
 
 
 def test_among_those_not_told_apart_the_one_of_fewer_ranks_and_of_less_memory_is_named() -> None:
@@ -178,7 +178,7 @@ def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> N
 def test_advice_on_what_a_report_tells_besides_our_fields_names_no_flag_that_there_is_not(
     dataset: str, aim: Any
 ) -> None:
-    lines = advise(published(dataset), aim).untried
+    lines = advise(published(dataset), aim).suggestions
     assert not any("machine" in line.partition(":")[0] for line in lines)
 
 
@@ -275,10 +275,10 @@ def test_the_next_value_is_worth_trying_where_the_end_of_an_axis_is_best() -> No
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 300})), "throughput")
     assert (
         "--batch-per-rank 128: 64 is the largest that was tried, with 1.50 [1.50, 1.50] times the images/s of 32."
-        in advice.untried
+        in advice.suggestions
     )
     advice = advise(results(BATCHES, by_batch({16: 300, 32: 200, 64: 100})), "throughput")
-    assert any(line.startswith("--batch-per-rank 8: 16 is the least") for line in advice.untried)
+    assert any(line.startswith("--batch-per-rank 8: 16 is the least") for line in advice.suggestions)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_the_next_value_is_not_worth_trying_where(of_64: tuple[float, ...], why:
         return {16: 100.0, 32: 300.0, 64: 300.0 * of_64[repeat]}[values["batch_per_rank"]]
 
     advice = advise(results(BATCHES, rate), "throughput")
-    assert not any("--batch-per-rank" in line for line in advice.untried), why
+    assert not any("--batch-per-rank" in line for line in advice.suggestions), why
 
 
 def test_a_value_that_was_tried_or_that_cannot_be_is_not_worth_trying() -> None:
@@ -298,19 +298,19 @@ def test_a_value_that_was_tried_or_that_cannot_be_is_not_worth_trying() -> None:
         return None if values["batch_per_rank"] == 64 else 10.0 * values["batch_per_rank"]
 
     advice = advise(results(BATCHES, too_large), "throughput")
-    assert not any(line.startswith("--batch-per-rank 64") for line in advice.untried)
+    assert not any(line.startswith("--batch-per-rank 64") for line in advice.suggestions)
     # 1,000 samples to train on: a batch of 1,024 has too few.
     advice = advise(results({"batch_per_rank": [256, 512]}, by_batch({256: 100, 512: 200})), "throughput")
-    assert not any("--batch-per-rank" in line for line in advice.untried)
+    assert not any("--batch-per-rank" in line for line in advice.suggestions)
     dropouts = results({"batch_per_rank": 16, "dropout": [0.3, 0.6]}, lambda values, repeat: 100 * values["dropout"])
-    assert not any("--dropout" in line for line in advise(dropouts, "throughput").untried)
+    assert not any("--dropout" in line for line in advise(dropouts, "throughput").suggestions)
 
 
 def test_what_ran_out_of_memory_is_worth_trying_in_smaller_passes() -> None:
     def too_large(values: dict[str, Any], repeat: int) -> float | None:
         return None if values["batch_per_rank"] == 64 else 100.0
 
-    (line,) = [line for line in advise(results(BATCHES, too_large), "memory").untried if "accum" in line]
+    (line,) = [line for line in advise(results(BATCHES, too_large), "memory").suggestions if "accum" in line]
     assert line == (
         "--batch-per-rank 32 --accum-steps 2: the global_batch of batch_per_rank=64, which ran out of memory, in "
         "smaller passes."
@@ -321,11 +321,11 @@ def test_world_sizes_are_worth_trying_up_to_the_machine() -> None:
     swept = of_machine(results(BATCHES, uneven), machine={"cpu": "Some CPU", "cores": 6, "gpus": []}, device="cpu")
     assert (
         "--world-size 1 2 4 6: 1 rank alone was tried, and the machine has room for 6."
-        in advise(swept, "throughput").untried
+        in advise(swept, "throughput").suggestions
     )
-    assert not any("--world-size" in line for line in advise(swept, "memory").untried)
+    assert not any("--world-size" in line for line in advise(swept, "memory").suggestions)
     swept = of_machine(swept, machine={"cpu": "Some CPU", "cores": 6, "gpus": ["H200"]}, device="cuda (H200)")
-    assert not any("--world-size" in line for line in advise(swept, "throughput").untried)
+    assert not any("--world-size" in line for line in advise(swept, "throughput").suggestions)
 
 
 def test_a_learning_rate_that_follows_the_batch_is_worth_trying_where_accuracy_falls_with_it() -> None:
@@ -333,13 +333,13 @@ def test_a_learning_rate_that_follows_the_batch_is_worth_trying_where_accuracy_f
         return {16: 0.9, 32: 0.85, 64: 0.7}[values["batch_per_rank"]] - 0.001 * repeat
 
     swept = results(BATCHES, by_batch({16: 100, 32: 200, 64: 300}), accuracy=falling)
-    (line,) = [line for line in advise(swept, "accuracy").untried if "lr" in line]
+    (line,) = [line for line in advise(swept, "accuracy").suggestions if "lr" in line]
     assert line == (
         "--lr-scaling none sqrt linear --lr-base-batch 16: from global_batch 16 to 64 training is 3.00 [3.00, 3.00] "
         "times as fast, and test accuracy falls by 0.200 [0.200, 0.200] at one learning rate and equal epochs."
     )
     level = results(BATCHES, by_batch({16: 100, 32: 200, 64: 300}))
-    assert not any("--lr-scaling" in line for line in advise(level, "accuracy").untried)
+    assert not any("--lr-scaling" in line for line in advise(level, "accuracy").suggestions)
 
 
 def test_how_many_repeats_would_tell_follows_from_the_spread() -> None:
@@ -365,7 +365,7 @@ def test_what_hardly_differs_is_not_worth_more_repeats() -> None:
     swept = results(BATCHES, lambda values, repeat: 100.0)
     for record in swept.records:
         record.images_per_s = 100 + 0.01 * record.config["batch_per_rank"] + (0, 1, -1)[record.repeat] * 0.1
-    assert not any("--repeats" in line for line in advise(swept, "throughput").untried)
+    assert not any("--repeats" in line for line in advise(swept, "throughput").suggestions)
 
 
 def test_the_noise_scale_suggests_a_batch_with_its_source() -> None:
@@ -383,33 +383,33 @@ def test_the_noise_scale_suggests_a_batch_with_its_source() -> None:
 
 def test_what_the_data_cannot_say_follows_from_the_runs() -> None:
     swept = results(BATCHES, uneven)
-    quiet = " ".join(advise(swept, "memory").unsaid)
+    quiet = " ".join(advise(swept, "memory").caveats)
     for record in swept.records[:4]:
         record.session, record.machine = "later", {"cpu": "Other CPU", "cores": 4, "gpus": []}
     swept.records[0].outcome = Outcome.KILLED
-    told = " ".join(advise(swept, "throughput").unsaid)
+    told = " ".join(advise(swept, "throughput").caveats)
     for line in ("the runs are of different machines", "the 2 sessions of these runs", "1 run would have come to"):
         assert line in told
         assert line not in quiet
     # In these runs test accuracy goes from 0.1 after one epoch to 0.9 after two.
     assert "still rose in the last one, by +0.800 [+0.800, +0.800] (n=3)" in quiet
     assert "anything of another model or data set than digits_convnet on digits" in quiet
-    assert "which flatters it" in " ".join(advise(swept, "accuracy").unsaid)
+    assert "which flatters it" in " ".join(advise(swept, "accuracy").caveats)
     fallen = results({"batch_per_rank": 16}, uneven, repeats=1, accuracy=lambda *_: 0.05)
-    assert "still rose" not in " ".join(advise(fallen, "memory").unsaid)
+    assert "still rose" not in " ".join(advise(fallen, "memory").caveats)
 
 
 def test_configurations_that_do_not_do_the_same_work_are_said_to() -> None:
     swept = results({"batch_per_rank": 16, "epochs": [1, 2]}, lambda *_: 100.0)
-    assert "these configurations differ in epochs" in " ".join(advise(swept, "cost", price_per_hour=1).unsaid)
-    assert "at equal work" not in " ".join(advise(swept, "throughput").unsaid)
+    assert "these configurations differ in epochs" in " ".join(advise(swept, "cost", price_per_hour=1).caveats)
+    assert "at equal work" not in " ".join(advise(swept, "throughput").caveats)
 
 
 def test_a_validation_metric_is_what_to_choose_by_where_there_is_one() -> None:
     swept = of_machine(results(BATCHES, uneven), validation_accuracy=0.7)
     advice = advise(swept, "accuracy")
     assert advice.goal.measure == "validation_accuracy"
-    assert "which flatters it" not in " ".join(advice.unsaid)
+    assert "which flatters it" not in " ".join(advice.caveats)
 
 
 def test_a_function_of_ones_own_is_advised_on_by_its_time_and_by_a_metric_of_its_own() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import charts
-from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
@@ -45,11 +45,11 @@ def test_a_function_of_ones_own_has_the_figures_of_what_it_told() -> None:
 def test_reference_runs_of_an_older_version_have_the_figures_of_what_they_recorded(
     folder: str, names: list[str]
 ) -> None:
-    assert [chart.name for chart in charts(read(load(REFERENCE / folder)).table)] == names
+    assert [chart.name for chart in charts(summarize(load(REFERENCE / folder)).table)] == names
 
 
 def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
-    found = {chart.name: chart for chart in charts(read(load(REFERENCE / "cifar10_convnet")).table)}
+    found = {chart.name: chart for chart in charts(summarize(load(REFERENCE / "cifar10_convnet")).table)}
     throughput, efficiency = found["scaling"].panels
     by_name = {series.name: series for series in throughput.series}
     assert [round(value or 0) for value in by_name["batch_per_rank 32"].y] == [122, 194]

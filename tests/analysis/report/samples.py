@@ -21,8 +21,8 @@ def rates(table: Table) -> Chart:
     x, y = Axis("batch_per_rank", log=True), Axis("images/s", from_zero=True)
     series = []
     for ranks in sorted({row.world_size for row in table.rows}):
-        rows = [row for row in table.rows if row.world_size == ranks and "images_per_s" in row.measures]
-        told = [row.measures["images_per_s"] for row in rows]
+        rows = [row for row in table.rows if row.world_size == ranks and "images_per_s" in row.estimates]
+        told = [row.estimates["images_per_s"] for row in rows]
         series.append(
             Series(
                 name=f"world_size {ranks}", x=[_batch(row) for row in rows], y=[item.median for item in told],
@@ -30,7 +30,7 @@ def rates(table: Table) -> Chart:
                 runs=[_runs(row) for row in rows],
             )
         )  # fmt: skip
-    without = [row for row in table.rows if "images_per_s" not in row.measures]
+    without = [row for row in table.rows if "images_per_s" not in row.estimates]
     if without:
         runs = [_runs(row) for row in without]
         series.append(
@@ -56,8 +56,8 @@ def curves(results: Results) -> Chart:
 
 def bars_and_picture(table: Table, picture: str) -> Chart:
     """images/s as a bar a trial, each of a series of its own, on a logarithmic axis; beside it a picture."""
-    rows = [row for row in table.rows if row.world_size == 1 and "images_per_s" in row.measures]
-    told = [row.measures["images_per_s"] for row in rows]
+    rows = [row for row in table.rows if row.world_size == 1 and "images_per_s" in row.estimates]
+    told = [row.estimates["images_per_s"] for row in rows]
     names = [f"{_batch(row)} images a step" for row in rows]
     bars = [
         Series(name=name, kind="bar", x=[name], y=[item.median], low=[item.low], high=[item.high], runs=[_runs(row)])

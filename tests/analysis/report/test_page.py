@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.report.render import write_report
-from dmls_ray.analysis.summary.sweep_summary import Question, Reading
+from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.report.samples import bars_and_picture, curves, rates
 from tests.analysis.samples import own_results, results
@@ -41,7 +41,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     kept = folder / "runs" / sample.records[0].run_id
     kept.mkdir(parents=True)
     (kept / "rank0.log").write_text(f"hello {EVIL}")
-    reading = Reading(sample, Question(text=f"What about {EVIL}?", axis="batch_per_rank"))
+    reading = SweepSummary(sample, SweepQuestion(text=f"What about {EVIL}?", axis="batch_per_rank"))
     charts = [rates(reading.table), curves(sample), bars_and_picture(reading.table, PICTURE)]
     return write_report(reading, charts, folder / "report.html").as_uri()
 
@@ -220,7 +220,7 @@ def test_the_values_of_a_figure_open_the_same_runs_from_the_keyboard(reader: Rea
 
 def test_the_first_stop_of_the_keyboard_skips_to_the_answer(reader: Reader, tmp_path: Path) -> None:
     page = reader.page.context.browser.new_page()
-    plain = Reading(results({"batch_per_rank": [8]}, _rate), Question())
+    plain = SweepSummary(results({"batch_per_rank": [8]}, _rate), SweepQuestion())
     page.goto(write_report(plain, [], tmp_path / "report.html").as_uri())
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the answer"
@@ -231,7 +231,7 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_answer(reader: Reader, tmp_
 
 def test_a_field_that_is_called_as_a_column_of_ours_takes_no_filter_from_it(reader: Reader, tmp_path: Path) -> None:
     named = own_results({"outcome": ["good", "bad"]}, lambda values, repeat: (1.0, {"bits": 2.0}))
-    address = write_report(Reading(named, Question()), [], tmp_path / "report.html").as_uri()
+    address = write_report(SweepSummary(named, SweepQuestion()), [], tmp_path / "report.html").as_uri()
     page = reader.page.context.browser.new_page()
     page.goto(address)
     page.wait_for_selector("#run-list tbody tr")

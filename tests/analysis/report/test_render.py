@@ -14,7 +14,7 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.report import render
 from dmls_ray.analysis.report.gzip_json import unpack
 from dmls_ray.analysis.report.render import render_report, write_report
-from dmls_ray.analysis.summary.sweep_summary import Question, Reading, read
+from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary, summarize
 from tests.analysis.report.samples import curves, many, rates
 from tests.analysis.samples import results
 
@@ -22,11 +22,11 @@ EVIL = "<script>alert(1)</script>"
 AXES = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
 
-def reading(**changes: Any) -> Reading:
+def reading(**changes: Any) -> SweepSummary:
     sample = results(AXES, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat)
     for name, value in changes.items():
         setattr(sample.records[0], name, value)
-    return read(sample)
+    return summarize(sample)
 
 
 def hidden(page: str, element: str) -> str:
@@ -42,7 +42,9 @@ def data_of(page: str) -> dict[str, Any]:
 
 def test_the_page_has_question_answer_table_and_method_even_without_scripts() -> None:
     sample = reading()
-    asked = Reading(sample.results, Question(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank"))
+    asked = SweepSummary(
+        sample.results, SweepQuestion(text="What does it do?\n\nIt is\nasked here.", axis="batch_per_rank")
+    )
     page = render_report(asked, [])
     assert "What does it do?</p>" in page
     assert "It is asked here.</p>" in page
@@ -90,7 +92,7 @@ def test_names_that_look_like_tags_stay_text_everywhere(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
     series = Series(name=evil, x=[evil], y=[1.0], texts=[evil])
     panel = Panel(x=Axis(evil, categories=[evil]), y=Axis(evil), series=[series], title=evil)
-    page = render_report(read(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
+    page = render_report(summarize(sample), [Chart(name="c", title=evil, panels=[panel], notes=[evil])])
     assert evil not in page
     assert "<script>alert" not in page
     assert page.count("<script") == 3
@@ -102,7 +104,7 @@ def test_the_report_is_written_whole_with_the_command_that_makes_it_again(tmp_pa
     sample.folder = tmp_path
     session = {"command": "batch_size.py --repeats 3", "name": "batch_size", "git": {"commit": "abc"}}
     (tmp_path / "sweep.json").write_text(json.dumps({"sessions": [session]}))
-    written = write_report(read(sample), [], tmp_path / "report.html")
+    written = write_report(summarize(sample), [], tmp_path / "report.html")
     page = written.read_text()
     assert "git checkout abc\npython batch_size.py --repeats 3</code>" in page
     assert "<h1>batch_size</h1>" in page
@@ -123,7 +125,7 @@ def test_a_point_knows_its_runs_by_the_names_that_the_page_has() -> None:
 
 def test_a_folder_without_runs_has_a_report() -> None:
     sample = reading().results
-    page = render_report(Reading(type(sample)(sample.folder, []), Question()), [])
+    page = render_report(SweepSummary(type(sample)(sample.folder, []), SweepQuestion()), [])
     assert "0 runs" in page
 
 
@@ -143,7 +145,7 @@ def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
     for record in sample.records:
         if record.traceback:
             record.traceback = "".join(map(chr, draw.choices(range(32, 127), k=9000)))
-    told = read(sample)
+    told = summarize(sample)
     page = render_report(told, [rates(told.table), curves(sample)])
     assert len(page.encode()) < 8e6
     assert len(data_of(page)["runs"]["run_id"]) == 2000

@@ -4,57 +4,70 @@ import math
 
 import pytest
 
-from dmls_ray.analysis.stats.formatting import Form, accuracy, bare, number, rate, ratio, seconds, shown, signed, whole
+from dmls_ray.analysis.stats.formatting import (
+    ACCURACY,
+    GENERIC,
+    INTEGER,
+    RATE,
+    RATIO,
+    SECONDS,
+    NumberFormat,
+    format_interval,
+    format_value,
+    with_sign,
+)
 from dmls_ray.analysis.stats.intervals import Interval
 
 
 @pytest.mark.parametrize(
     ("form", "interval", "text"),
     [
-        (rate, Interval(19_572, 15_971, 23_985), "19,600 [16,000, 24,000]"),
-        (rate, Interval(19_572, 19_570, 19_574), "19,572 [19,570, 19,574]"),
-        (seconds, Interval(0.423, 0.2, 0.7), "0.42 [0.20, 0.70]"),
-        (ratio, Interval(1.5, 1.5, 1.5), "1.50 [1.50, 1.50]"),
-        (ratio, Interval(1.52, 0.4, 9.1), "1.5 [0.4, 9.1]"),
-        (accuracy, Interval(0.9694, 0.9301, 0.9721), "0.969 [0.930, 0.972]"),
-        (whole, Interval(1234, 1000, 1500), "1,230 [1,000, 1,500]"),
-        (number, Interval(2.05432, 2.0, 2.1), "2.054 [2.000, 2.100]"),
-        (rate, Interval(5.0, 1.0, math.inf), "5.0 [1.0, inf]"),
-        (rate, Interval(1.0, None, None), "1.0"),
+        (RATE, Interval(19_572, 15_971, 23_985), "19,600 [16,000, 24,000]"),
+        (RATE, Interval(19_572, 19_570, 19_574), "19,572 [19,570, 19,574]"),
+        (SECONDS, Interval(0.423, 0.2, 0.7), "0.42 [0.20, 0.70]"),
+        (RATIO, Interval(1.5, 1.5, 1.5), "1.50 [1.50, 1.50]"),
+        (RATIO, Interval(1.52, 0.4, 9.1), "1.5 [0.4, 9.1]"),
+        (ACCURACY, Interval(0.9694, 0.9301, 0.9721), "0.969 [0.930, 0.972]"),
+        (INTEGER, Interval(1234, 1000, 1500), "1,230 [1,000, 1,500]"),
+        (GENERIC, Interval(2.05432, 2.0, 2.1), "2.054 [2.000, 2.100]"),
+        (RATE, Interval(5.0, 1.0, math.inf), "5.0 [1.0, inf]"),
+        (RATE, Interval(1.0, None, None), "1.0"),
     ],
 )
-def test_numbers_have_the_digits_that_their_interval_supports(form: Form, interval: Interval, text: str) -> None:
-    assert shown(interval, form) == text
-    assert bare(interval, form) == text.partition(" ")[0]
+def test_numbers_have_the_digits_that_their_interval_supports(
+    form: NumberFormat, interval: Interval, text: str
+) -> None:
+    assert format_interval(interval, form) == text
+    assert format_value(interval, form) == text.partition(" ")[0]
 
 
 @pytest.mark.parametrize(
     ("form", "null", "interval", "text"),
     [
-        (ratio, 1.0, Interval(1.0022, 1.0019, 1.0025), "1.002 [1.002, 1.002]"),
-        (ratio, 1.0, Interval(0.91, 0.835, 0.998), "0.910 [0.835, 0.998]"),
-        (ratio, 1.0, Interval(1.0, 0.998, 1.002), "1.00 [1.00, 1.00]"),
-        (signed(accuracy), 0.0, Interval(0.0004, 0.0001, 0.0007), "+0.0004 [+0.0001, +0.0007]"),
-        (number, None, Interval(1.0, 1e-3, 5e9), "1 [0, 5,000,000,000]"),
+        (RATIO, 1.0, Interval(1.0022, 1.0019, 1.0025), "1.002 [1.002, 1.002]"),
+        (RATIO, 1.0, Interval(0.91, 0.835, 0.998), "0.910 [0.835, 0.998]"),
+        (RATIO, 1.0, Interval(1.0, 0.998, 1.002), "1.00 [1.00, 1.00]"),
+        (with_sign(ACCURACY), 0.0, Interval(0.0004, 0.0001, 0.0007), "+0.0004 [+0.0001, +0.0007]"),
+        (GENERIC, None, Interval(1.0, 1e-3, 5e9), "1 [0, 5,000,000,000]"),
     ],
 )
 def test_an_interval_that_leaves_no_difference_out_is_written_so(
-    form: Form, null: float | None, interval: Interval, text: str
+    form: NumberFormat, null: float | None, interval: Interval, text: str
 ) -> None:
-    assert shown(interval, form, null=null) == text
+    assert format_interval(interval, form, null=null) == text
 
 
 def test_without_a_value_nothing_is_written() -> None:
-    assert shown(None, rate) == bare(None, rate) == ""
+    assert format_interval(None, RATE) == format_value(None, RATE) == ""
 
 
 @pytest.mark.parametrize(("value", "text"), [(3.0, "3"), (2.0543, "2.054"), (12345.6, "12,346"), (2.1e-7, "2.100e-07")])
 def test_a_number_of_which_nothing_is_known_has_four_digits(value: float, text: str) -> None:
-    assert number(value) == text
+    assert GENERIC(value) == text
 
 
 def test_nothing_is_not_negative_and_a_sign_stands_before_what_is_more() -> None:
-    assert ratio(-0.001) == "0.00"
-    assert signed(accuracy)(0.0301) == "+0.030"
-    assert signed(accuracy)(-0.0301) == "-0.030"
-    assert shown(Interval(4.8e-7, 4.7e-7, 4.9e-7), signed(number)) == "+4.80e-07 [+4.70e-07, +4.90e-07]"
+    assert RATIO(-0.001) == "0.00"
+    assert with_sign(ACCURACY)(0.0301) == "+0.030"
+    assert with_sign(ACCURACY)(-0.0301) == "-0.030"
+    assert format_interval(Interval(4.8e-7, 4.7e-7, 4.9e-7), with_sign(GENERIC)) == "+4.80e-07 [+4.70e-07, +4.90e-07]"

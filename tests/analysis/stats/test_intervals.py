@@ -29,13 +29,13 @@ def lognormal(random: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 def test_intervals_hold_the_true_median_95_times_in_100(
     quantity: Quantity, drawn: Callable[[np.random.Generator, tuple[int, int]], np.ndarray], n: int
 ) -> None:
-    held = 0
+    fixed_batch_field = 0
     for values in drawn(np.random.default_rng(1), (DRAWS, n)):
         found = estimate(values, quantity)
         assert found.low is not None
         assert found.high is not None
-        held += found.low <= 10 <= found.high
-    assert 0.92 <= held / DRAWS <= 0.98
+        fixed_batch_field += found.low <= 10 <= found.high
+    assert 0.92 <= fixed_batch_field / DRAWS <= 0.98
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
@@ -131,13 +131,13 @@ def test_more_repeats_tell_at_least_as_much_where_the_method_changes() -> None:
 
 def test_intervals_that_are_to_hold_together_do() -> None:
     random = np.random.default_rng(6)
-    level, held = bonferroni_level(6), 0
+    level, fixed_batch_field = bonferroni_level(6), 0
     for _ in range(DRAWS):
         intervals = [estimate(list(random.normal(10, 1, 3)), level=level) for _ in range(6)]
-        held += all(
+        fixed_batch_field += all(
             item.low is not None and item.high is not None and item.low <= 10 <= item.high for item in intervals
         )
-    assert held / DRAWS >= 0.92
+    assert fixed_batch_field / DRAWS >= 0.92
 
 
 def test_a_level_that_no_draw_resolves_still_has_ends() -> None:

@@ -178,7 +178,7 @@ def test_where_the_loops_are_next_they_are_told_once() -> None:
 def test_nobody_is_advised_to_try_more_ranks_than_turn_images_grey() -> None:
     advice = advise(sweep(ALL, usual), "throughput")
     assert advice.best is not None
-    assert not any("world-size" in each for each in advice.untried)
+    assert not any("world-size" in each for each in advice.suggestions)
 
 
 def test_how_long_a_run_was_told_to_go_on_is_no_cost() -> None:

@@ -155,7 +155,7 @@ def test_accumulation_at_one_global_batch_is_compared_at_that_batch() -> None:
     table = make_table(
         results({"global_batch": 64, "accum_steps": [1, 4]}, lambda values, repeat: 100.0 / values["accum_steps"])
     )
-    assert table.held == "global_batch"
+    assert table.fixed_batch_field == "global_batch"
     assert answer(table, "accum_steps").startswith(
         "At global_batch 64, from accum_steps 1 to 4 training went from 100 to 25.0 images/s"
     )

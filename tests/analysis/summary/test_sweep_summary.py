@@ -6,7 +6,7 @@ import pytest
 
 from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sweep_summary import Question, Reading
+from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
 from tests.analysis.samples import results
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": 1}
@@ -21,9 +21,9 @@ def session(**changes: Any) -> dict[str, Any]:
     return {"axes": {"batch_per_rank": [16, 32, 64]}, "repeats": 3, "trials": " ".join(trials), **changes}
 
 
-def reading(count: int, *sessions: dict[str, Any]) -> Reading:
+def reading(count: int, *sessions: dict[str, Any]) -> SweepSummary:
     """The first runs of a sweep of nine."""
-    return Reading(Results("somewhere", runs().records[:count]), Question.of(sessions))
+    return SweepSummary(Results("somewhere", runs().records[:count]), SweepQuestion.of(sessions))
 
 
 def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_them() -> None:
@@ -46,7 +46,9 @@ def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
     first = runs().records[0].trial_id
     others = " ".join(trial for trial in session()["trials"].split() if trial != first)
     records = [record for record in runs().records if record.trial_id == first]
-    asked = Reading(Results("somewhere", records), Question.of([session(trials=first), session(trials=others)]))
+    asked = SweepSummary(
+        Results("somewhere", records), SweepQuestion.of([session(trials=first), session(trials=others)])
+    )
     assert asked.unfinished.startswith("6 of the 6 runs that were asked for have not ended")
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from dmls_ray import load
 from dmls_ray.analysis.figures import FIGURES
-from dmls_ray.analysis.summary.sweep_summary import read
+from dmls_ray.analysis.summary.sweep_summary import summarize
 from tests.conftest import Command
 
 SMALL = ("--images", "8", "--image-size", "32", "--timed-s", "0", "--repeats", "1", "--device", "auto")
@@ -35,7 +35,7 @@ def test_a_sweep_of_implementations_fills_its_table_and_says_what_is_missing(
     if outcomes["cuda"].outcome == "skipped":
         assert "needs a GPU" in outcomes["cuda"].reason or "needs nvcc" in outcomes["cuda"].reason
         assert "skipped: " in done.stdout
-    reading = read(results)
+    reading = summarize(results)
     figure = FIGURES["implementations"](reading.table)
     assert figure is not None
     assert [panel.picture != "" for panel in figure.panels] == [False, True]
