@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.results import Results, load
-    from dmls_ray.config.grid import make_plan
     from dmls_ray.config.search_space import Range
-    from dmls_ray.execution.run import sweep
+    from dmls_ray.execution.api import sweep
+    from dmls_ray.execution.planning import make_plan
     from dmls_ray.records.model import RunRecord
     from dmls_ray.records.outcome import Outcome
     from dmls_ray.training.rank import RankInfo
@@ -33,8 +33,8 @@ _MODULES = {
     "RunRecord": "records.model",
     "TrialConfig": "workloads.classification.config",
     "load": "analysis.results",
-    "make_plan": "config.grid",
-    "sweep": "execution.run",
+    "make_plan": "execution.planning",
+    "sweep": "execution.api",
 }
 
 __all__ = [

@@ -96,12 +96,8 @@ APART = ({"training", "analysis"}, {"launchers", "cluster"})
 """Packages of different layers that do not import each other."""
 
 UPWARD = {
-    ("config", "workloads"),
-    ("config", "records"),
-    ("config", "storage"),
     ("records", "workloads"),
     ("training", "workloads"),
-    ("execution", "cli"),
 }
 """Imports from a higher layer that are still to be removed."""
 

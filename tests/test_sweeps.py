@@ -481,22 +481,23 @@ def test_a_stopped_sweep_gives_a_notebooks_cluster_its_cores_back(tmp_path: Path
     code = f"""
 import time
 import ray
-from dmls_ray import execution, sweep
+from dmls_ray import sweep
+from dmls_ray.execution import executor
 
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-keep = execution.Execution._keep
+keep = executor.Executor._keep
 
 def stop_after_one(self, record):
     keep(self, record)
     raise KeyboardInterrupt
 
-execution.Execution._keep = stop_after_one
+executor.Executor._keep = stop_after_one
 axes = {{"dataset": {SMALL!r}, "batch_per_rank": 8, "epochs": 2, "world_size": [1, 2], "device": "cpu"}}
 try:
     sweep(axes, repeats=1)
 except KeyboardInterrupt:
     print("stopped")
-execution.Execution._keep = keep
+executor.Executor._keep = keep
 until = time.monotonic() + 10
 while ray.available_resources().get("CPU") != 2 and time.monotonic() < until:
     time.sleep(0.1)

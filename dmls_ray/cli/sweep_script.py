@@ -24,8 +24,11 @@ from dmls_ray.config.options import SCRIPT_FIELDS, SEARCH_ONLY, Options
 from dmls_ray.config.runtime import MACHINE_FIELDS
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range
+from dmls_ray.execution.location import results_location
+from dmls_ray.execution.pending import finished_run_ids
+from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.execution.preflight import check_names
-from dmls_ray.execution.run import done, plan_of, run_plan
+from dmls_ray.execution.run import run_plan
 from dmls_ray.util.errors import ConfigError, HeadLostError, InputError, WorkerGroupError
 from dmls_ray.util.uri import below
 from dmls_ray.workloads.classification.config import trial_schema
@@ -118,7 +121,7 @@ def _run(
     axes = _axes(defaults, {**given, **ranges})
     if any(given.get(field) is not None for variant in variants for field in variant):
         variants = ({},)
-    plan, space = plan_of(axes, options, schema, variants=variants)
+    plan, space = plan_sweep(axes, options, schema, variants=variants)
     console = Console()
     if dry_run:
         return _show_plan(plan, options, console)
@@ -232,20 +235,20 @@ def _show_plan(plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.cluster.connect import cluster_at
     from dmls_ray.cluster.resources import local_resources
     from dmls_ray.execution.estimate import describe_estimate
-    from dmls_ray.execution.jobs import Jobs
+    from dmls_ray.execution.jobs import JobFactory
     from dmls_ray.storage.remote_store import records_at
 
-    folder = options.folder
-    if options.proposes:
+    folder = results_location(options)
+    if options.uses_searcher:
         say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {folder}.")
         return EXIT_OK
     records = records_at(folder)
     here = local_resources()
     joined = cluster_at(options.address)
-    plan = plan.skip_infeasible(Jobs(here, options, Path()).unavailable)
+    plan = plan.skip_infeasible(JobFactory(here, options, Path()).unavailable)
     if joined is None:
         plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
-    ended = done(records, options)
+    ended = finished_run_ids(records, options)
     pending = plan.pending(ended)
     check_names(pending)
     say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {folder}:")

@@ -1,9 +1,4 @@
-"""From axes to an ordered list of runs: grid, repeats, shuffled blocks, and what is still pending.
-
->>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
->>> len(plan.runs), plan.varied
-(12, ('world_size', 'batch_per_rank'))
-"""
+"""`Plan`: the ordered list of runs of a grid, with repeats in shuffled blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +12,6 @@ from dmls_ray.config.fields import no_effect
 from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
-from dmls_ray.workloads.classification.config import trial_schema
 
 SEED_STRIDE = 10_000
 """Repeat r trains with seed + r x SEED_STRIDE, so that neighbouring seeds on an axis share no run."""
@@ -41,7 +35,7 @@ class Run:
     order: int
     skip: str = ""
     """Why this run is not feasible; empty where it is."""
-    left_alone: frozenset[str] = frozenset()
+    unchanged: frozenset[str] = frozenset()
     """Fields that other variants change and this one does not."""
 
     @property
@@ -55,9 +49,9 @@ class Run:
     def label(self, varied: Sequence[str]) -> str:
         """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
         values = self.config.factors() if self.config else self.values
-        names = [name for name in varied if name not in self.left_alone]
+        names = [name for name in varied if name not in self.unchanged]
         told = [f"{name}={values[name]}" for name in names if values.get(name) is not None]
-        if self.left_alone and not told:
+        if self.unchanged and not told:
             told = ["as it is"]
         return " ".join([*told, f"repeat={self.repeat}"])
 
@@ -100,30 +94,29 @@ Variant = Mapping[str, Any]
 """Fields that are changed together."""
 
 
-def make_plan(
+def build_plan(
     axes: Mapping[str, Any],
+    schema: Schema,
     *,
     variants: Sequence[Variant] = ({},),
     repeats: int = 3,
     order_seed: int = 0,
-    schema: Schema | None = None,
 ) -> Plan:
     """The plan of a full grid, or of several variants of each of its points.
 
     Args:
         axes: field of the schema -> one value, or a sequence of values. Equal points collapse into one.
+        schema: the fields of the configuration.
         variants: what is changed at each point of the grid, one after the other: one thing at a time where a full grid
             would be too large. An empty one leaves the point as it is.
         repeats: runs of each trial, each with its own seed.
         order_seed: seed of the order within the blocks.
-        schema: the fields there are; by default those of `TrialConfig`.
 
     Raises:
         ConfigError: a field or value is wrong, or no point of the grid is right.
     """
     if repeats < 1:
         raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
-    schema = schema or trial_schema()
     defaults, counts_with = schema.defaults, schema.counts_with
     settled = _settled(axes, schema)
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
@@ -134,15 +127,15 @@ def make_plan(
     for *point, variant in itertools.product(*settled.values(), changed):
         values = {**dict(zip(settled, point, strict=True)), **variant}
         heeded |= _drop_what_does_nothing(values, schema)
-        left_alone = in_variants - variant.keys()
+        unchanged = in_variants - variant.keys()
         try:
             made = schema.make(**values)
-            trials.setdefault(made.hash, (made.canonical(), made, "", left_alone))
+            trials.setdefault(made.hash, (made.canonical(), made, "", unchanged))
         except ConflictError as conflict:
             conflicts.append(conflict)
             # Without its batch settled such a point has no canonical form; its values as given name it.
             full = {**schema.fixed, **defaults, **values}
-            trials.setdefault(schema.name_of(full), (full, None, str(conflict), left_alone))
+            trials.setdefault(schema.hash_of(full), (full, None, str(conflict), unchanged))
     for name, (other, _) in counts_with.items():
         idle = [value for value in settled.get(name, ()) if value != defaults[name]]
         if idle and name not in heeded:
@@ -159,11 +152,11 @@ def make_plan(
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
         block = random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials))
         for trial_id in block:
-            told, config, skip, left_alone = trials[trial_id]
+            told, config, skip, unchanged = trials[trial_id]
             order = len(runs)
             runs.append(
                 Run(values=told, config=config, trial_id=trial_id, repeat=repeat, order=order, skip=skip,
-                    left_alone=left_alone)
+                    unchanged=unchanged)
             )  # fmt: skip
     given = {
         name: tuple(

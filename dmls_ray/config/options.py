@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Literal
 
 from dmls_ray.config.fields import checked, field_defaults
-from dmls_ray.storage.remote_store import first_free_location
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import check_location, is_uri
 
@@ -141,7 +139,7 @@ class Options:
         return self.repeats
 
     @property
-    def proposes(self) -> bool:
+    def uses_searcher(self) -> bool:
         """Whether a searcher of Ray Tune's says which runs there are."""
         return self.mode == "search" and self.searcher not in GRIDS
 
@@ -154,11 +152,3 @@ class Options:
     def is_remote(self) -> bool:
         """Whether the results go to a URI."""
         return self.out is not None and is_uri(self.out)
-
-    @property
-    def folder(self) -> Path | str:
-        """Where the results go: a folder, or a URI."""
-        place = self.out or str(Path("results") / self.name)
-        if self.fresh:
-            return first_free_location(place)
-        return place if self.is_remote else Path(place)

@@ -5,8 +5,6 @@ A subclass adds the fields of its workload. Types, bounds and conflicts are chec
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
@@ -187,9 +185,3 @@ def without_derived_fields(values: Mapping[str, Any], changes: Mapping[str, Any]
     elif changes.keys() & {"world_size", "machines"}:
         del remaining["ranks_per_machine"]
     return remaining
-
-
-def digest(values: Mapping[str, Any]) -> str:
-    """12 hex digits that follow from plain values, whatever their order."""
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -21,7 +21,7 @@ class Schema:
     specs: Mapping[str, FieldSpec]
     make: Callable[..., RuntimeConfig]
     """Takes fields by name; raises ConfigError or ConflictError."""
-    name_of: Callable[[Mapping[str, Any]], str]
+    hash_of: Callable[[Mapping[str, Any]], str]
     """The hash of values that no configuration can be made of."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """What every configuration has besides, and no field says: the function it is of."""

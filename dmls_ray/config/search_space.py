@@ -1,24 +1,17 @@
-"""What a search may propose: choices and ranges, beside what is fixed.
-
->>> space = make_space({"lr": Range(1e-4, 1e-1, log=True), "batch_per_rank": [16, 32], "epochs": 3})
->>> sorted(space.free), len(space.draw(8, seed=0))
-(['batch_per_rank', 'lr'], 8)
-"""
+"""`SearchSpace`: the fixed fields, choices and ranges of a search."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dmls_ray.config.grid import Run, make_plan, values_of
+from dmls_ray.config.grid import Run, build_plan, values_of
 from dmls_ray.config.schema import Schema
-from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError, ConflictError
-from dmls_ray.workloads.classification.config import trial_schema
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ class Range:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class SearchSpace:
     """What a search may propose."""
 
     schema: Schema
@@ -105,31 +98,21 @@ class Space:
         values = {**self.fixed, **{name: self.value_of(name, value) for name, value in proposed.items()}}
         try:
             # As a variant: what does nothing at this very point, momentum with Adam say, may do something at others.
-            (run,) = make_plan({}, variants=[values], repeats=1, schema=self.schema).runs
+            (run,) = build_plan({}, self.schema, variants=[values], repeats=1).runs
         except ConflictError as conflict:
             full = {**self.schema.fixed, **self.schema.defaults, **values}
             return Run(
-                values=full, config=None, trial_id=self.schema.name_of(full), repeat=0, order=order, skip=str(conflict)
+                values=full, config=None, trial_id=self.schema.hash_of(full), repeat=0, order=order, skip=str(conflict)
             )
         return dataclasses.replace(run, order=order)
 
 
-def proposed_before(space: Space, records: Iterable[RunRecord]) -> list[RunRecord]:
-    """The runs among these that a searcher has proposed from this very space."""
-    return [
-        record
-        for record in records
-        if record.proposed and space.holds(record.proposed) and space.run_of(record.proposed).run_id == record.run_id
-    ]
-
-
-def make_space(axes: Mapping[str, Any], schema: Schema | None = None) -> Space:
+def make_search_space(axes: Mapping[str, Any], schema: Schema) -> SearchSpace:
     """The space of axes with one value, several, or a `Range`.
 
     Raises:
         ConfigError: a field or value is wrong, or nothing is free.
     """
-    schema = schema or trial_schema()
     fixed: dict[str, Any] = {}
     free: dict[str, tuple[Any, ...] | Range] = {}
     for name, given in axes.items():
@@ -149,4 +132,4 @@ def make_space(axes: Mapping[str, Any], schema: Schema | None = None) -> Space:
         raise ConfigError(
             "mode=search has nothing to search: give a flag several values, or --range or --log-range of a field."
         )
-    return Space(schema=schema, fixed=fixed, free=free)
+    return SearchSpace(schema=schema, fixed=fixed, free=free)

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
-from dmls_ray.cli.progress import View
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import Space
-from dmls_ray.execution.jobs import Jobs
+from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.preflight import prepare, wanted_data
-from dmls_ray.execution.search import Searching
+from dmls_ray.execution.search import Search
+from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
@@ -37,15 +37,15 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass
-class Execution:
+class Executor:
     """One call's runs on their way from the plan to the store."""
 
     plan: Plan
     options: Options
     store: Store
-    view: View
+    view: ProgressView
     board: LiveTensorBoardWriter
-    space: Space | None = None
+    space: SearchSpace | None = None
     """What a searcher of Tune's proposes from; the plan then has examples of it."""
     by_id: dict[str, Run] = field(default_factory=dict)
     started: dict[str, tuple[str, float | None]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Execution:
     """Runs that have ended."""
     tried: dict[str, frozenset[str]] = field(default_factory=dict)
     """Runs that were skipped at first, and the machines on which they were run after all."""
-    search: Searching | None = None
+    search: Search | None = None
     """In search mode."""
     last_end: float | None = None
     at_worst: Callable[[HeadLostError], None] = lambda error: None
@@ -79,7 +79,7 @@ class Execution:
             WorkerGroupError: the ranks are gone for good.
         """
         if self.options.mode == "search":
-            self.search = Searching(self.plan, self.options, self.space, self.store.records)
+            self.search = Search(self.plan, self.options, self.space, self.store.records)
         self.store.add_session({"started_at": self.session, **_session(self.plan, self.options)})
         from dmls_ray.cluster.connect import cluster_at
         from dmls_ray.cluster.node_check import check_machines
@@ -105,7 +105,7 @@ class Execution:
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
         """Nothing is in the way of these runs; their data are prepared where ranks will be on this machine."""
         if here:
-            prepare(runs, self.view)
+            prepare(runs, self.view.note)
         again = {run.run_id for run in runs}
         kept = [record for record in self.store.records if record.run_id not in again]
         self.board.begin(kept, [run.values for run in self.plan.runs])
@@ -128,7 +128,7 @@ class Execution:
     def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
         # First what no cluster can mend.
-        judged = self.plan.skip_infeasible(Jobs(resources, self.options, self.store.folder).unavailable)
+        judged = self.plan.skip_infeasible(JobFactory(resources, self.options, self.store.folder).unavailable)
         judged = judged.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
         by_id = {run.run_id: run for run in judged.runs}
         self.by_id = by_id
@@ -151,8 +151,8 @@ class Execution:
         from dmls_ray.cluster.worker_group import WorkerGroup, WorkerGroupSpec
         from dmls_ray.launchers.command import run_command
 
-        make = Jobs(resources, self.options, self.store.folder)
-        jobs = [make.of(run) for run in runs]
+        make = JobFactory(resources, self.options, self.store.folder)
+        jobs = [make.create(run) for run in runs]
         # Other launchers bring their own ranks along.
         served = [job for job in jobs if job.config.launcher == "ray"]
         device = "cuda" if any(job.device == "cuda" for job in jobs) else "cpu"
@@ -206,8 +206,8 @@ class Execution:
             if not self.unwound.wait(_UNWINDS_WITHIN_S):
                 self.at_worst(HeadLostError(_HEAD_LOST))
 
-    def _feasible_by_now(self, make: Jobs) -> list[Any]:
-        """Jobs of the runs that were skipped for want of machines, and fit on those that have come since."""
+    def _feasible_by_now(self, make: JobFactory) -> list[Any]:
+        """JobFactory of the runs that were skipped for want of machines, and fit on those that have come since."""
         if self.search is not None:
             return []
         from dmls_ray.cluster.resources import cluster_resources
@@ -232,9 +232,9 @@ class Execution:
         self.by_id |= {run.run_id: run for run in again}
         self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
         self.view.begin(again, self.store.records, self.plan.varied)
-        return [replace(make, resources=now).of(run) for run in again]
+        return [replace(make, resources=now).create(run) for run in again]
 
-    def _lacked_machines(self, run: Run, record: RunRecord | None, make: Jobs) -> bool:
+    def _lacked_machines(self, run: Run, record: RunRecord | None, make: JobFactory) -> bool:
         """Whether this call has skipped a run because the machines that were there had no room for it."""
         if record is None or record.outcome is not Outcome.SKIPPED or record.session != self.session:
             return False

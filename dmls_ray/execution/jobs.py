@@ -18,7 +18,7 @@ from dmls_ray.workloads.registry import workload_of
 
 
 @dataclass(frozen=True)
-class Jobs:
+class JobFactory:
     """Makes jobs of runs, in the driver and, where a searcher proposes them, in Tune's actors."""
 
     resources: Resources
@@ -26,7 +26,7 @@ class Jobs:
     folder: Path
     """The results folder."""
 
-    def of(self, run: Run) -> Job:
+    def create(self, run: Run) -> Job:
         """The job of a run; its `skip` says why it is not feasible."""
         if skip := run.skip or self.infeasible_reason(run.config):
             # Of what is skipped nobody looks at more, and values that do not go together make no configuration.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from dmls_ray.cli.progress import View
 from dmls_ray.config.grid import Run
 from dmls_ray.records.provenance import slow_precisions
 from dmls_ray.util.errors import ConfigError
@@ -30,7 +29,7 @@ def check_names(runs: Sequence[Run]) -> None:
         check_source(dataset, data_dir)
 
 
-def prepare(runs: Sequence[Run], view: View) -> None:
+def prepare(runs: Sequence[Run], notify: Callable[[str], None]) -> None:
     """Decode each data set once, here, so that bad data are told in one line before Ray starts.
 
     Raises:
@@ -39,7 +38,7 @@ def prepare(runs: Sequence[Run], view: View) -> None:
     configs = _trials(runs)
     models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
     for config in configs:
-        shape, classes, samples = _look_at_data(config, view)
+        shape, classes, samples = _look_at_data(config, notify)
         config.held_out(samples)
         if config.model not in BUILTIN_MODELS:
             kind = (config.model, config.batch_norm, config.dropout, shape, classes)
@@ -55,7 +54,7 @@ def prepare(runs: Sequence[Run], view: View) -> None:
         check_fits(*model)
     slow = {config.precision for config in configs} & slow_precisions()
     if slow:
-        view.note(
+        notify(
             f"This processor has no units for {', '.join(sorted(slow))}: such runs may take many times as long as in "
             "fp32."
         )
@@ -67,7 +66,7 @@ def wanted_data(runs: Sequence[Run]) -> tuple[tuple[str, str | None, int | None]
     return tuple(dict.fromkeys((config.dataset, config.data_dir, config.image_size) for config in configs))
 
 
-def _look_at_data(config: TrialConfig, view: View) -> tuple[tuple[int, int, int], int, int]:
+def _look_at_data(config: TrialConfig, notify: Callable[[str], None]) -> tuple[tuple[int, int, int], int, int]:
     """Shape, classes and training samples of a data set, which is decoded where ranks will want it so."""
     from dmls_ray.training.data.cache import decoded, is_decoded, look_at
 
@@ -75,7 +74,7 @@ def _look_at_data(config: TrialConfig, view: View) -> tuple[tuple[int, int, int]
     if config.loader != "resident":
         return look_at(*wanted)
     if not is_decoded(*wanted):
-        view.note(f"Preparing {config.dataset}, once on this machine ...")
+        notify(f"Preparing {config.dataset}, once on this machine ...")
     data = decoded(*wanted)
     return data.shape, data.classes, len(data.train_labels)
 

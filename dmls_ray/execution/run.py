@@ -2,115 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, overload
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
 from dmls_ray.analysis.results import OWN, Results
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.analysis.tensorboard.writer import FOLDER
-from dmls_ray.cli.progress import PlainView, View
-from dmls_ray.config.grid import Plan, Run, Variant, make_plan
+from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
-from dmls_ray.config.schema import Schema
-from dmls_ray.config.search_space import Range, Space, make_space, proposed_before
-from dmls_ray.execution.executor import Execution
+from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.location import results_location
+from dmls_ray.execution.pending import finished_run_ids
 from dmls_ray.execution.preflight import check_names
-from dmls_ray.records.aggregate import METRICS
+from dmls_ray.execution.search import proposed_before
+from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine, same_hardware
 from dmls_ray.storage.folder import RUNS, Store, read_records
 from dmls_ray.storage.remote_store import mirror_of, open_store
-from dmls_ray.util.errors import ConfigError, HeadLostError, StoreError
-from dmls_ray.util.importing import is_importing
+from dmls_ray.util.errors import HeadLostError, StoreError
 from dmls_ray.util.uri import below, is_uri
-from dmls_ray.workloads.classification.config import TrialConfig, trial_schema
-from dmls_ray.workloads.registry import workload_of_function
-from dmls_ray.workloads.user_function.schema import folder_name
-
-
-@overload
-def sweep(axes: Mapping[str, Any], /, **options: Any) -> Results: ...
-@overload
-def sweep(train: str | Callable[..., Any], axes: Mapping[str, Any], /, **options: Any) -> Results: ...
-def sweep(*what: Any, **options: Any) -> Results:
-    """Run every configuration of a grid that its results folder does not hold yet.
-
-    ``sweep(axes, ...)`` trains image classifiers, ``sweep(train, axes, ...)`` calls a training function of your own.
-
-    Args:
-        train: `train(config, rank, emit)`, or its name, `module:function`.
-        axes: field -> one value, or a sequence of values. The fields are those of `TrialConfig`, of which
-            batch_per_rank or global_batch must be given; or those of the function's own configuration, and world_size,
-            backend, launcher, device, threads_per_rank and seed.
-        **options: the fields of `Options`: repeats, out, fresh, isolation, address, max_retries, checkpoints, ...
-
-    Returns:
-        The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
-
-    Raises:
-        InputError: what was asked for cannot be run; nothing was started, and nothing is lost.
-    """
-    from rich.console import Console
-
-    if is_importing():
-        raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
-    if len(what) not in (1, 2) or not isinstance(what[-1], Mapping):
-        raise ConfigError("sweep() takes axes, or a training function and its axes: sweep(train, {'lr': [0.1, 0.01]}).")
-    *functions, axes = what
-    schema = workload_of_function(functions[0], axes).schema() if functions else trial_schema()
-    known = Options.__dataclass_fields__
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"{name} is no option of sweep; the options are {', '.join(known)}.")
-    if functions:
-        options.setdefault("name", folder_name(functions[0]))
-    settled = Options(**options)
-    plan, space = plan_of(axes, settled, schema)
-    return run_plan(plan, settled, PlainView(Console()), space=space)
-
-
-def plan_of(
-    axes: Mapping[str, Any], options: Options, schema: Schema | None = None, *, variants: Sequence[Variant] = ({},)
-) -> tuple[Plan, Space | None]:
-    """The runs that the options ask for: a grid, or random points of a space.
-
-    Where a searcher of Ray Tune's proposes them, these are examples, and the space that it proposes from comes along.
-
-    Raises:
-        ConfigError: a field or a value is wrong, or a range is given and nothing draws from it.
-    """
-    if options.mode == "search" and (schema is None or schema is trial_schema()) and options.metric not in METRICS:
-        raise ConfigError(f"metric={options.metric} is none that an epoch tells; choose from {', '.join(METRICS)}.")
-    drawn = options.mode == "search" and options.searcher != "grid"
-    ranges = [name for name, given in axes.items() if isinstance(given, Range)]
-    if ranges and not drawn:
-        raise ConfigError(
-            f"{', '.join(ranges)} has a range, which a grid has no values of; add --mode search --searcher random (or "
-            "optuna), or give values."
-        )
-    space = make_space(axes, schema) if drawn else None
-    if space is not None:
-        axes, variants = space.fixed, space.draw(options.samples, options.order_seed)
-    plan = make_plan(
-        axes, variants=variants, repeats=options.blocks, order_seed=options.order_seed, schema=schema
-    )  # fmt: skip
-    if space is None:
-        return plan, None
-    return dataclasses.replace(plan, changed=()), space if options.proposes else None
+from dmls_ray.workloads.classification.config import TrialConfig
 
 
 def run_plan(
     plan: Plan,
     options: Options,
-    view: View,
+    view: ProgressView,
     *,
-    space: Space | None = None,
+    space: SearchSpace | None = None,
     at_worst: Callable[[HeadLostError], None] = lambda error: None,
 ) -> Results:
     """Run what is missing of a plan, or of a space; returns the results of its runs.
@@ -127,16 +52,16 @@ def run_plan(
         InputError: as `sweep`.
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
-    folder = options.folder
+    folder = results_location(options)
     if not is_uri(folder):
         # Before there is a folder; at a URI nothing is made by opening it.
         _refuse_package_of_job(Path(folder))
-        check_names(plan.pending(done(read_records(folder), options)))
+        check_names(plan.pending(finished_run_ids(read_records(folder), options)))
     with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
         _refuse_another_function(plan, store)
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
-        pending = plan.pending(done(store.records, options))
+        pending = plan.pending(finished_run_ids(store.records, options))
         if options.is_remote:
             check_names(pending)
             _tell_of_no_profiles(pending, view)
@@ -156,7 +81,7 @@ def run_plan(
                     store.close()
                     at_worst(error)
 
-                Execution(plan, options, store, view, board, space=space, at_worst=leave).run(pending)
+                Executor(plan, options, store, view, board, space=space, at_worst=leave).run(pending)
         finally:
             _write_derived(store, view, anew=len(store.records) > count)
             board.end(store.records)
@@ -167,7 +92,7 @@ def run_plan(
         return results
 
 
-def _write_derived(store: Store, view: View, *, anew: bool) -> None:
+def _write_derived(store: Store, view: ProgressView, *, anew: bool) -> None:
     """Write what is made of the runs, where it is missing or old, or `anew`; where it cannot be, a note says why."""
     try:
         if anew or not derived_files_are_current(store.folder):
@@ -178,20 +103,9 @@ def _write_derived(store: Store, view: View, *, anew: bool) -> None:
         view.note(f"{told} The runs are kept in {below(store.where, RUNS)}; {again} tries again.")
 
 
-def _tell_of_no_profiles(pending: Sequence[Run], view: View) -> None:
+def _tell_of_no_profiles(pending: Sequence[Run], view: ProgressView) -> None:
     if any(isinstance(run.config, TrialConfig) and run.config.inference_batch is not None for run in pending):
         view.note("Profiles of inference are files that ranks write, for which --out at a URI has no place: left out.")
-
-
-def done(records: Iterable[RunRecord], options: Options) -> set[str]:
-    """The runs that need not be run again: what a search has run is not measured, and what it has stopped not whole."""
-
-    def counts(record: RunRecord) -> bool:
-        if options.mode == "bench":
-            return record.mode == "bench"
-        return options.scheduler != "none" or record.stopped_epoch is None
-
-    return {record.run_id for record in records if record.outcome.is_final() and counts(record)}
 
 
 def _refuse_package_of_job(folder: Path) -> None:
@@ -226,14 +140,14 @@ def _function(name: str) -> str:
     return name.partition("#")[0]
 
 
-def _of_this_call(plan: Plan, space: Space | None, records: Sequence[RunRecord]) -> list[RunRecord]:
+def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRecord]) -> list[RunRecord]:
     if space is not None:
         return proposed_before(space, records)
     wanted = {run.run_id for run in plan.runs}
     return [record for record in records if record.run_id in wanted]
 
 
-def _warn_of_other_machine(records: Sequence[RunRecord], view: View) -> None:
+def _warn_of_other_machine(records: Sequence[RunRecord], view: ProgressView) -> None:
     others = {
         record.machine.get("host", "another machine")
         for record in records

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
-from dmls_ray.config.search_space import Range, Space, proposed_before
-from dmls_ray.execution.jobs import Jobs
+from dmls_ray.config.search_space import Range, SearchSpace
+from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Searching:
+class Search:
     """A search over the runs of a plan, or over a space, which a searcher of Ray Tune's proposes from.
 
     Of a space the plan has examples only, by which it is known beforehand whether anything is feasible.
@@ -32,7 +32,7 @@ class Searching:
 
     plan: Plan
     options: Options
-    space: Space | None
+    space: SearchSpace | None
     records: Sequence[RunRecord]
     """What the results folder has."""
     earlier: list[RunRecord] = field(init=False, default_factory=list)
@@ -80,7 +80,7 @@ class Searching:
         sizes = [job.config.world_size for job in jobs]
         return max(*sizes, room if self.space else min(room, sum(sizes)))
 
-    def trials(self, make: Jobs, jobs: Sequence[Job], ranks: int) -> Any:
+    def trials(self, make: JobFactory, jobs: Sequence[Job], ranks: int) -> Any:
         """What Tune is to run, as many at once as there are ranks for."""
         from dmls_ray.cluster.tune.search import Proposals, listed_trials, proposed_trials
 
@@ -125,3 +125,12 @@ class Searching:
             scheduler=self.options.scheduler,
             max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
         )
+
+
+def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:
+    """The runs among these that a searcher has proposed from this very space."""
+    return [
+        record
+        for record in records
+        if record.proposed and space.holds(record.proposed) and space.run_of(record.proposed).run_id == record.run_id
+    ]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from dmls_ray.config.fields import field_specs
-from dmls_ray.config.runtime import RuntimeConfig, digest
+from dmls_ray.config.hashing import digest_of_changes
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
 from dmls_ray.util.errors import ConfigError
@@ -61,9 +62,8 @@ class Workload:
                 raise ConfigError(f"workload {self.name}: its field {name} has a reserved name; give it another name.")
         defaults = {name: spec.default for name, spec in specs.items()}
 
-        def name_of(values: Mapping[str, Any]) -> str:
-            changed = {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
-            return digest({**changed, "workload": self.name})
+        def hash_of(values: Mapping[str, Any]) -> str:
+            return digest_of_changes({**values, "workload": self.name}, defaults)
 
         def make(**values: Any) -> RuntimeConfig:
             return self.config(**values)
@@ -72,7 +72,7 @@ class Workload:
             title=f"the configuration of {self.name}",
             specs=specs,
             make=make,
-            name_of=name_of,
+            hash_of=hash_of,
             fixed={"workload": self.name},
         )
 

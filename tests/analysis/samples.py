@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.config.grid import make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.user_function.schema import user_function_schema

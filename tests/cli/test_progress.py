@@ -5,8 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from dmls_ray.cli.progress import LiveView, PlainView, duration, make_view, told
-from dmls_ray.config.grid import make_plan
+from dmls_ray.cli.progress import LiveView, make_view
+from dmls_ray.execution.plain_view import PlainView, describe_end, duration
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.outcome import Outcome
 from tests.records.test_model import record
 
@@ -69,7 +70,7 @@ def test_durations_are_said_as_a_person_says_them(seconds: float, words: str) ->
 
 
 def test_a_run_that_is_not_ok_tells_its_reason() -> None:
-    assert told(record(outcome=Outcome.DIVERGED, reason="the loss is not finite in epoch 2")) == (
+    assert describe_end(record(outcome=Outcome.DIVERGED, reason="the loss is not finite in epoch 2")) == (
         "diverged: the loss is not finite in epoch 2"
     )
-    assert told(record(outcome=Outcome.KILLED)) == "killed"
+    assert describe_end(record(outcome=Outcome.KILLED)) == "killed"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmls_ray.config.fields import field_specs
-from dmls_ray.config.grid import make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError, ConflictError
 from dmls_ray.workloads.classification.config import COUNTS_WITH, DEFAULTS, TrialConfig
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmls_ray.config.search_space import Range, make_space, proposed_before
+from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
+from dmls_ray.execution.search import proposed_before
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.classification.config import trial_schema
 
 AXES = {
     "lr": Range(1e-4, 1e-1, log=True), "epochs": Range(1, 9), "batch_per_rank": [16, 32], "optimizer": ["adam", "sgd"],
     "momentum": [0.0, 0.9], "seed": 3,
 }  # fmt: skip
+
+
+def make_space(axes: dict[str, Any]) -> SearchSpace:
+    return make_search_space(axes, trial_schema())
 
 
 def test_one_value_is_fixed_and_several_or_a_range_are_free() -> None:

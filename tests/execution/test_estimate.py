@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from dmls_ray.config.grid import make_plan
 from dmls_ray.execution.estimate import Durations, describe_estimate
+from dmls_ray.execution.planning import make_plan
 from tests.records.test_model import record
 
 PLAN = make_plan({"batch_per_rank": [16, 32]}, repeats=2)

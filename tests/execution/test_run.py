@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from dmls_ray.cli.sweep_script import main
-from dmls_ray.config.grid import Plan, make_plan
+from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
-from dmls_ray.execution import run as runner
-from dmls_ray.execution.executor import Execution
+from dmls_ray.execution import run
+from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run import run_plan
 from dmls_ray.storage.folder import Store, read_sweep
 from tests.analysis.samples import results
@@ -74,8 +75,8 @@ def test_the_sweeps_own_exception_is_not_hidden(
     def fail(*_: object) -> None:
         raise ValueError("of the files")
 
-    monkeypatch.setattr(Execution, "run", end)
-    monkeypatch.setattr(runner, "write_derived_files", fail)
+    monkeypatch.setattr(Executor, "run", end)
+    monkeypatch.setattr(run, "write_derived_files", fail)
     with pytest.raises(type(error)) as raised:
         call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
     assert raised.value is error
@@ -85,7 +86,7 @@ def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypa
     def end(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Execution, "_set_aside", end)
+    monkeypatch.setattr(Executor, "_set_aside", end)
     plan = make_plan({**GRID, "batch_per_rank": [16, 64]})
     with pytest.raises(KeyboardInterrupt):
         call(finished, plan)

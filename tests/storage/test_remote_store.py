@@ -16,10 +16,11 @@ from dmls_ray import load
 from dmls_ray.cli import sweep_script
 from dmls_ray.cli.main import main
 from dmls_ray.cluster.resources import local_resources
-from dmls_ray.config.grid import make_plan
 from dmls_ray.config.options import Options
-from dmls_ray.execution.executor import Execution
-from dmls_ray.execution.jobs import Jobs
+from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.jobs import JobFactory
+from dmls_ray.execution.location import results_location
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run import run_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -329,7 +330,7 @@ def test_a_fresh_place_is_the_first_that_holds_no_sweep(uri: str) -> None:
     assert first_free_location(uri) == numbered(uri, 2)
     with open_store(numbered(uri, 2), print) as store:
         store.append(run(0))
-    assert Options(out=uri, fresh=True).folder == numbered(uri, 3)
+    assert results_location(Options(out=uri, fresh=True)) == numbered(uri, 3)
     assert records_at(numbered(uri, 3)) == []
     assert len(records_at(numbered(uri, 2))) == 1
 
@@ -432,14 +433,16 @@ def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
 def test_profiles_of_inference_are_left_out_at_a_uri_and_that_is_told(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Execution, "run", lambda self, pending: None)
+    monkeypatch.setattr(Executor, "run", lambda self, pending: None)
     plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
     kept = []
     for out in (place, str(path_of(place))):
         view, options = Notes(), Options(out=out)
         run_plan(plan, options, view)  # type: ignore[arg-type]
-        jobs = Jobs(local_resources(), options, Path("folder"))
-        kept.append((jobs.of(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note]))
+        jobs = JobFactory(local_resources(), options, Path("folder"))
+        kept.append(
+            (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
+        )
     told = "Profiles of inference are files that ranks write, for which --out at a URI has no place: left out."
     assert kept == [(False, [told]), (True, [])]
 

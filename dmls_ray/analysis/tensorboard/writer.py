@@ -30,7 +30,7 @@ from dmls_ray.analysis.metrics import TIMES
 from dmls_ray.analysis.results import RESERVED, Results, config_factors, factors_of
 from dmls_ray.analysis.table.build import factor_names
 from dmls_ray.analysis.tensorboard import event_file
-from dmls_ray.config.runtime import digest
+from dmls_ray.config.hashing import digest
 from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome

@@ -15,7 +15,7 @@ from ray.tune.search import SEARCH_ALG_IMPORT, Searcher
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.tune.run import TuneJobSet, listed
 from dmls_ray.config.grid import Run
-from dmls_ray.config.search_space import Range, Space
+from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
 
@@ -53,7 +53,7 @@ def make_scheduler(goal: SearchObjective) -> TrialScheduler | None:
     )
 
 
-def make_searcher(name: str, space: Space, goal: SearchObjective, seed: int) -> Searcher:
+def make_searcher(name: str, space: SearchSpace, goal: SearchObjective, seed: int) -> Searcher:
     """One of Tune's searchers over this space.
 
     Raises:
@@ -78,7 +78,7 @@ def make_searcher(name: str, space: Space, goal: SearchObjective, seed: int) -> 
     return searcher
 
 
-def _tunes(space: Space) -> dict[str, Any]:
+def _tunes(space: SearchSpace) -> dict[str, Any]:
     """The space as Tune writes it."""
     return {name: _domain(item, whole=space.is_whole(name)) for name, item in space.free.items()}
 
@@ -97,18 +97,18 @@ def _domain(item: tuple[Any, ...] | Range, *, whole: bool) -> Any:
 class Proposals:
     """Makes jobs of what a searcher proposes, in the driver and in Tune's actors alike."""
 
-    space: Space
+    space: SearchSpace
     jobs: JobFactory
 
     def job_of(self, proposed: Mapping[str, Any]) -> Job:
         """The job of a proposal."""
-        return self.jobs.of(self.space.run_of(proposed))
+        return self.jobs.create(self.space.run_of(proposed))
 
 
 class JobFactory(Protocol):
     """Makes jobs of runs."""
 
-    def of(self, run: Run) -> Job: ...
+    def create(self, run: Run) -> Job: ...
 
 
 def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> dict[str, float | None]:

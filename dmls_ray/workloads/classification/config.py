@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from dmls_ray.config.fields import as_flag_value, field_defaults, field_specs, setting
-from dmls_ray.config.runtime import Conflict, digest
+from dmls_ray.config.hashing import digest_of_changes
+from dmls_ray.config.runtime import Conflict
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.training import TrainingConfig
 
@@ -135,12 +136,8 @@ class TrialConfig(TrainingConfig):
 
 
 def content_hash(values: Mapping[str, Any]) -> str:
-    """12 hex digits of the values that differ from their field's default.
-
-    A field at its default is left out, so results recorded before a field existed keep their names.
-    """
-    changed = {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}
-    return digest(changed)
+    """12 hex digits of the values that differ from their field's default."""
+    return digest_of_changes(values, DEFAULTS)
 
 
 DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
@@ -150,7 +147,7 @@ DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
 @functools.cache
 def trial_schema() -> Schema:
     """The fields of `TrialConfig`."""
-    return Schema(title="TrialConfig", specs=field_specs(TrialConfig), make=TrialConfig, name_of=content_hash)
+    return Schema(title="TrialConfig", specs=field_specs(TrialConfig), make=TrialConfig, hash_of=content_hash)
 
 
 COUNTS_WITH = trial_schema().counts_with

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, plain_spec
+from dmls_ray.config.hashing import digest
 from dmls_ray.config.runtime import (
     RUNTIME_FIELDS,
     RuntimeConfig,
-    digest,
     without_derived_fields,
 )
 from dmls_ray.config.schema import Schema
@@ -203,7 +203,7 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
 
     return Schema(
         title=f"the configuration of {name}", specs=specs, make=make,
-        name_of=_name_of, fixed={"train": name},
+        hash_of=_name_of, fixed={"train": name},
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from dmls_ray.analysis.summary.images import _TIMES_THE_CACHE
 from dmls_ray.analysis.summary.sentence import answer
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import LAYOUTS, beside_published
-from dmls_ray.config.grid import make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from dmls_ray.config.grid import make_plan
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATIONS, ON_A_GPU, GrayscaleConfig
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from dmls_ray.config.grid import make_plan
 from dmls_ray.config.runtime import RUNTIME_FIELDS
-from dmls_ray.execution.run import sweep
+from dmls_ray.execution.api import sweep
+from dmls_ray.execution.planning import make_plan
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 from dmls_ray.workloads.user_function.schema import (

@@ -1,0 +1,20 @@
+"""Where the results of a sweep go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dmls_ray.config.options import Options
+from dmls_ray.storage.remote_store import first_free_location
+
+
+def results_location(options: Options) -> Path | str:
+    """The results folder, or its URI. With `--fresh`, the first numbered one that holds no sweep.
+
+    Raises:
+        StoreError: the URI cannot be reached.
+    """
+    location = options.out or str(Path("results") / options.name)
+    if options.fresh:
+        return first_free_location(location)
+    return location if options.is_remote else Path(location)

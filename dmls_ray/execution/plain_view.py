@@ -1,0 +1,135 @@
+"""`PlainView`: one line a run, for pipes, job logs and notebooks, with the time left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from dmls_ray.config.grid import Run
+from dmls_ray.execution.estimate import Durations
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.util.text import escape_control_chars
+
+_UNKNOWN = ""
+"""Stands for the trials that a searcher is still to propose."""
+
+_OWN_SHOWN = 3
+"""Measures of the user's own that a line has room for."""
+
+
+class Progress:
+    """How far a sweep is.
+
+    Args:
+        pending: the runs to come, in their order.
+        records: all that is known: earlier runs of this folder, too.
+        varied: the fields that tell runs apart.
+        total: how many runs are to come, where nobody knows yet which.
+    """
+
+    def __init__(
+        self,
+        pending: Sequence[Run] = (),
+        records: Sequence[RunRecord] = (),
+        varied: Sequence[str] = (),
+        *,
+        total: int | None = None,
+    ) -> None:
+        self.total, self.ended = len(pending) if total is None else total, 0
+        self.began = time.monotonic()
+        self._varied = tuple(varied)
+        self._durations = Durations(records)
+        self._left = Counter(run.trial_id for run in pending)
+        if total is not None:
+            self._left[_UNKNOWN] = total
+
+    def end(self, record: RunRecord) -> None:
+        """A run has ended."""
+        self.ended += 1
+        self._durations.add(record)
+        self._left[record.trial_id if record.trial_id in self._left else _UNKNOWN] -= 1
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
+        left = {trial_id: count for trial_id, count in self._left.items() if count}
+        each = {trial_id: self._durations.expected_s(trial_id) for trial_id in left}
+        if None in each.values():
+            return None
+        return sum((each[trial_id] or 0.0) * count for trial_id, count in left.items())
+
+    def name(self, run: Run) -> str:
+        """What to call a run."""
+        return run.label(self._varied)
+
+
+class PlainView:
+    """One line a run."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress()
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to take down."""
+
+    def note(self, text: str) -> None:
+        self._line(text)
+
+    def begin(
+        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
+    ) -> None:
+        self._progress = Progress(pending, records, varied, total=total)
+
+    def event(self, run: Run, event: Mapping[str, Any]) -> None:
+        if event["kind"] == "start" and event["attempt"] > 1:
+            self._line(f"{self._progress.name(run)}: a rank died; attempt {event['attempt']}")
+
+    def done(self, run: Run, record: RunRecord) -> None:
+        progress = self._progress
+        progress.end(record)
+        width = len(str(progress.total))
+        left = progress.left_s
+        tail = f", about {duration(left)} left" if left else ""
+        self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {describe_end(record)}{tail}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def describe_end(record: RunRecord) -> str:
+    """A run's end in a few words."""
+    if record.outcome is not Outcome.OK:
+        return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
+    form_of = {"images_per_s": "{:,.0f} images/s", "test_accuracy": "test accuracy {:.3f}"}
+    values = {form: getattr(record, name) for name, form in form_of.items()}
+    parts = [form.format(value) for form, value in values.items() if value is not None]
+    seconds = [] if record.total_s is None else [f"{record.total_s:.2f} s"]
+    if record.stopped_epoch:
+        parts.append(f"stopped after epoch {record.stopped_epoch}")
+    if record.mode == "search":
+        seconds = []
+        parts = [part for part in parts if not part.endswith("images/s")]
+    return ", ".join(["ok", *parts, *custom_measures(record.measures), *seconds])
+
+
+def custom_measures(measures: Mapping[str, Any]) -> list[str]:
+    """The first numbers that a training function of the user's own told."""
+    numbers = {name: value for name, value in measures.items() if isinstance(value, int | float)}
+    return [f"{name} {value:.4g}" for name, value in list(numbers.items())[:_OWN_SHOWN]]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole < 7200 else f"{whole / 3600:.1f} h"

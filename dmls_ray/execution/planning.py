@@ -1,0 +1,74 @@
+"""The plan of a sweep: a full grid, or points that a search draws from a space.
+
+>>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
+>>> len(plan.runs), plan.varied
+(12, ('world_size', 'batch_per_rank'))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmls_ray.config.grid import Plan, Variant, build_plan
+from dmls_ray.config.options import Options
+from dmls_ray.config.schema import Schema
+from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
+from dmls_ray.records.aggregate import METRICS
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.registry import DEFAULT, workload
+
+
+def make_plan(
+    axes: Mapping[str, Any],
+    *,
+    variants: Sequence[Variant] = ({},),
+    repeats: int = 3,
+    order_seed: int = 0,
+    schema: Schema | None = None,
+) -> Plan:
+    """The plan of a full grid, or of several variants of each of its points.
+
+    Args:
+        axes: field of the schema -> one value, or a sequence of values. Equal points collapse into one.
+        variants: what is changed at each point of the grid, one after the other: one thing at a time where a full grid
+            would be too large. An empty one leaves the point as it is.
+        repeats: runs of each trial, each with its own seed.
+        order_seed: seed of the order within the blocks.
+        schema: the fields of the configuration; by default those of `TrialConfig`.
+
+    Raises:
+        ConfigError: a field or value is wrong, or every point of the grid is.
+    """
+    return build_plan(
+        axes, schema or workload(DEFAULT).schema(), variants=variants, repeats=repeats, order_seed=order_seed
+    )
+
+
+def plan_sweep(
+    axes: Mapping[str, Any], options: Options, schema: Schema, *, variants: Sequence[Variant] = ({},)
+) -> tuple[Plan, SearchSpace | None]:
+    """The plan that the options ask for: a grid, or random points of a search space.
+
+    For a searcher of Ray Tune the plan has example points only, and the space it draws from is returned with it.
+
+    Raises:
+        ConfigError: a field or a value is wrong, or a range is given and nothing draws from it.
+    """
+    if options.mode == "search" and schema is workload(DEFAULT).schema() and options.metric not in METRICS:
+        raise ConfigError(f"metric={options.metric} is none that an epoch tells; choose from {', '.join(METRICS)}.")
+    drawn = options.mode == "search" and options.searcher != "grid"
+    ranges = [name for name, given in axes.items() if isinstance(given, Range)]
+    if ranges and not drawn:
+        raise ConfigError(
+            f"{', '.join(ranges)} has a range, which a grid has no values of; add --mode search --searcher random (or "
+            "optuna), or give values."
+        )
+    space = make_search_space(axes, schema) if drawn else None
+    if space is not None:
+        axes, variants = space.fixed, space.draw(options.samples, options.order_seed)
+    plan = build_plan(axes, schema, variants=variants, repeats=options.blocks, order_seed=options.order_seed)
+    if space is None:
+        return plan, None
+    return dataclasses.replace(plan, changed=()), space if options.uses_searcher else None
