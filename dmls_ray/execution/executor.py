@@ -170,7 +170,6 @@ class Executor:
         )  # fmt: skip
         trials = self.search.trials(make, jobs, group.ranks) if self.search else listed(jobs)
         cut_short = True
-        self.board.load()
         try:
             group.start()
             run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
@@ -257,11 +256,11 @@ class Executor:
             self.started[run_id] = (datetime.now(UTC).isoformat(timespec="milliseconds"), load_average())
             self.epochs[run_id] = []
             self.last_end = self.last_end or time.monotonic()
-            self.board.start(self._begun(run, event))
+            self.board.run_started(self._begun(run, event))
         elif event["kind"] == "epoch":
             epoch = EpochRecord(**{name: value for name, value in event.items() if name != "kind"})
             self.epochs[run_id].append(epoch)
-            self.board.epoch(run_id, epoch)
+            self.board.epoch_ended(run_id, epoch)
         elif event["kind"] == "aborted":
             self.broken = str(event["reason"])
             return
@@ -270,7 +269,7 @@ class Executor:
             record = self._ended(run, event)
             self._keep(record)
             self.view.done(run, record)
-            self.board.done(record)
+            self.board.run_finished(record)
             if self.search and (note := self.search.misses(record)):
                 self.view.note(note)
         else:

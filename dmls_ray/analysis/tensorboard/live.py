@@ -1,76 +1,85 @@
-"""The board that TensorBoard shows, while a sweep goes on."""
+"""TensorBoard while a sweep goes on: an error of the writer turns it off and never ends the sweep."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.summary.sweep_summary import SweepQuestion
-from dmls_ray.analysis.tensorboard import event_file
-from dmls_ray.analysis.tensorboard.writer import FOLDER, Board
+from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.storage.folder import read_sweep
 
+if TYPE_CHECKING:
+    from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
+
 
 class LiveTensorBoardWriter:
-    """Is told of a sweep while it goes on; where the board cannot be written, the sweep goes on without.
+    """`TensorBoardWriter` of a sweep that goes on; after the first error it writes nothing more.
 
     Args:
         folder: the results folder.
-        note: is told, once, why it cannot be written.
-        off: nothing is to be written.
+        notify: called once with the reason if the event files cannot be written.
+        off: write nothing.
     """
 
-    def __init__(self, folder: Path, note: Callable[[str], object], *, off: bool = False) -> None:
-        self._folder, self._note, self._off = folder, note, off
-        self._board: Board | None = None
+    def __init__(self, folder: Path, notify: Callable[[str], object], *, off: bool = False) -> None:
+        self._folder, self._notify, self._off = folder, notify, off
+        self._writer: TensorBoardWriter | None = None
+        self._begins: threading.Thread | None = None
 
     def begin(self, records: Iterable[RunRecord], planned: Iterable[Mapping[str, Any]] = ()) -> None:
-        """A sweep begins; its call is in sweep.json. These are the runs that stay as they are."""
-        self._try(self._begin, records, planned)
+        """Begin a sweep whose session is in sweep.json already. The files are written in another thread.
 
-    def load(self) -> None:
-        """Import what is needed in a thread, while others are waited for."""
-        if not self._off:
-            threading.Thread(target=self._try, args=(event_file.load,), daemon=True).start()
+        Args:
+            records: the runs that stay as they are.
+            planned: the configurations of the sweep.
+        """
+        # Importing the tensorboard package takes 0.2 s, for which the ranks need not wait.
+        self._begins = threading.Thread(target=self._guard, args=(self._begin, list(records), planned), daemon=True)
+        self._begins.start()
 
-    def start(self, record: RunRecord) -> None:
-        """As `Board.start`."""
-        self._tell("start", record)
+    def run_started(self, record: RunRecord) -> None:
+        """As `TensorBoardWriter.run_started`."""
+        self._write("run_started", record)
 
-    def epoch(self, run_id: str, epoch: EpochRecord) -> None:
-        """As `Board.epoch`."""
-        self._tell("epoch", run_id, epoch)
+    def epoch_ended(self, run_id: str, epoch: EpochRecord) -> None:
+        """As `TensorBoardWriter.epoch_ended`."""
+        self._write("epoch_ended", run_id, epoch)
 
-    def done(self, record: RunRecord) -> None:
-        """As `Board.done`."""
-        self._tell("done", record)
+    def run_finished(self, record: RunRecord) -> None:
+        """As `TensorBoardWriter.run_finished`."""
+        self._write("run_finished", record)
 
     def end(self, records: Iterable[RunRecord]) -> None:
-        """The sweep is over; where nothing was to be run and there is no board yet, it is made of the records."""
-        if self._board is None and not (self._folder / FOLDER).exists():
+        """End the sweep; write the runs if nothing was to be run and there are no event files yet."""
+        if self._begins is None and not (self._folder / FOLDER).exists():
             self.begin(records)
-        self._tell("end")
+        self._write("close")
+
+    def _write(self, method: str, *args: Any) -> None:
+        if self._begins is not None:
+            self._begins.join()
+        if self._writer is not None:
+            self._guard(getattr(self._writer, method), *args)
 
     def _begin(self, records: Iterable[RunRecord], planned: Iterable[Mapping[str, Any]]) -> None:
+        from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter
+
         question = SweepQuestion.of(read_sweep(self._folder).get("sessions", []))
-        self._board = Board(self._folder / FOLDER, question.varied, question.changed, planned=planned)
-        self._board.match(records)
+        self._writer = TensorBoardWriter(self._folder / FOLDER, question.varied, question.changed, planned=planned)
+        self._writer.sync(records)
 
-    def _tell(self, what: str, *told: Any) -> None:
-        if self._board is not None:
-            self._try(getattr(self._board, what), *told)
-
-    def _try(self, write: Callable[..., object], *given: Any) -> None:
+    def _guard(self, write: Callable[..., object], *args: Any) -> None:
         if self._off:
             return
         try:
-            write(*given)
-        except Exception as error:  # noqa: BLE001 - a sweep does not end for want of a picture of it
+            write(*args)
+        except Exception as error:  # noqa: BLE001 - a sweep does not fail because of TensorBoard
             self._off = True
-            self._note(
+            self._notify(
                 f"{self._folder / FOLDER} cannot be written ({type(error).__name__}: {error}); the sweep goes on "
                 "without it."
             )

@@ -28,9 +28,9 @@ def test_a_board_that_cannot_be_written_is_noted_once_and_the_sweep_goes_on(fold
         records = store.records
     board.begin([], [record.config for record in records])
     for record in records:
-        board.start(record)
-        board.epoch(record.run_id, record.epochs[0])
-        board.done(record)
+        board.run_started(record)
+        board.epoch_ended(record.run_id, record.epochs[0])
+        board.run_finished(record)
     board.end(records)
     (note,) = notes
     assert note.startswith(f"{folder / 'tensorboard'} cannot be written (NotADirectoryError: ")
@@ -50,9 +50,8 @@ def test_a_board_that_is_off_writes_nothing(folder: Path) -> None:
     board = LiveTensorBoardWriter(folder, print, off=True)
     with Store(folder) as store:
         records = store.records
-    board.load()
     board.begin(records)
-    board.start(records[0])
-    board.done(records[0])
+    board.run_started(records[0])
+    board.run_finished(records[0])
     board.end(records)
     assert not (folder / "tensorboard").exists()

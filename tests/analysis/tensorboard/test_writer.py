@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.tensorboard import event_file
-from dmls_ray.analysis.tensorboard.writer import Board, run_name, write_tensorboard
+from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name, write_tensorboard
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
@@ -112,16 +111,16 @@ def files(board: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path.relative_to(board)): (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
 
 
-def replay(board: Board, record: RunRecord, *, upto: int | None = None) -> None:
+def replay(board: TensorBoardWriter, record: RunRecord, *, upto: int | None = None) -> None:
     """Tell the board of a run as a sweep does."""
-    board.start(replace(record, outcome=Outcome.KILLED, epochs=[], ranks=[]))
+    board.run_started(replace(record, outcome=Outcome.KILLED, epochs=[], ranks=[]))
     for epoch in record.epochs[:upto]:
-        board.epoch(record.run_id, epoch)
+        board.epoch_ended(record.run_id, epoch)
 
 
-def live_board(made: Results) -> Board:
-    board = Board(made.folder / "tensorboard", VARIED, planned=[record.config for record in made.records])
-    board.match([])
+def live_board(made: Results) -> TensorBoardWriter:
+    board = TensorBoardWriter(made.folder / "tensorboard", VARIED, planned=[record.config for record in made.records])
+    board.sync([])
     return board
 
 
@@ -193,11 +192,19 @@ def test_columns_have_types_and_domains(tmp_path: Path) -> None:
     }
 
 
-def test_writing_again_leaves_every_file_as_it_is(tmp_path: Path) -> None:
+def test_a_resumed_sweep_leaves_the_files_of_finished_runs_alone(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     before = files(write_tensorboard(made, VARIED))
-    assert len(before) == 4 * 2 + 2 + 1, "a run and each of its ranks, and the table of all runs"
-    assert files(write_tensorboard(made, VARIED)) == before
+    assert len(before) == 4 * 2 + 2 + 1, "each run, each of its ranks, and the columns"
+    TensorBoardWriter(tmp_path / "tensorboard", VARIED).sync(made.records)
+    assert files(tmp_path / "tensorboard") == before
+
+
+def test_the_command_writes_all_files_afresh_with_the_same_content(tmp_path: Path) -> None:
+    made = sweep(tmp_path)
+    before = files(write_tensorboard(made, VARIED))
+    after = files(write_tensorboard(made, VARIED))
+    assert {name: content for name, (content, _) in after.items()} == {name: text for name, (text, _) in before.items()}
 
 
 def test_an_axis_that_comes_later_renames_what_is_there_and_leaves_what_is_not_ours(tmp_path: Path) -> None:
@@ -221,7 +228,7 @@ def test_what_is_written_live_is_what_is_written_afterwards_but_for_the_clock(tm
     board = live_board(made)
     for record in made.records:
         replay(board, record)
-        board.done(record)
+        board.run_finished(record)
     afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
 
     def told(path: Path) -> list[Any]:
@@ -235,8 +242,8 @@ def test_what_is_written_live_is_what_is_written_afterwards_but_for_the_clock(tm
             message.ClearField("wall_time")
         assert one == other
     before = files(board.folder)
-    write_tensorboard(made, VARIED)
-    assert files(board.folder) == before, "what is there to its end is left alone"
+    TensorBoardWriter(board.folder, VARIED).sync(made.records)
+    assert files(board.folder) == before, "finished runs are left alone"
 
 
 def test_an_epoch_is_in_the_file_as_soon_as_it_is_told(tmp_path: Path) -> None:
@@ -246,7 +253,7 @@ def test_an_epoch_is_in_the_file_as_soon_as_it_is_told(tmp_path: Path) -> None:
     replay(board, record, upto=0)
     assert row(folder)["world_size"] == record.config["world_size"]
     for number, epoch in enumerate(record.epochs, start=1):
-        board.epoch(record.run_id, epoch)
+        board.epoch_ended(record.run_id, epoch)
         assert [step for step, _ in read(folder)["Test loss"]] == list(range(1, number + 1))
         assert messages(folder)[-1].wall_time == pytest.approx(time.time(), abs=60)
     assert "_hparams_/session_end_info" not in hparams(folder)
@@ -270,9 +277,9 @@ def test_another_attempt_leaves_nothing_of_the_one_before(tmp_path: Path) -> Non
     first = board.folder / run_name(record, VARIED)
     replay(board, record)
     last = replace(record, attempts=2, started_at="2026-01-02T03:05:00", epochs=[], ranks=[], outcome=Outcome.KILLED)
-    board.start(last)
+    board.run_started(last)
     assert not first.exists()
-    board.done(last)
+    board.run_finished(last)
     folder = board.folder / f"{first.name} attempt=2"
     assert not read(folder).keys() & {*REPORT}
     assert [path.name for path in board.folder.iterdir() if path.name.startswith("world")] == [folder.name]
@@ -284,7 +291,7 @@ def test_a_run_that_is_told_anew_begins_anew(tmp_path: Path) -> None:
     replay(board, record)
     again = replace(record, started_at="2026-01-02T03:05:00")
     replay(board, again)
-    board.done(again)
+    board.run_finished(again)
     folder = board.folder / run_name(record, VARIED)
     assert [step for step, _ in read(folder)["Test loss"]] == [1, 2, 3]
     assert len(list(folder.glob("events.*"))) == 1
@@ -294,8 +301,8 @@ def test_a_run_that_was_taken_up_from_a_checkpoint_has_all_of_its_epochs(tmp_pat
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]
     replay(board, record, upto=0)
-    board.epoch(record.run_id, record.epochs[-1])
-    board.done(record)
+    board.epoch_ended(record.run_id, record.epochs[-1])
+    board.run_finished(record)
     folder = board.folder / run_name(record, VARIED)
     assert [step for step, _ in read(folder)["Test loss"]] == [1, 2, 3]
     assert len(list(folder.glob("events.*"))) == 1
@@ -306,12 +313,12 @@ def test_a_run_without_an_end_is_taken_away_with_the_sweep(tmp_path: Path, how: 
     made = sweep(tmp_path)
     board = live_board(made)
     replay(board, made.records[0])
-    board.done(made.records[0])
+    board.run_finished(made.records[0])
     replay(board, made.records[1], upto=2)
     if how == "interrupted":
-        board.end()
+        board.close()
     else:
-        live_board(made).match(made.records[:1])
+        live_board(made).sync(made.records[:1])
     assert [path.name for path in board.folder.glob("world*")] == [run_name(made.records[0], VARIED)]
 
 
@@ -467,16 +474,16 @@ def test_tensorboard_serves_the_sweep_and_what_comes_to_it(tmp_path: Path, ask: 
     assert [step for _, step, _ in losses(f"{run_name(two_ranks(made), VARIED)}/rank-1")] == [1, 2, 3]
 
     more = sweep(tmp_path, repeats=2).records[-1]
-    board = Board(tmp_path / "tensorboard", VARIED)
-    board.match(made.records)
+    board = TensorBoardWriter(tmp_path / "tensorboard", VARIED)
+    board.sync(made.records)
     name = run_name(more, VARIED)
     replay(board, more, upto=1)
     eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1])
     assert rows_of(ask)[name]["status"] == "STATUS_UNKNOWN"
-    board.epoch(more.run_id, more.epochs[1])
+    board.epoch_ended(more.run_id, more.epochs[1])
     eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1, 2])
-    board.epoch(more.run_id, more.epochs[2])
-    board.done(more)
+    board.epoch_ended(more.run_id, more.epochs[2])
+    board.run_finished(more)
     eventually(lambda: rows_of(ask)[name].get("Run/Test accuracy"), lambda seen: seen == 0.6875)
     assert rows_of(ask)[name]["status"] == "STATUS_SUCCESS"
     (repeats,) = eventually(
@@ -492,11 +499,3 @@ def test_tensorboard_serves_the_sweep_and_what_comes_to_it(tmp_path: Path, ask: 
 
 def two_ranks(made: Results) -> RunRecord:
     return next(record for record in made.records if record.config["world_size"] == 2)
-
-
-def test_the_end_of_a_run_is_known_by_the_tag_that_tensorboard_has_for_it() -> None:
-    from tensorboard.plugins.hparams.metadata import SESSION_END_INFO_TAG
-
-    ending = event_file.encoded([event_file.session_end(1.0, ok=True)])
-    assert SESSION_END_INFO_TAG.encode() == event_file._END
-    assert len(ending) < event_file._LAST
