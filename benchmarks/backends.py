@@ -6,6 +6,7 @@ has no device here, is said to be not available.
 
 from __future__ import annotations
 
+import argparse
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,7 @@ def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
 
 def main() -> None:
     """Probe and print."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     available = {"gloo": dist.is_gloo_available(), "nccl": dist.is_nccl_available(), "ucc": dist.is_ucc_available()}
     for backend, built_in in available.items():
         devices = dist.Backend.backend_capability.get(backend, [])

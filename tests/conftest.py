@@ -58,11 +58,9 @@ def command_line(script: str, *flags: str) -> list[str]:
     return [sys.executable, str(PROJECT / "sweeps" / f"{script}.py"), *flags]
 
 
-def readme_example() -> str:
-    """The language model of the README, as its reader would save it."""
-    blocks = (PROJECT / "README.md").read_text().split("```python\n")
-    (example,) = (block.partition("```")[0] for block in blocks if "class CharLM" in block)
-    return example
+def char_lm_example() -> str:
+    """The program of examples/char_lm.py, to be saved where a sweep is called from."""
+    return (PROJECT / "examples" / "char_lm.py").read_text()
 
 
 def jpeg(width: int = 24, height: int = 16, form: str = "JPEG") -> str:

@@ -39,12 +39,12 @@ def test_turning_images_grey_stands_beside_the_published_times(capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert (folder / "published.md").read_text() == shown
     assert "| 205,160 |" in re.sub(r" +", " ", shown)
-    readme = (PROJECT / "README.md").read_text()
-    assert summarize(load(folder)).sentence in readme
+    assert summarize(load(folder)).sentence in (PROJECT / "docs" / "sweeps.md").read_text()
+    numbers = (PROJECT / "docs" / "numbers.md").read_text()
     cells = summarize(load(folder.with_name("grayscale_memory"))).table.frame()
     for name in ("cpp", "opencv"):
         row = cells[(cells["implementation"] == name) & (cells["threads_per_rank"] == "1")]
-        assert row["of a copy [95%]"].item() in readme
+        assert row["of a copy [95%]"].item() in numbers
     assert "| 180.1 |" in re.sub(r" +", " ", shown)
 
 
@@ -58,10 +58,23 @@ def test_the_published_tables_are_what_the_figures_say(capsys: pytest.CaptureFix
 
 def test_the_readme_shows_the_committed_sweep_and_its_picture() -> None:
     readme = (PROJECT / "README.md").read_text()
-    reading = summarize(load(PROJECT / "results" / "reference" / "batch_size"))
+    results = load(PROJECT / "results" / "reference" / "batch_size")
+    reading = summarize(results)
     assert reading.sentence in readme
-    for cells in reading.table.frame().itertuples(index=False):
-        assert re.search(r" +".join(re.escape(cell) for cell in cells if cell), readme)
+    frame = reading.table.frame()
+    columns = [name for name in frame if re.search(rf"^ *world_size .*{re.escape(str(name))}( |$)", readme, re.M)]
+    assert len(columns) >= 5, "world_size stands first and is not counted"
+    for cells in frame[["world_size", *columns]].itertuples(index=False):
+        assert re.search(r"^ *" + r" +".join(re.escape(cell) for cell in cells if cell) + "$", readme, re.M)
+    for line in re.findall(r"^\[ *\d+/24\] (.*)$", readme, re.M):
+        factors = dict(re.findall(r"(\w+)=(\d+)", line))
+        (run,) = [
+            record
+            for record in results.records
+            if record.repeat == int(factors["repeat"])
+            and all(record.config[name] == int(factors[name]) for name in ("world_size", "batch_per_rank"))
+        ]
+        assert f"{run.images_per_s:,.0f} images/s, test accuracy {run.test_accuracy:.3f}, {run.total_s:.2f} s" in line
     (picture,) = re.findall(r"!\[.*\]\((results/reference/batch_size/.*)\)", readme)
     assert (PROJECT / picture).stat().st_size > 10_000
     assert all(len(row.counted) >= 3 for row in reading.table.rows)

@@ -25,7 +25,7 @@ from dmls_ray import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.conftest import PROJECT, SMALL, Command, command_line, readme_example
+from tests.conftest import PROJECT, SMALL, Command, char_lm_example, command_line
 
 GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -436,8 +436,8 @@ print(results.folder, runs.slope.tolist(), runs.place.tolist(), len(results.epoc
 
 
 @pytest.mark.slow
-def test_the_readmes_language_model_is_swept_from_the_command_line(sweep_command: Command, tmp_path: Path) -> None:
-    example = readme_example()
+def test_the_example_language_model_is_swept_from_the_command_line(sweep_command: Command, tmp_path: Path) -> None:
+    example = char_lm_example()
     assert example.count("\n") < 60
     (tmp_path / "char_lm.py").write_text(example)
     done = sweep_command(
@@ -459,7 +459,7 @@ def test_the_readmes_language_model_is_swept_from_the_command_line(sweep_command
 def test_a_function_of_ones_own_runs_under_every_launcher(
     launcher: str, sweep_command: Command, tmp_path: Path
 ) -> None:
-    (tmp_path / "char_lm.py").write_text(readme_example())
+    (tmp_path / "char_lm.py").write_text(char_lm_example())
     size = "1" if launcher == "inline" else "2"
     flags = ("--train", "char_lm:train", "--context", "64", "--world-size", size, "--repeats", "1", "--oversubscribe")
     done = sweep_command("grid", *flags, "--device", "cpu", "--launcher", "ray", launcher)

@@ -17,7 +17,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
-from tests.conftest import jpeg, readme_example
+from tests.conftest import char_lm_example, jpeg
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
@@ -151,8 +151,8 @@ def test_two_ranks_have_a_process_group() -> None:
     assert len(record.epochs) == 2
 
 
-def test_the_readmes_language_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "char_lm.py").write_text(readme_example())
+def test_the_example_language_model_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "char_lm.py").write_text(char_lm_example())
     monkeypatch.syspath_prepend(tmp_path)
     config = user_function_schema("char_lm:train").make(context=64)
     told = run_inline(config, train=run_user_function)

@@ -1,0 +1,141 @@
+"""Write the generated parts of README.md and docs/ again: `python docs/generate.py`.
+
+A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`. `PARTS` names the function that writes
+it. A test compares the committed pages with what these functions return.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import io
+import itertools
+import os
+import re
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from dmls_ray import load
+from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.table.layouts import by_machines
+from dmls_ray.cli.main import main as dmls_ray_main
+from dmls_ray.training.rank import RankInfo
+
+PROJECT = Path(__file__).resolve().parents[1]
+REFERENCE = PROJECT / "results" / "reference"
+MARKED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """README.md and every page of docs/."""
+    return [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+
+
+def regenerated(page: str) -> str:
+    """The text of a page with its generated parts written again."""
+    return MARKED.sub(lambda match: f"{match[1]}{PARTS[match[2]]()}\n{match[3]}", page)
+
+
+def batch_size() -> str:
+    """An excerpt of the README's table, and the answer."""
+    columns = ["world_size", "batch_per_rank", "images/s [95%]", "speed-up [95%]", "test acc. [95%]", "n"]
+    summary = summarize(load(REFERENCE / "batch_size"))
+    return f"{_excerpt(summary.table.frame(), columns)}\n\n> {summary.sentence}"
+
+
+def grayscale() -> str:
+    """The answer of the image operations."""
+    return f"\n> {summarize(load(REFERENCE / 'grayscale')).sentence}\n"
+
+
+def grayscale_memory() -> str:
+    """Bandwidths relative to a copy, for more images than the cache stores."""
+    columns = ["implementation", "threads_per_rank", "ms [95%]", "GB/s", "of a copy [95%]", "n"]
+    return _excerpt(summarize(load(REFERENCE / "grayscale_memory")).table.frame(), columns)
+
+
+def machines() -> str:
+    """An excerpt of the table of several machines."""
+    columns = ["machines", "ranks_per_machine", "images/s [95%]", "speed-up [95%]", "exposed comm. ms [95%]", "n"]
+    return _excerpt(by_machines(load(REFERENCE / "machines" / "simplecnn-100mbit")).frame, columns)
+
+
+def rank_info() -> str:
+    """A row per field of `RankInfo` that a training function may use."""
+    rows = []
+    for name, doc in field_docs(RankInfo).items():
+        rows.append(f"| `rank.{name}` | {doc} |")
+    return "\n".join(["| field | meaning |", "|---|---|", *rows])
+
+
+def commands() -> str:
+    """`--help` of dmls-ray, of each of its commands, and of a sweep."""
+    overview = _help("dmls-ray")
+    names = re.findall(r"^    (\w+)\b", overview.partition("COMMAND")[2], re.MULTILINE)
+    parts = [f"## dmls-ray\n\n```text\n{overview}\n```"]
+    parts += [f"### dmls-ray {name}\n\n```text\n{_help('dmls-ray', name)}\n```" for name in names]
+    parts.append(f"## Sweeps\n\n```text\n{_help('batch_size.py')}\n```")
+    return "\n\n".join(parts)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "batch_size": batch_size,
+    "grayscale": grayscale,
+    "grayscale_memory": grayscale_memory,
+    "machines": machines,
+    "rank_info": rank_info,
+    "commands": commands,
+}
+
+
+def _help(program: str, *command: str) -> str:
+    """What `--help` prints, 100 columns wide."""
+    printed = io.StringIO()
+    columns, words = os.environ.get("COLUMNS"), sys.argv
+    os.environ["COLUMNS"] = "100"
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+            if program == "dmls-ray":
+                dmls_ray_main([*command, "--help"])
+            sys.argv = [program, "--help"]
+            runpy.run_path(str(PROJECT / "sweeps" / program), run_name="__main__")
+    finally:
+        sys.argv = words
+        os.environ.pop("COLUMNS")
+        if columns is not None:
+            os.environ["COLUMNS"] = columns
+    return printed.getvalue().strip()
+
+
+def field_docs(dataclass: type) -> dict[str, str]:
+    """Field -> the docstring below it, in one line."""
+    (body,) = (node.body for node in ast.parse(inspect.getsource(dataclass)).body if isinstance(node, ast.ClassDef))
+    docs: dict[str, str] = {}
+    for field, below in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            docs[field.target.id] = " ".join(ast.literal_eval(below.value).split())
+    return docs
+
+
+def _excerpt(cells: pd.DataFrame, columns: Sequence[str]) -> str:
+    """Some columns of a table, as a code block."""
+    widths = {name: max(len(name), *(len(cell) for cell in cells[name])) for name in columns}
+    rows = [list(columns), *cells[list(columns)].to_numpy().tolist()]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths.values(), strict=True)) for row in rows]
+    lines.insert(1, "  ".join("─" * width for width in widths.values()))
+    return "\n".join(["```text", *(line.rstrip() for line in lines), "```"])
+
+
+def main() -> None:
+    """Write every page again."""
+    for path in pages():
+        path.write_text(regenerated(path.read_text()))
+
+
+if __name__ == "__main__":
+    main()
