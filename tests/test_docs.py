@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
+import inspect
 import json
 import re
 import runpy
@@ -120,6 +122,19 @@ def test_every_command_is_accepted_or_says_what_it_needs(
     else:
         code = 0
     assert code in (0, None)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_import_and_keyword_of_a_python_example_exists(path: Path) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+        tree = ast.parse(block)
+        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        names: dict[str, object] = {}
+        exec(compile(ast.Module(imports, []), path.name, "exec"), names)
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            called = names.get(call.func.id) if isinstance(call.func, ast.Name) else None
+            if callable(called):
+                inspect.signature(called).bind(*call.args, **{str(item.arg): item.value for item in call.keywords})
 
 
 def test_no_entry_of_the_table_is_left_without_its_command() -> None:
