@@ -1,4 +1,4 @@
-"""What tests share: a cache of their own, and sweeps run as a user runs them."""
+"""Fixtures and helpers of all tests: a private cache, sweep commands in a shell, an S3 server in memory."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
-# A loaded machine with two cores is slow, and speed is not what these tests are about.
+# Tests measure no speed, and an example may take long on a loaded machine.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 PROJECT = Path(__file__).parents[1]
 SMALL = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
-"""A data set on which an epoch takes milliseconds."""
+"""Data set on which an epoch takes milliseconds."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Decoded images and downloads of the tests, apart from the user's."""
+    """Folder of decoded images and downloads, so that tests do not touch the cache of the user."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["DMLS_RAY_CACHE"] = str(folder)
-    # A cluster that happens to run here is not ours to test on.
+    # Tests must not use a cluster that runs on this machine.
     os.environ.pop("RAY_ADDRESS", None)
     return folder
 
@@ -43,7 +43,7 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def sweep_command(tmp_path: Path) -> Command:
-    """Runs a sweep script in an empty folder, as from a shell, and returns when it has ended."""
+    """Function that runs a sweep script in an empty folder, as from a shell, and waits for its end."""
 
     def run(script: str, *flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -54,7 +54,7 @@ def sweep_command(tmp_path: Path) -> Command:
 
 
 def command_line(script: str, *flags: str) -> list[str]:
-    """The words of a sweep's command."""
+    """Return the command line of a sweep script."""
     return [sys.executable, str(PROJECT / "sweeps" / f"{script}.py"), *flags]
 
 
@@ -63,22 +63,22 @@ def char_lm_example() -> str:
     return (PROJECT / "examples" / "char_lm.py").read_text()
 
 
-def jpeg(width: int = 24, height: int = 16, form: str = "JPEG") -> str:
-    """A small picture in base64."""
-    written = io.BytesIO()
-    Image.new("RGB", (width, height), "#0072b2").save(written, form)
-    return base64.b64encode(written.getvalue()).decode()
+def jpeg(width: int = 24, height: int = 16, image_format: str = "JPEG") -> str:
+    """Return a small picture in base64."""
+    content = io.BytesIO()
+    Image.new("RGB", (width, height), "#0072b2").save(content, image_format)
+    return base64.b64encode(content.getvalue()).decode()
 
 
 @dataclass
 class S3:
-    """An S3 server of the tests' own, in memory, on the loopback interface."""
+    """S3 server in memory, on the loopback interface."""
 
     process: subprocess.Popen[bytes]
     endpoint: str
 
     def request(self, path: str, method: str = "PUT", content: bytes = b"") -> None:
-        """Ask it for something, without pyarrow and without credentials."""
+        """Send a plain HTTP request, without pyarrow and without credentials."""
         request = urllib.request.Request(f"{self.endpoint}/{path}", data=content, method=method)
         with urllib.request.urlopen(request, timeout=20):
             pass
@@ -89,7 +89,7 @@ class S3:
 
 
 def start_s3(**environment: str) -> S3:
-    """Start a server, and return when it answers."""
+    """Start a server and wait until it answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -98,12 +98,12 @@ def start_s3(**environment: str) -> S3:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment},
     )  # fmt: skip
     server = S3(process, f"http://127.0.0.1:{port}")
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while True:
         try:
             server.request("moto-api/data.json", "GET")
         except OSError:
-            assert time.monotonic() < until, "moto's server does not answer"
+            assert time.monotonic() < deadline, "moto's server does not answer"
             assert process.poll() is None, "moto's server has ended; pip install -e '.[dev]' brings it"
             time.sleep(0.1)
         else:
@@ -119,7 +119,7 @@ def s3_server() -> Iterator[S3]:
 
 @pytest.fixture
 def use_s3(monkeypatch: pytest.MonkeyPatch) -> Callable[[S3], str]:
-    """Lets this process and its children use a server; returns the URI of a bucket of its own there."""
+    """Function that makes this process and its children use a server; returns the URI of a new bucket."""
 
     def use(server: S3) -> str:
         bucket = f"b{uuid.uuid4().hex}"
@@ -138,13 +138,13 @@ def use_s3(monkeypatch: pytest.MonkeyPatch) -> Callable[[S3], str]:
 
 @pytest.fixture
 def bucket(s3_server: S3, use_s3: Callable[[S3], str]) -> str:
-    """The URI of an empty bucket on an S3 server."""
+    """URI of an empty bucket on an S3 server."""
     return use_s3(s3_server)
 
 
 @pytest.fixture(params=["file", "s3"])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A results folder at a URI, which is not there yet."""
+    """URI of a results folder that does not exist yet."""
     if request.param == "file":
         return f"{tmp_path.as_uri()}/a folder/sweep"
     return f"{request.getfixturevalue('bucket')}/a folder/sweep"

@@ -1,8 +1,8 @@
-"""Models that end or hang their rank at a certain moment, to be named on a command line.
+"""Models that end or hang their rank at a chosen moment, to be named on a command line.
 
-Their names are `<how>_in_<when>_of_rank_<rank>`: sigkill, sigsegv, stop (SIGSTOP), loop (an endless one in Python) or
-wait (for a message that never comes); in setup, step (the second training pass) or test; of rank 0 or 1. At world
-size 1 rank 1 is nobody.
+Their names are `<how>_in_<when>_of_rank_<rank>`. How: sigkill, sigsegv, stop (SIGSTOP), loop (an endless loop in
+Python) or wait (for a message that never comes). When: setup, step (the second training pass) or test. The rank is 0
+or 1; at world size 1 a model that names rank 1 never fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 
 
 def _send(number: signal.Signals) -> None:
-    # To this very thread, as a fault of its own would come: another might take its time, and the run be over first.
+    # Reaches the calling thread at once. Another thread could act on the signal only after the end of the run.
     signal.raise_signal(number)
 
 
@@ -39,9 +39,9 @@ def _wait() -> None:
 
 
 def _grow() -> None:
-    taken = torch.ones(8 * 2**28)
+    allocated = torch.ones(8 * 2**28)
     time.sleep(20)
-    del taken
+    del allocated
 
 
 HOW: dict[str, Callable[[], None]] = {
@@ -57,22 +57,22 @@ class _Failing(nn.Module):
     def __init__(self, how: str, when: str, rank: int) -> None:
         super().__init__()
         self.how, self.when = HOW[how], when
-        self.mine = rank == (dist.get_rank() if dist.is_initialized() else 0)
+        self.fails_here = rank == (dist.get_rank() if dist.is_initialized() else 0)
         self.linear = nn.Linear(64, 4)
         self.passes = 0
-        self._at("setup")
+        self._fail_at("setup")
 
     def forward(self, images: Tensor) -> Tensor:
         self.passes += self.training
         if not self.training:
-            self._at("test")
+            self._fail_at("test")
         elif self.passes == 2:
-            self._at("step")
+            self._fail_at("step")
         out: Tensor = self.linear(images.flatten(1))
         return out
 
-    def _at(self, moment: str) -> None:
-        if self.mine and moment == self.when:
+    def _fail_at(self, moment: str) -> None:
+        if self.fails_here and moment == self.when:
             self.how()
 
 
@@ -81,14 +81,14 @@ for _how, _when, _rank in itertools.product(HOW, ("setup", "step", "test"), (0, 
 
 
 def growing() -> nn.Module:
-    """A net whose rank takes 8 GiB in its first training pass, and holds them for a while."""
+    """Build a model that allocates 8 GiB in the second training pass and keeps them for 20 s."""
     HOW["grow"] = _grow
     return _Failing("grow", "step", 0)
 
 
 def starving() -> nn.Module:
-    """A net whose rank takes 8 GiB in a group of processes that may have less: the kernel ends it."""
-    # The rank joins the group by itself; only the test that made it knows its name.
+    """Build a model that allocates 8 GiB in a cgroup with a lower limit, so that the kernel ends its rank."""
+    # The rank joins the cgroup itself. The variable carries the name of the cgroup from the test.
     (Path(os.environ["DMLS_RAY_TEST_CGROUP"]) / "cgroup.procs").write_text(str(os.getpid()))
     return growing()
 
@@ -97,7 +97,7 @@ _leaked: list[torch.Tensor] = []
 
 
 def leaking() -> nn.Module:
-    """A net whose rank keeps 400 MiB more each time it is built."""
+    """Build a model; each call leaks 400 MiB."""
     _leaked.append(torch.ones(100 * 2**20))
     return _Failing("loop", "never", 0)
 
@@ -115,24 +115,24 @@ class _Broken(Dataset[tuple[torch.Tensor, int]]):
 
 
 def broken_data(split: str) -> Dataset[tuple[torch.Tensor, int]]:
-    """A data set whose last sample cannot be read by a loader's worker process."""
+    """Data set whose last sample cannot be read in a worker process of the loader."""
     return _Broken()
 
 
 def steady() -> nn.Module:
-    """The same net, which does not fail."""
+    """Build the same model without a failure."""
     return _Failing("loop", "never", 0)
 
 
-def own(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, float]:
-    """A training function of one's own, rank 1 (at world size 1, rank 0) of which does what `how` says."""
+def user_function(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, float]:
+    """Training function of a user; its last rank fails in the way that `how` names."""
     torch.randn(())
     emit({"train_loss": 1.0})
     if rank.rank == rank.world_size - 1:
         if config["how"] == "raise":
-            raise ArithmeticError("of its own")
+            raise ArithmeticError("a fault of the user")
         if config["how"] == "oom":
-            raise MemoryError("no room for 8 GiB")
+            raise MemoryError("cannot allocate 8 GiB")
         if config["how"] in HOW:
             HOW[config["how"]]()
     if rank.world_size > 1:

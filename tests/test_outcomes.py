@@ -1,4 +1,4 @@
-"""What ends a run, a rank or a part of the system, for real and through Ray: nothing is lost or harmed by it."""
+"""Real failures of runs, ranks and parts of the system, through Ray: nothing is lost, no other run is affected."""
 
 from __future__ import annotations
 
@@ -19,124 +19,125 @@ from tests.conftest import PROJECT, SMALL, Command, command_line
 from tests.test_sweeps import GRID, Family, lines, metrics, start
 
 STEADY = "tests.failing:steady"
-ONE = ("--dataset", SMALL, "--batch-per-rank", "8", "--epochs", "2", "--device", "cpu", "--oversubscribe")
+SHORT_RUNS = ("--dataset", SMALL, "--batch-per-rank", "8", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 
 
-def short(record: Any) -> str:
+def model_name(record: Any) -> str:
     return str(record.config["model"].rpartition(":")[2])
 
 
 def models(*names: str) -> tuple[str, ...]:
+    """Return the flag of a sweep over the steady model and these failing models."""
     return ("--model", STEADY, *(f"tests.failing:{name}" for name in names))
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """A folder from which the tests' modules are found."""
+    """Working folder from which the modules of the tests can be imported."""
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
     return tmp_path
 
 
-def assert_unharmed(folder: Path, sweep_command: Command, *flags: str) -> None:
-    """The steady model's runs are what they are in a sweep of their own."""
+def assert_steady_unaffected(folder: Path, sweep_command: Command, *flags: str) -> None:
+    """Assert that the steady model's runs equal those of a sweep of the steady model alone."""
     done = sweep_command("grid", *flags, "--model", STEADY, "--out", "alone")
     assert done.returncode == 0, done.stderr
     alone = {record.run_id: metrics(record) for record in load(folder / "alone").records}
-    beside = [record for record in load(folder / "results" / "grid").records if short(record) == "steady"]
-    assert beside
-    for record in beside:
+    steady = [record for record in load(folder / "results" / "grid").records if model_name(record) == "steady"]
+    assert steady
+    for record in steady:
         assert record.outcome == "ok"
         assert metrics(record) == alone[record.run_id]
 
 
 @pytest.mark.slow
-def test_a_run_that_hangs_is_a_timeout_and_its_ranks_serve_the_next(sweep_command: Command, here: Path) -> None:
-    flags = (*ONE, "--world-size", "2", "--repeats", "2", "--max-retries", "0", "--give-up-after", "1")
+def test_a_run_that_hangs_is_a_timeout_and_its_ranks_run_the_next_run(sweep_command: Command, here: Path) -> None:
+    flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "2", "--max-retries", "0", "--give-up-after", "1")
     done = sweep_command("grid", *flags, *models("loop_in_step_of_rank_1"), "--stall-timeout", "1.5")
     assert done.returncode == 1, done.stderr
     records = load(here / "results" / "grid").records
-    hung, given_up = (record for record in records if short(record) != "steady")
-    why = "no progress for 1.5 s (stall_timeout)"
-    assert (hung.outcome, hung.reason) == ("timeout", why)
-    assert (given_up.outcome, given_up.reason) == ("skipped", f"given up after 1 equal failures (timeout: {why})")
-    assert [record.outcome.value for record in records if short(record) == "steady"] == ["ok", "ok"]
+    hung, given_up = (record for record in records if model_name(record) != "steady")
+    reason = "no progress for 1.5 s (stall_timeout)"
+    assert (hung.outcome, hung.reason) == ("timeout", reason)
+    assert (given_up.outcome, given_up.reason) == ("skipped", f"given up after 1 equal failures (timeout: {reason})")
+    assert [record.outcome.value for record in records if model_name(record) == "steady"] == ["ok", "ok"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_however_a_rank_hangs_it_is_a_timeout(sweep_command: Command, here: Path, rank: int) -> None:
+def test_every_way_in_which_a_rank_hangs_is_a_timeout(sweep_command: Command, here: Path, rank: int) -> None:
     hanging = [
         f"{how}_in_{when}_of_rank_{rank}" for how, when in (("stop", "step"), ("loop", "setup"), ("wait", "test"))
     ]
-    flags = (*ONE, "--world-size", "2", "--repeats", "2")
+    flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "2")
     done = sweep_command(
         "grid", *flags, *models(*hanging), "--stall-timeout", "2", "--max-retries", "0", "--give-up-after", "5"
     )
     assert done.returncode == 1, done.stderr
     for record in load(here / "results" / "grid").records:
-        assert record.outcome == ("ok" if short(record) == "steady" else "timeout"), record.reason
-    assert_unharmed(here, sweep_command, *flags)
+        assert record.outcome == ("ok" if model_name(record) == "steady" else "timeout"), record.reason
+    assert_steady_unaffected(here, sweep_command, *flags)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_however_a_rank_dies_its_run_is_killed_and_tried_once_more(
+def test_every_way_in_which_a_rank_dies_is_killed_and_retried_once(
     sweep_command: Command, here: Path, rank: int
 ) -> None:
     dying = [f"{how}_in_{when}_of_rank_{rank}" for how in ("sigkill", "sigsegv") for when in ("setup", "step", "test")]
-    flags = (*ONE, "--world-size", "2", "--repeats", "1")
+    flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "1")
     done = sweep_command("grid", *flags, *models(*dying), timeout=300)
     assert done.returncode == 1, done.stderr
     for record in load(here / "results" / "grid").records:
-        if short(record) != "steady":
+        if model_name(record) != "steady":
             assert record.outcome == "killed", record.reason
             assert record.attempts == 2
             (first,) = record.earlier_attempts
             assert (first["outcome"], first["attempt"]) == ("killed", 1)
-    assert_unharmed(here, sweep_command, *flags)
+    assert_steady_unaffected(here, sweep_command, *flags)
 
 
 @pytest.mark.slow
 def test_a_run_that_takes_too_long_is_a_timeout(sweep_command: Command, here: Path) -> None:
     done = sweep_command(
-        "grid", *ONE, "--epochs", "2", "1000000", "--repeats", "1", "--run-timeout", "3", "--max-retries", "0"
+        "grid", *SHORT_RUNS, "--epochs", "2", "1000000", "--repeats", "1", "--run-timeout", "3", "--max-retries", "0"
     )
     assert done.returncode == 1, done.stderr
-    quick, long = sorted(load(here / "results" / "grid").records, key=lambda record: record.config["epochs"])
+    quick, slow = sorted(load(here / "results" / "grid").records, key=lambda record: record.config["epochs"])
     assert quick.outcome == "ok"
-    assert (long.outcome, long.reason) == ("timeout", "not done after 3 s (run_timeout)")
-    assert long.epochs, "what it had told is kept"
+    assert (slow.outcome, slow.reason) == ("timeout", "not done after 3 s (run_timeout)")
+    assert slow.epochs, "reported epochs are kept"
 
 
 PARTS = {"broker": "ray::Broker", "train_controller": "ray::TrainController", "tune_actor": "ray::RunTrainable"}
 
 
 def find(family: Family, title: str) -> psutil.Process:
-    """The newest process of that title."""
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
+    """Wait for a process with this title; return the newest."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
         family.look()
-        found = []
+        matching = []
         for process in family.members:
             try:
                 if " ".join(process.cmdline()).startswith(title):
-                    found.append(process)
+                    matching.append(process)
             except psutil.NoSuchProcess:
                 continue
-        if found:
-            return max(found, key=lambda process: process.create_time())
+        if matching:
+            return max(matching, key=lambda process: process.create_time())
         time.sleep(0.05)
-    raise AssertionError(f"no process is called {title}: {[' '.join(p.cmdline())[:60] for p in family.members]}")
+    raise AssertionError(f"no process has the title {title}: {[' '.join(p.cmdline())[:60] for p in family.members]}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-def test_the_sweep_outlives_the_death_of_any_part(part: str, sweep_command: Command, tmp_path: Path) -> None:
+def test_a_sweep_survives_the_death_of_any_part(part: str, sweep_command: Command, tmp_path: Path) -> None:
     flags = (*GRID, "--epochs", "20")
     process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     family, folder = Family(process), tmp_path / "results" / "batch_size"
-    for after in (2, 6):
-        while len(lines(folder)) < after and process.poll() is None:
+    for runs in (2, 6):
+        while len(lines(folder)) < runs and process.poll() is None:
             time.sleep(0.02)
         find(family, PARTS[part]).kill()
     out, err = process.communicate(timeout=150)
@@ -153,14 +154,14 @@ def test_the_sweep_outlives_the_death_of_any_part(part: str, sweep_command: Comm
 
 
 @pytest.mark.slow
-def test_a_rank_that_ray_ends_for_its_memory_is_out_of_memory(
+def test_a_rank_that_rays_memory_monitor_kills_is_out_of_memory(
     sweep_command: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = psutil.virtual_memory()
     monkeypatch.setenv("RAY_memory_usage_threshold", str((memory.total - memory.available + 6 * 2**30) / memory.total))
-    done = sweep_command("grid", *ONE, "--repeats", "1", *models("growing"))
+    done = sweep_command("grid", *SHORT_RUNS, "--repeats", "1", *models("growing"))
     assert done.returncode == 0, done.stderr
-    large, small = sorted(load(here / "results" / "grid").records, key=short)
+    large, small = sorted(load(here / "results" / "grid").records, key=model_name)
     assert (large.outcome, large.attempts) == ("oom", 1)
     assert large.reason == "1 of 1 ranks died: Ray's memory monitor ended it"
     assert small.outcome == "ok"
@@ -168,35 +169,35 @@ def test_a_rank_that_ray_ends_for_its_memory_is_out_of_memory(
 
 @pytest.fixture
 def small_cgroup() -> Iterator[Path]:
-    """A group of processes that may have 2 GiB together, as a container has."""
-    first = Path("/sys/fs/cgroup/memory")  # version 1; of version 2 there is one tree for all
-    limit = "memory.limit_in_bytes" if first.is_dir() else "memory.max"
-    group = (first if first.is_dir() else Path("/sys/fs/cgroup")) / f"dmls_ray-test-{os.getpid()}"
+    """Memory cgroup with a limit of 2 GiB, as of a container."""
+    version_1 = Path("/sys/fs/cgroup/memory")  # version 2 has one tree for all controllers
+    limit = "memory.limit_in_bytes" if version_1.is_dir() else "memory.max"
+    group = (version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")) / f"dmls_ray-test-{os.getpid()}"
     try:
         group.mkdir()
         (group / limit).write_text(str(2 * 2**30))
     except OSError as error:
-        pytest.skip(f"a memory cgroup cannot be made here: {error}")
+        pytest.skip(f"this machine allows no new memory cgroup: {error}")
     yield group
     group.rmdir()
 
 
 @pytest.mark.slow
-def test_a_rank_that_the_kernel_ends_for_want_of_memory_is_out_of_memory(
+def test_a_rank_that_the_kernel_kills_for_its_memory_is_out_of_memory(
     sweep_command: Command, here: Path, small_cgroup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DMLS_RAY_TEST_CGROUP", str(small_cgroup))
-    done = sweep_command("grid", *ONE, "--repeats", "1", *models("starving"))
+    done = sweep_command("grid", *SHORT_RUNS, "--repeats", "1", *models("starving"))
     assert done.returncode == 0, done.stdout
-    starved, steady = sorted(load(here / "results" / "grid").records, key=lambda record: short(record) == "steady")
+    starved, steady = sorted(load(here / "results" / "grid").records, key=lambda record: model_name(record) == "steady")
     assert (starved.outcome, starved.attempts) == ("oom", 1)
     assert "out of memory, the kernel ended 1 process on" in starved.reason
     assert steady.outcome == "ok"
 
 
 @pytest.mark.slow
-def test_a_rank_that_grows_is_replaced_between_two_runs(sweep_command: Command, here: Path) -> None:
-    flags = (*ONE, "--repeats", "6", "--model", "tests.failing:leaking")
+def test_a_rank_whose_memory_grows_is_replaced_between_two_runs(sweep_command: Command, here: Path) -> None:
+    flags = (*SHORT_RUNS, "--repeats", "6", "--model", "tests.failing:leaking")
     done = sweep_command("grid", *flags, "--recycle-above-mib", "1800")
     assert done.returncode == 0, done.stderr
     records = load(here / "results" / "grid").records
@@ -209,8 +210,8 @@ def test_a_rank_that_grows_is_replaced_between_two_runs(sweep_command: Command, 
 
 
 @pytest.mark.slow
-def test_a_sample_that_cannot_be_read_is_an_error_of_its_run_alone(sweep_command: Command, here: Path) -> None:
-    flags = (*ONE, "--world-size", "2", "--repeats", "1", "--loader", "dataloader")
+def test_an_unreadable_sample_is_an_error_of_its_run_only(sweep_command: Command, here: Path) -> None:
+    flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "1", "--loader", "dataloader")
     done = sweep_command("grid", *flags, "--dataset", SMALL, "tests.failing:broken_data")
     assert done.returncode == 1, done.stderr
     by_name = {record.config["dataset"]: record for record in load(here / "results" / "grid").records}
@@ -221,7 +222,7 @@ def test_a_sample_that_cannot_be_read_is_an_error_of_its_run_alone(sweep_command
 
 
 @pytest.mark.slow
-def test_an_idle_rank_that_dies_harms_no_run(sweep_command: Command, tmp_path: Path) -> None:
+def test_an_idle_rank_that_dies_affects_no_run(sweep_command: Command, tmp_path: Path) -> None:
     flags = (*GRID, "--epochs", "20")
     process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     folder, killed = tmp_path / "results" / "batch_size", set[int]()
@@ -245,7 +246,7 @@ def test_an_idle_rank_that_dies_harms_no_run(sweep_command: Command, tmp_path: P
 
 
 @pytest.mark.slow
-def test_after_the_end_of_the_whole_cluster_the_same_command_goes_on(sweep_command: Command, tmp_path: Path) -> None:
+def test_the_same_command_continues_a_sweep_whose_cluster_died(sweep_command: Command, tmp_path: Path) -> None:
     flags = (*GRID, "--epochs", "20")
     process = start(*command_line("batch_size", *flags), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     family, folder = Family(process), tmp_path / "results" / "batch_size"
@@ -267,35 +268,37 @@ def test_after_the_end_of_the_whole_cluster_the_same_command_goes_on(sweep_comma
 
 
 @pytest.mark.slow
-def test_whatever_ends_a_function_of_ones_own_is_its_row_alone(sweep_command: Command, here: Path) -> None:
-    hows = ("nothing", "nothing-finite", "raise", "oom", "sigkill", "loop")
-    flags = ("--train", "tests.failing:own", "--world-size", "1", "2", "--repeats", "1", "--device", "cpu")
+def test_every_failure_of_a_user_function_is_one_row_and_affects_no_other_run(
+    sweep_command: Command, here: Path
+) -> None:
+    failures = ("nothing", "nothing-finite", "raise", "oom", "sigkill", "loop")
+    flags = ("--train", "tests.failing:user_function", "--world-size", "1", "2", "--repeats", "1", "--device", "cpu")
     limits = ("--oversubscribe", "--stall-timeout", "2", "--max-retries", "0")
-    done = sweep_command("grid", *flags, *limits, "--set", "how", *hows, timeout=240)
+    done = sweep_command("grid", *flags, *limits, "--set", "how", *failures, timeout=240)
     assert done.returncode == 1, done.stderr
-    records = load(here / "results" / "tests-failing-own").records
-    outcomes = {how: {item.outcome.value for item in records if item.config["how"] == how} for how in hows}
+    records = load(here / "results" / "tests-failing-user_function").records
+    outcomes = {how: {record.outcome.value for record in records if record.config["how"] == how} for how in failures}
     assert outcomes == {
         "nothing": {"ok"}, "nothing-finite": {"diverged"}, "raise": {"error"}, "oom": {"oom"}, "sigkill": {"killed"},
         "loop": {"timeout"},
     }  # fmt: skip
-    (raised, *_) = (item for item in records if item.config["how"] == "raise")
-    assert raised.reason == "ArithmeticError: of its own"
-    assert "in own" in raised.traceback
-    assert [epoch.train_loss for epoch in raised.epochs] == [1.0], "what it told before is kept"
+    (raised, *_) = (record for record in records if record.config["how"] == "raise")
+    assert raised.reason == "ArithmeticError: a fault of the user"
+    assert "in user_function" in raised.traceback
+    assert [epoch.train_loss for epoch in raised.epochs] == [1.0], "events before the failure are kept"
     done = sweep_command("grid", *flags, *limits, "--set", "how", "nothing", "--out", "alone")
     assert done.returncode == 0, done.stderr
-    alone = {item.run_id: item.measures for item in load(here / "alone").records}
-    assert {item.run_id: item.measures for item in records if item.config["how"] == "nothing"} == alone
+    alone = {record.run_id: record.measures for record in load(here / "alone").records}
+    assert {record.run_id: record.measures for record in records if record.config["how"] == "nothing"} == alone
 
 
 @pytest.mark.slow
-def test_a_trial_that_fails_under_another_launcher_is_given_up_as_well(sweep_command: Command, here: Path) -> None:
-    flags = (*ONE, "--launcher", "spawn", "--repeats", "3", "--max-retries", "0", "--give-up-after", "2")
+def test_a_trial_that_fails_under_another_launcher_is_given_up(sweep_command: Command, here: Path) -> None:
+    flags = (*SHORT_RUNS, "--launcher", "spawn", "--repeats", "3", "--max-retries", "0", "--give-up-after", "2")
     done = sweep_command("grid", *flags, *models("sigkill_in_step_of_rank_0"))
     assert done.returncode == 1, done.stderr
     records = load(here / "results" / "grid").records
-    assert [record.outcome.value for record in records if short(record) == "steady"] == ["ok"] * 3
-    failed = [record for record in records if short(record) != "steady"]
+    assert [record.outcome.value for record in records if model_name(record) == "steady"] == ["ok"] * 3
+    failed = [record for record in records if model_name(record) != "steady"]
     assert [record.outcome.value for record in failed] == ["killed", "killed", "skipped"]
     assert failed[-1].reason.startswith("given up after 2 equal failures (killed")

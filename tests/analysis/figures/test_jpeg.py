@@ -44,8 +44,8 @@ def test_the_largest_that_may_be_is_decoded() -> None:
 @pytest.mark.parametrize("form", ["PNG", "GIF", "TIFF", "BMP"])
 def test_what_is_no_jpeg_is_refused_though_pillow_could_read_it(form: str) -> None:
     Image.init()
-    assert decode_jpeg(jpeg(form=form)) is None
-    assert not is_small_jpeg(jpeg(form=form))
+    assert decode_jpeg(jpeg(image_format=form)) is None
+    assert not is_small_jpeg(jpeg(image_format=form))
 
 
 @pytest.mark.parametrize("picture", ["", "/9j/AAAA", "no base64!", jpeg()[:-200], "ä"])

@@ -44,7 +44,7 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         "picture": {"picture": jpeg(), "bits": 2.0},
         "no picture": {"picture": None, "bits": 2.0},
         "bytes": {"picture": base64.b64decode(jpeg())},
-        "png": {"picture": jpeg(form="PNG")},
+        "png": {"picture": jpeg(image_format="PNG")},
         "lines": {"picture": base64.encodebytes(base64.b64decode(jpeg())).decode()},
         "many pixels": {"picture": "/9j/" + 20_000 * "AAAA"},
     }[config["tells"]]
