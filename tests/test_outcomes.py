@@ -16,7 +16,7 @@ import pytest
 
 from dmls_ray import load
 from tests.conftest import PROJECT, SMALL, Command, command_line
-from tests.test_sweeps import GRID, Family, lines, metrics, start
+from tests.test_sweeps import GRID, Family, epoch_metrics, lines, start
 
 STEADY = "tests.failing:steady"
 SHORT_RUNS = ("--dataset", SMALL, "--batch-per-rank", "8", "--epochs", "2", "--device", "cpu", "--oversubscribe")
@@ -42,12 +42,12 @@ def assert_steady_unaffected(folder: Path, sweep_command: Command, *flags: str) 
     """Assert that the steady model's runs equal those of a sweep of the steady model alone."""
     done = sweep_command("grid", *flags, "--model", STEADY, "--out", "alone")
     assert done.returncode == 0, done.stderr
-    alone = {record.run_id: metrics(record) for record in load(folder / "alone").records}
+    alone = {record.run_id: epoch_metrics(record) for record in load(folder / "alone").records}
     steady = [record for record in load(folder / "results" / "grid").records if model_name(record) == "steady"]
     assert steady
     for record in steady:
         assert record.outcome == "ok"
-        assert metrics(record) == alone[record.run_id]
+        assert epoch_metrics(record) == alone[record.run_id]
 
 
 @pytest.mark.slow
@@ -146,10 +146,10 @@ def test_a_sweep_survives_the_death_of_any_part(part: str, sweep_command: Comman
     assert len(lines(folder)) == len({record.run_id for record in records}) == 12
     done = sweep_command("batch_size", *flags, "--out", "alone")
     assert done.returncode == 0
-    alone = {record.run_id: metrics(record) for record in load(tmp_path / "alone").records}
+    alone = {record.run_id: epoch_metrics(record) for record in load(tmp_path / "alone").records}
     for record in records:
         assert record.outcome == "ok", record.reason
-        assert metrics(record) == alone[record.run_id]
+        assert epoch_metrics(record) == alone[record.run_id]
     assert not family.left()
 
 
@@ -206,7 +206,7 @@ def test_a_rank_whose_memory_grows_is_replaced_between_two_runs(sweep_command: C
     assert sweep_command("grid", *flags, "--out", "kept").returncode == 0
     kept = load(here / "kept").records
     assert len({record.ranks[0].pid for record in kept}) == 1
-    assert [metrics(record) for record in records] == [metrics(record) for record in kept]
+    assert [epoch_metrics(record) for record in records] == [epoch_metrics(record) for record in kept]
 
 
 @pytest.mark.slow
@@ -241,8 +241,8 @@ def test_an_idle_rank_that_dies_affects_no_run(sweep_command: Command, tmp_path:
     records = load(folder).records
     assert [record.outcome.value for record in records] == ["ok"] * 12
     assert sweep_command("batch_size", *flags, "--out", "alone").returncode == 0
-    alone = {record.run_id: metrics(record) for record in load(tmp_path / "alone").records}
-    assert all(metrics(record) == alone[record.run_id] for record in records)
+    alone = {record.run_id: epoch_metrics(record) for record in load(tmp_path / "alone").records}
+    assert all(epoch_metrics(record) == alone[record.run_id] for record in records)
 
 
 @pytest.mark.slow

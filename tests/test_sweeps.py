@@ -31,44 +31,46 @@ GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--d
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 
-def metrics(record: Any) -> list[tuple[float, ...]]:
+def epoch_metrics(record: Any) -> list[tuple[float, ...]]:
+    """Return the metrics of each epoch of a run."""
     return [tuple(getattr(epoch, name) for name in METRICS) for epoch in record.epochs]
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
+    """Return the complete lines of runs.jsonl; none where the file does not exist."""
     path = folder / "runs.jsonl"
     if not path.exists():
         return []
-    # A line that is being written while this reads is none yet.
+    # The last line may be incomplete while a sweep writes it.
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 class Family:
-    """All processes that a sweep has started, its own first."""
+    """Process of a sweep and all its descendants."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._first = psutil.Process(process.pid)
         self.members: set[psutil.Process] = {self._first}
 
     def look(self) -> None:
-        """Take in what has been started since."""
+        """Add the processes that were started since the last call."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self.members |= set(self._first.children(recursive=True))
 
     def left(self, within_s: float = 10) -> list[str]:
-        """Those that still run after so many seconds."""
+        """Return the command lines of the processes that still run after so many seconds."""
         _, alive = psutil.wait_procs(self.members, timeout=within_s)
         return [" ".join(process.cmdline())[:80] for process in alive if process.is_running()]
 
 
 def start(*command: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
-    """A sweep in a process group of its own, as a terminal starts it."""
+    """Start a sweep in a new process group, as a terminal does."""
     return subprocess.Popen(command, cwd=cwd, text=True, start_new_session=True, **options)
 
 
 @pytest.fixture(scope="module")
 def main_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The main job, small: its folder."""
+    """Working folder of a finished sweep, which is the main job on a small data set."""
     folder = tmp_path_factory.mktemp("main")
     done = subprocess.run(
         command_line("batch_size", *GRID), cwd=folder, capture_output=True, text=True, timeout=150, check=False
@@ -79,10 +81,10 @@ def main_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(main_job: Path) -> None:
+def test_the_main_job_prints_rows_table_and_answer_and_writes_its_files(main_job: Path) -> None:
     out = (main_job / "stdout.txt").read_text()
-    told = [line[:7] for line in out.splitlines() if line.startswith("[")]
-    assert told == [f"[{number:2}/12]" for number in range(1, 13)]
+    counters = [line[:7] for line in out.splitlines() if line.startswith("[")]
+    assert counters == [f"[{number:2}/12]" for number in range(1, 13)]
     assert "at world_size 2, from batch_per_rank 8 to 16 training went from" in out
     folder = main_job / "results" / "batch_size"
     assert {path.name for path in folder.iterdir()} == {
@@ -94,7 +96,7 @@ def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(mai
     assert html.escape(sentence) in (folder / "report.html").read_text()
     events = list(folder.glob("tensorboard/*repeat=*/events.*"))
     assert len(events) == 12
-    assert not [path for path in events if path.suffix == ".rewritten"], "each run was written while it went on"
+    assert not [path for path in events if path.suffix == ".rewritten"], "each run was written while it ran"
     assert len(list(folder.glob("tensorboard/*repeat=*/rank-*"))) == 18
     results = load(folder)
     assert results.runs["outcome"].tolist() == ["ok"] * 12
@@ -105,7 +107,7 @@ def test_the_main_job_ends_with_every_row_the_table_the_answer_and_the_files(mai
     assert described[0]["axes"]["batch_per_rank"] == [8, 16]
 
 
-def test_a_record_says_how_it_was_measured(main_job: Path) -> None:
+def test_a_record_contains_how_the_run_was_measured(main_job: Path) -> None:
     for record in load(main_job / "results" / "batch_size").records:
         assert record.total_s is not None
         phases = (record.setup_s, record.warmup_s, record.train_s, record.eval_s, record.checkpoint_s)
@@ -125,13 +127,13 @@ def test_a_record_says_how_it_was_measured(main_job: Path) -> None:
         assert record.load_average is not None
 
 
-def test_runs_of_a_used_worker_equal_runs_of_fresh_processes_bit_for_bit(main_job: Path) -> None:
+def test_runs_of_a_reused_worker_equal_runs_of_new_processes_bit_for_bit(main_job: Path) -> None:
     records = load(main_job / "results" / "batch_size").records
     for world_size in (1, 2):
         last = [record for record in records if record.config["world_size"] == world_size][-1]
-        fresh = run_spawned(TrialConfig(**{**last.config, "seed": last.seed}))
-        told = [tuple(epoch[name] for name in METRICS) for epoch in fresh[0]["run"]["epochs"]]
-        assert metrics(last) == told
+        ranks = run_spawned(TrialConfig(**{**last.config, "seed": last.seed}))
+        expected = [tuple(epoch[name] for name in METRICS) for epoch in ranks[0]["run"]["epochs"]]
+        assert epoch_metrics(last) == expected
 
 
 @pytest.mark.slow
@@ -162,9 +164,9 @@ def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Comman
     assert len(alone) == 2
     for run_id, record in alone.items():
         assert record.isolation == "per_run"
-        assert metrics(record) == metrics(warm[run_id])
+        assert epoch_metrics(record) == epoch_metrics(warm[run_id])
     pids = [rank.pid for record in alone.values() for rank in record.ranks]
-    assert len(set(pids)) == 3, "each run has processes of its own"
+    assert len(set(pids)) == 3, "each run has new processes"
 
 
 @pytest.mark.slow
@@ -173,13 +175,15 @@ def test_a_rank_that_dies_ends_its_run_under_either_isolation(sweep_command: Com
     flags = ("--repeats", "1", "--batch-per-rank", "8", "--model", "tests.training.probes:dying", "digits_convnet")
     done = sweep_command("grid", *GRID, *flags, "--isolation", "per_run")
     assert done.returncode == 1, done.stderr
-    by_model = {item.config["model"].rpartition(":")[2]: item for item in load(tmp_path / "results" / "grid").records}
+    by_model = {
+        record.config["model"].rpartition(":")[2]: record for record in load(tmp_path / "results" / "grid").records
+    }
     assert (by_model["dying"].outcome, by_model["dying"].attempts) == ("killed", 2)
     assert by_model["digits_convnet"].outcome == "ok"
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_path: Path) -> None:
+def test_a_sweep_killed_at_any_moment_continues_where_it_was(main_job: Path, tmp_path: Path) -> None:
     folder = tmp_path / "results" / "batch_size"
     chance = random.Random(os.urandom(8))
     stop_after, delay = chance.randrange(0, 11), chance.uniform(0, 0.05)
@@ -191,52 +195,52 @@ def test_a_sweep_killed_at_any_moment_goes_on_where_it_was(main_job: Path, tmp_p
     time.sleep(delay)
     process.kill()
     process.wait()
-    told = f"killed after {stop_after} lines and {delay:.3f} s"
+    moment = f"killed after {stop_after} lines and {delay:.3f} s"
     kept = (folder / "runs.jsonl").read_bytes() if (folder / "runs.jsonl").exists() else b""
     done = subprocess.run(
         command_line("batch_size", *GRID), cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False
     )
-    assert done.returncode == 0, told + done.stderr
+    assert done.returncode == 0, moment + done.stderr
     written = (folder / "runs.jsonl").read_bytes()
-    assert written.startswith(kept[: kept.rfind(b"\n") + 1]), told
+    assert written.startswith(kept[: kept.rfind(b"\n") + 1]), moment
     records = load(folder).records
-    assert len(lines(folder)) == len({record.run_id for record in records}) == 12, told
+    assert len(lines(folder)) == len({record.run_id for record in records}) == 12, moment
     assert (folder / "runs.csv").exists()
-    undisturbed = {record.run_id: metrics(record) for record in load(main_job / "results" / "batch_size").records}
-    assert all(metrics(record) == undisturbed[record.run_id] for record in records), told
+    undisturbed = {record.run_id: epoch_metrics(record) for record in load(main_job / "results" / "batch_size").records}
+    assert all(epoch_metrics(record) == undisturbed[record.run_id] for record in records), moment
 
 
 @pytest.mark.slow
-def test_a_run_of_a_killed_sweep_goes_on_from_its_checkpoint_to_the_same_end(
+def test_a_run_of_a_killed_sweep_resumes_from_its_checkpoint_with_equal_results(
     sweep_command: Command, tmp_path: Path
 ) -> None:
-    long = (
+    flags = (
         "grid", "--dataset", SMALL, "--batch-per-rank", "8", "--world-size", "2", "--epochs", "150", "--repeats", "1",
         "--dropout", "0.3", "--augmentation", "flip-crop", "--lr-schedule", "cosine", "--oversubscribe",
         "--device", "cpu",
     )  # fmt: skip
     process = start(
-        *command_line(*long, "--checkpoints"), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        *command_line(*flags, "--checkpoints"), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     runs = tmp_path / "results" / "grid" / "runs"
     while not list(runs.glob("*/checkpoints/[1-9]?.rank-1.pt")) and process.poll() is None:
         time.sleep(0.02)
     process.kill()
     process.wait()
-    assert not lines(tmp_path / "results" / "grid"), "it was killed in mid-run"
-    assert sweep_command(*long, "--checkpoints").returncode == 0
-    assert sweep_command(*long, "--out", "undisturbed").returncode == 0
-    (resumed,), (whole,) = load(tmp_path / "results" / "grid").records, load(tmp_path / "undisturbed").records
+    assert not lines(tmp_path / "results" / "grid"), "the sweep was killed during the run"
+    assert sweep_command(*flags, "--checkpoints").returncode == 0
+    assert sweep_command(*flags, "--out", "undisturbed").returncode == 0
+    (resumed,), (undisturbed,) = load(tmp_path / "results" / "grid").records, load(tmp_path / "undisturbed").records
     assert (resumed.resumed_epoch or 0) >= 9
-    assert whole.resumed_epoch is None
-    assert metrics(resumed) == metrics(whole)
+    assert undisturbed.resumed_epoch is None
+    assert epoch_metrics(resumed) == epoch_metrics(undisturbed)
     assert len(resumed.epochs) == 150
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
-    how: signal.Signals, tmp_path: Path
+    number: signal.Signals, tmp_path: Path
 ) -> None:
     process = start(
         *command_line("batch_size", *GRID, "--epochs", "300"),
@@ -248,14 +252,14 @@ def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     while len(lines(folder)) < 1 and process.poll() is None:
         family.look()
         time.sleep(0.05)
-    asked = time.monotonic()
-    if how is signal.SIGINT:
-        os.killpg(process.pid, how)  # Ctrl-C reaches everything the terminal's command has started
+    interrupted_at = time.monotonic()
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)  # Ctrl-C reaches every process of the command
     else:
-        process.send_signal(how)
+        process.send_signal(number)
     _, err = process.communicate(timeout=30)
-    assert not family.left(within_s=max(0.1, asked + 5 - time.monotonic()))
-    assert time.monotonic() - asked < 5.5
+    assert not family.left(within_s=max(0.1, interrupted_at + 5 - time.monotonic()))
+    assert time.monotonic() - interrupted_at < 5.5
     assert process.returncode == 130
     assert err == "Stopped. The runs that had ended are kept; the same command runs the others.\n"
     assert len(load(folder)) == len(lines(folder)) >= 1
@@ -263,34 +267,37 @@ def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
 
 
 @pytest.mark.slow
-def test_what_fails_in_one_run_is_a_row_and_the_runs_beside_it_are_unharmed(
+def test_a_run_that_fails_is_a_row_and_the_other_runs_are_unaffected(
     main_job: Path, sweep_command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
-    own = [f"tests.training.probes:{name}" for name in ("raising", "dying_once")]
-    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "2", "--model", "digits_convnet", *own)
+    failing = [f"tests.training.probes:{name}" for name in ("raising", "dying_once")]
+    flags = ("--repeats", "1", "--batch-per-rank", "8", "--world-size", "2", "--model", "digits_convnet", *failing)
     done = sweep_command("grid", *GRID, *flags, "--checkpoints", "--save-weights")
     assert done.returncode == 1, done.stderr
     assert "error: RuntimeError: a fault in the user's model." in done.stdout
-    by_model = {item.config["model"].rpartition(":")[2]: item for item in load(tmp_path / "results" / "grid").records}
+    by_model = {
+        record.config["model"].rpartition(":")[2]: record for record in load(tmp_path / "results" / "grid").records
+    }
     fault = by_model["raising"]
     assert (fault.outcome, fault.attempts) == ("error", 1)
     assert fault.reason == "RuntimeError: a fault in the user's model"
     assert "probes.py" in fault.traceback
     assert (by_model["dying_once"].outcome, by_model["dying_once"].attempts) == ("ok", 2)
-    undisturbed = {record.run_id: metrics(record) for record in load(main_job / "results" / "batch_size").records}
-    beside = by_model["digits_convnet"]
-    assert beside.outcome == "ok"
-    assert metrics(beside) == undisturbed[beside.run_id]
-    kept = tmp_path / "results" / "grid" / "runs" / beside.run_id
-    assert [path.name for path in kept.iterdir()] == ["weights.pt"]
+    undisturbed = {record.run_id: epoch_metrics(record) for record in load(main_job / "results" / "batch_size").records}
+    unaffected = by_model["digits_convnet"]
+    assert unaffected.outcome == "ok"
+    assert epoch_metrics(unaffected) == undisturbed[unaffected.run_id]
+    run_folder = tmp_path / "results" / "grid" / "runs" / unaffected.run_id
+    assert [path.name for path in run_folder.iterdir()] == ["weights.pt"]
     assert (
-        sum(value.numel() for value in torch.load(kept / "weights.pt", weights_only=True).values()) == beside.parameters
+        sum(value.numel() for value in torch.load(run_folder / "weights.pt", weights_only=True).values())
+        == unaffected.parameters
     )
 
 
 @pytest.mark.slow
-def test_a_run_whose_rank_always_dies_is_killed_and_other_outcomes_are_told_apart(
+def test_a_run_whose_rank_always_dies_is_killed_and_other_failures_have_other_outcomes(
     sweep_command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
@@ -319,7 +326,7 @@ def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
     for _ in range(2):
         records = load(tmp_path / "results" / "grid").records
         assert [record.outcome.value for record in records] == ["skipped", "skipped"]
-        assert len(lines(tmp_path / "results" / "grid")) == 2, "a skipped run is told once"
+        assert len(lines(tmp_path / "results" / "grid")) == 2, "a skipped run is recorded once"
         sweep_command("grid", *flags)
 
 
@@ -334,11 +341,11 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def cluster(cwd: Path, *flags: str) -> Iterator[tuple[Family, str, dict[str, str]]]:
-    """A running cluster of two cores: its processes, its address, and the environment to use it in."""
-    # A short folder of its own: sockets have short paths, and `ray stop` would end every Ray on this machine.
-    with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp", ignore_cleanup_errors=True) as short:
+    """Start a cluster of two cores; yield its processes, its address and the environment of its users."""
+    # The paths of sockets must be short. `ray stop` is not used, because it ends every Ray on this machine.
+    with tempfile.TemporaryDirectory(prefix="r-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         port = free_port()
-        environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": short}
+        environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": folder}
         head = start(
             RAY, "start", "--head", "--block", f"--port={port}", "--num-cpus=2", "--disable-usage-stats", *flags,
             cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
@@ -359,7 +366,7 @@ def cluster(cwd: Path, *flags: str) -> Iterator[tuple[Family, str, dict[str, str
 
 
 @pytest.mark.slow
-def test_a_running_cluster_is_joined_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_sweep_on_a_running_cluster_does_not_end_the_cluster(tmp_path: Path) -> None:
     with cluster(tmp_path, "--include-dashboard=false") as (family, address, environment):
         done = subprocess.run(
             command_line("batch_size", *GRID, "--repeats", "1", "--address", address),
@@ -368,7 +375,9 @@ def test_a_running_cluster_is_joined_and_left_as_it_was(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert len(load(tmp_path / "results" / "batch_size").runs) == 4
         family.look()
-        assert any("raylet" in " ".join(process.cmdline()) for process in family.members), "it is not ours to end"
+        assert any("raylet" in " ".join(process.cmdline()) for process in family.members), (
+            "a sweep must not end a cluster that it did not start"
+        )
 
 
 @pytest.mark.slow
@@ -386,19 +395,21 @@ def test_a_job_that_is_stopped_keeps_its_runs_and_leaves_no_process(tmp_path: Pa
 
         folder = tmp_path / "results"
         sweep = command_line("batch_size", *GRID, "--epochs", "200", "--out", str(folder))
-        told = job("submit", "--no-wait", "--submission-id", "soon-stopped", "--", *sweep)
-        assert "soon-stopped" in told, told
-        until = time.monotonic() + 90
-        while len(lines(folder)) < 1 and time.monotonic() < until:
+        printed = job("submit", "--no-wait", "--submission-id", "soon-stopped", "--", *sweep)
+        assert "soon-stopped" in printed, printed
+        deadline = time.monotonic() + 90
+        while len(lines(folder)) < 1 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert lines(folder), job("logs", "soon-stopped")
         assert "stopped" in job("stop", "soon-stopped").lower()
-        until = time.monotonic() + 10
+        deadline = time.monotonic() + 10
         titles = ["?"]
-        while titles and time.monotonic() < until:
+        while titles and time.monotonic() < deadline:
             family.look()
-            running = [item for item in family.members if item.is_running() and item.status() != psutil.STATUS_ZOMBIE]
-            names = [" ".join(item.cmdline()) for item in running]
+            running = [
+                member for member in family.members if member.is_running() and member.status() != psutil.STATUS_ZOMBIE
+            ]
+            names = [" ".join(member.cmdline()) for member in running]
             titles = [name for name in names if "sweeps/batch_size" in name or name.startswith("ray::Ray")]
             time.sleep(0.2)
         assert not titles
@@ -407,7 +418,7 @@ def test_a_job_that_is_stopped_keeps_its_runs_and_leaves_no_process(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_sweeps_from_a_notebook_return_data_frames_of_the_trial_and_of_a_function_of_its_own(tmp_path: Path) -> None:
+def test_sweeps_from_a_notebook_return_data_frames_of_trials_and_of_a_user_function(tmp_path: Path) -> None:
     code = f"""
 import ray
 import torch
@@ -449,28 +460,26 @@ def test_the_example_language_model_is_swept_from_the_command_line(sweep_command
     assert "rom world_size 1 to 2 seconds a run went from" in done.stdout
     results = load(tmp_path / "results" / "char_lm-train")
     assert [record.outcome.value for record in results.records] == ["ok", "ok"]
-    assert results.runs.bits_per_character.between(1, 5).all(), "seven bits would be no model at all"
+    assert results.runs.bits_per_character.between(1, 5).all(), "a model that learned nothing needs about seven bits"
     assert results.runs.parameters.nunique() == 1
     assert (results.epochs.test_loss > 0).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["inline", "spawn", "torchrun", "mpirun"])
-def test_a_function_of_ones_own_runs_under_every_launcher(
-    launcher: str, sweep_command: Command, tmp_path: Path
-) -> None:
+def test_a_user_function_runs_under_every_launcher(launcher: str, sweep_command: Command, tmp_path: Path) -> None:
     (tmp_path / "char_lm.py").write_text(char_lm_example())
     size = "1" if launcher == "inline" else "2"
     flags = ("--train", "char_lm:train", "--context", "64", "--world-size", size, "--repeats", "1", "--oversubscribe")
     done = sweep_command("grid", *flags, "--device", "cpu", "--launcher", "ray", launcher)
     assert done.returncode == 0, done.stdout + done.stderr
-    under_ray, other = load(tmp_path / "results" / "char_lm-train").runs.test_loss
-    assert under_ray == other
+    under_ray, under_launcher = load(tmp_path / "results" / "char_lm-train").runs.test_loss
+    assert under_ray == under_launcher
 
 
 @pytest.mark.slow
 def test_a_rank_that_cannot_start_says_why_and_ends_the_sweep(sweep_command: Command, tmp_path: Path) -> None:
-    # Ray's workers search the working folder first, so this stands in for a machine with a broken installation.
+    # Ray's workers search the working folder first, so this file imitates a broken installation.
     (tmp_path / "PIL.py").write_text("raise ImportError('a broken installation')\n")
     done = sweep_command("grid", *GRID, "--repeats", "1")
     assert done.returncode == 1, done.stdout
@@ -479,7 +488,7 @@ def test_a_rank_that_cannot_start_says_why_and_ends_the_sweep(sweep_command: Com
 
 
 @pytest.mark.slow
-def test_a_stopped_sweep_gives_a_notebooks_cluster_its_cores_back(tmp_path: Path) -> None:
+def test_a_stopped_sweep_returns_the_cores_of_a_notebooks_cluster(tmp_path: Path) -> None:
     code = f"""
 import time
 import ray
@@ -510,6 +519,6 @@ print(sweep(axes, repeats=1))
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = done.stdout.splitlines()
-    assert told[told.index("stopped") + 1] == "2.0"
-    assert told[-1] == "Results('results/sweep', 2 runs: 2 ok)"
+    printed = done.stdout.splitlines()
+    assert printed[printed.index("stopped") + 1] == "2.0"
+    assert printed[-1] == "Results('results/sweep', 2 runs: 2 ok)"

@@ -1,4 +1,4 @@
-"""Real sweeps to an object store, run from the command line as a user runs them."""
+"""Real sweeps whose results go to an object store, run from the command line as a user runs them."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ from tests.test_sweeps import start
 GRID = ("--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu")
 
 
-def loose(uri: str) -> list[str]:
+def pending_objects(uri: str) -> list[str]:
+    """Return the names of the records that are not yet in runs.jsonl."""
     return [item.name for item in ObjectStore(uri).list("runs") if item.name.endswith(".json")]
 
 
 def rows(out: str) -> int:
-    """How many runs a sweep has told the end of."""
+    """Return how many runs have a line in the output of a sweep."""
     return len(re.findall(r"^\[ *\d+/\d+\]", out, re.MULTILINE))
 
 
-def killed_after(runs: int, uri: str, folder: Path, how: signal.Signals, *flags: str) -> subprocess.Popen[str]:
-    """A sweep that gets a signal when so many runs are objects."""
+def killed_after(runs: int, uri: str, folder: Path, number: signal.Signals, *flags: str) -> subprocess.Popen[str]:
+    """Start a sweep, send it a signal when so many runs are in the object store, and wait for its end."""
     process = start(
         *command_line("batch_size", *GRID, "--out", uri, *flags), cwd=folder, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    objects, until = ObjectStore(uri), time.monotonic() + 200
-    while len(objects.list("runs")) < runs and process.poll() is None and time.monotonic() < until:
+    objects, deadline = ObjectStore(uri), time.monotonic() + 200
+    while len(objects.list("runs")) < runs and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(how)
+    process.send_signal(number)
     process.wait(90)
     return process
 
 
 @pytest.mark.slow
-def test_a_sweep_to_a_bucket_leaves_there_all_that_a_folder_has_and_commands_read_it(
+def test_a_bucket_gets_every_file_of_a_results_folder_and_all_commands_read_it(
     bucket: str, sweep_command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     uri = f"{bucket}/team/sweep"
@@ -55,11 +56,11 @@ def test_a_sweep_to_a_bucket_leaves_there_all_that_a_folder_has_and_commands_rea
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(done.stdout) == 2
     assert f"Report: {uri}/report.html; beside it table.md" in done.stdout
-    assert not list(tmp_path.rglob("runs.jsonl")), "nothing is left here"
+    assert not list(tmp_path.rglob("runs.jsonl")), "no results remain on this machine"
     names = {item.name for item in ObjectStore(uri).list(deep=True) if not item.is_folder}
     assert {"runs.jsonl", "sweep.json", "report.html", "table.csv", "runs.parquet"} <= names
     assert sum(name.startswith("tensorboard/") for name in names) > 2
-    assert not loose(uri)
+    assert not pending_objects(uri)
     assert ObjectStore(uri).list("compacting") == []
     described = ObjectStore(uri).get("sweep.json") or b""
     assert json.loads(described)["sessions"][0]["command"].endswith(f"--out {uri}")
@@ -68,65 +69,65 @@ def test_a_sweep_to_a_bucket_leaves_there_all_that_a_folder_has_and_commands_rea
     assert results.runs["outcome"].tolist() == ["ok", "ok"]
     run_id = results.records[0].run_id
 
-    def told(*words: str) -> str:
+    def output(*words: str) -> str:
         with pytest.raises(SystemExit) as ended:
             main(list(words))
         out, err = capsys.readouterr()
         assert ended.value.code == 0, err
         return out
 
-    assert "batch_per_rank" in told("table", uri)
-    assert told("ls", bucket).count(uri) == 1
-    assert told("show", run_id, bucket).startswith(f"{run_id} in {uri}: ok")
-    assert told("report", uri).strip() == f"{uri}/report.html"
-    assert f"{uri}/figures/" in told("figures", uri)
+    assert "batch_per_rank" in output("table", uri)
+    assert output("ls", bucket).count(uri) == 1
+    assert output("show", run_id, bucket).startswith(f"{run_id} in {uri}: ok")
+    assert output("report", uri).strip() == f"{uri}/report.html"
+    assert f"{uri}/figures/" in output("figures", uri)
     assert ObjectStore(uri).list("figures")
-    assert f"{uri}/ranks.csv: 2 rows" in told("export", uri)
-    assert "runs.csv: 2 rows" in told("export", uri, "--out", str(tmp_path / "here"))
-    assert told("tensorboard", uri).strip() == f"tensorboard --logdir {uri}/tensorboard"
-    assert "batch_per_rank" in told("advise", uri)
-    assert "2 of 2 runs added" in told("copy", uri, str(tmp_path / "copy"))
+    assert f"{uri}/ranks.csv: 2 rows" in output("export", uri)
+    assert "runs.csv: 2 rows" in output("export", uri, "--out", str(tmp_path / "here"))
+    assert output("tensorboard", uri).strip() == f"tensorboard --logdir {uri}/tensorboard"
+    assert "batch_per_rank" in output("advise", uri)
+    assert "2 of 2 runs added" in output("copy", uri, str(tmp_path / "copy"))
     assert load(tmp_path / "copy").records == results.records
     for words in (("figures", uri, "--out", "s3://other/x"), ("compare", uri, str(tmp_path / "copy"))):
         with pytest.raises(SystemExit) as ended:
             main(list(words))
-        assert ended.value.code == 2, "no folder of here; and the same runs are no two sweeps"
+        assert ended.value.code == 2, "figures need a local folder; a sweep is not compared with itself"
         assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_before_its_runs_are_put_together_goes_on_with_what_is_missing(
+def test_a_sweep_killed_before_its_records_are_compacted_runs_only_what_is_missing(
     bucket: str, sweep_command: Command, tmp_path: Path
 ) -> None:
     uri = f"{bucket}/sweep"
-    long = ("--epochs", "100")
-    killed_after(2, uri, tmp_path, signal.SIGKILL, *long)
-    kept = loose(uri)
+    flags = ("--epochs", "100")
+    killed_after(2, uri, tmp_path, signal.SIGKILL, *flags)
+    kept = pending_objects(uri)
     assert 2 <= len(kept) < 6
     assert ObjectStore(uri).get("runs.jsonl") is None
     assert len(load(uri)) == len(kept)
-    done = sweep_command("batch_size", *GRID, "--out", uri, *long)
+    done = sweep_command("batch_size", *GRID, "--out", uri, *flags)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(done.stdout) == 6 - len(kept)
     written = (ObjectStore(uri).get("runs.jsonl") or b"").splitlines()
     assert len(written) == len(load(uri)) == 6
-    assert loose(uri) == []
+    assert pending_objects(uri) == []
     assert len(json.loads(ObjectStore(uri).get("sweep.json") or b"")["sessions"]) == 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_sweep_that_is_stopped_puts_its_runs_together(how: signal.Signals, bucket: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_sweep_compacts_its_records(number: signal.Signals, bucket: str, tmp_path: Path) -> None:
     uri = f"{bucket}/sweep"
-    process = killed_after(1, uri, tmp_path, how, "--epochs", "300")
+    process = killed_after(1, uri, tmp_path, number, "--epochs", "300")
     assert process.returncode == 130
     assert len((ObjectStore(uri).get("runs.jsonl") or b"").splitlines()) == len(load(uri)) >= 1
-    assert loose(uri) == []
+    assert pending_objects(uri) == []
     assert ObjectStore(uri).get("report.html") is not None
 
 
 @pytest.mark.slow
-def test_a_bucket_that_goes_away_costs_no_run(use_s3: Callable[[S3], str], tmp_path: Path) -> None:
+def test_a_bucket_that_disappears_loses_no_run(use_s3: Callable[[S3], str], tmp_path: Path) -> None:
     server = start_s3()
     try:
         uri = f"{use_s3(server)}/sweep"
@@ -134,7 +135,7 @@ def test_a_bucket_that_goes_away_costs_no_run(use_s3: Callable[[S3], str], tmp_p
             *command_line("batch_size", *GRID, "--out", uri), cwd=tmp_path, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )  # fmt: skip
-        while not loose(uri) and process.poll() is None:
+        while not pending_objects(uri) and process.poll() is None:
             time.sleep(0.05)
     finally:
         server.end()
@@ -149,7 +150,7 @@ def test_a_bucket_that_goes_away_costs_no_run(use_s3: Callable[[S3], str], tmp_p
 
 
 @pytest.mark.parametrize(
-    ("out", "told"),
+    ("out", "message"),
     [
         ("s3://absent-bucket/x", "there is no bucket absent-bucket; make it, or name another"),
         ("s3://KEY:HIDDEN@b/x", "--out s3://b/x was given with credentials in it"),
@@ -157,12 +158,12 @@ def test_a_bucket_that_goes_away_costs_no_run(use_s3: Callable[[S3], str], tmp_p
         ("s3://b/x?endpoint_override=http://127.0.0.1:1", "see to the network and the endpoint"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_one_line_and_nothing_starts(
-    out: str, told: str, bucket: str, sweep_command: Command, tmp_path: Path
+def test_a_location_that_cannot_be_used_is_an_error_of_one_line_and_nothing_starts(
+    out: str, message: str, bucket: str, sweep_command: Command, tmp_path: Path
 ) -> None:
     done = sweep_command("batch_size", *GRID, "--out", out, timeout=60)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert "HIDDEN" not in done.stderr + done.stdout
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
