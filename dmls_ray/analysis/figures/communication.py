@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
-from dmls_ray.analysis.figures.series import (
-    SINGLE_LINE,
-    drop_none,
-    factor_axis,
-    limit_items,
-    lines_along,
-    measured_series,
-    named_axis,
-    number_axis,
-)
+from dmls_ray.analysis.figures.lines import SINGLE_LINE, default_axis, factor_axis, lines_along, trial_axis
+from dmls_ray.analysis.figures.series import drop_none, limit_items, measured_series
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RankRecord
 
@@ -51,14 +43,14 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in table.rows if "exposed_comm_ms" in row.estimates and by_block(row, exposed_share)]
     if len(rows) < 2:
         return None
-    axis = number_axis(table, rows)
+    axis = default_axis(table, rows)
     if axis:
         lines, notes = limit_items(lines_along(table, rows, axis), "lines")
         across = factor_axis(axis, [row for line in lines for row in line.rows])
         places = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
     else:
         shown, notes = limit_items(rows, "trials", _NAMES)
-        across, names = named_axis(table, shown)
+        across, names = trial_axis(table, shown)
         places = [(SINGLE_LINE, list(zip(names, shown, strict=True)))]
     panels = []
     for words, share in _SHARES.items():

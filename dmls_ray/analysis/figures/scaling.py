@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import (
-    Line,
-    factor_axis,
-    limit_items,
-    lines_along,
-    measured_series,
-    oom_crosses,
-    rows_with_any,
-)
+from dmls_ray.analysis.figures.lines import Line, factor_axis, lines_along
+from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_crosses, rows_with_any
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.row import Row, Table

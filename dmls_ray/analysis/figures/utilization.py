@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import MAX_SERIES, SINGLE_LINE, drop_none, limit_rows, trial_labels
+from dmls_ray.analysis.figures.lines import SINGLE_LINE, trial_labels
+from dmls_ray.analysis.figures.series import MAX_SERIES, drop_none, limit_rows
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RunRecord
 
