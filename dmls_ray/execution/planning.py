@@ -15,7 +15,7 @@ from dmls_ray.config.grid import Plan, Variant, build_plan
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
-from dmls_ray.records.aggregate import METRICS
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import DEFAULT, workload
 
@@ -56,8 +56,8 @@ def plan_sweep(
     Raises:
         ConfigError: a field or a value is wrong, or a range is given and nothing draws from it.
     """
-    if options.mode == "search" and schema is workload(DEFAULT).schema() and options.metric not in METRICS:
-        raise ConfigError(f"metric={options.metric} is none that an epoch tells; choose from {', '.join(METRICS)}.")
+    if options.mode == "search" and schema is workload(DEFAULT).schema() and options.metric not in LEARNED:
+        raise ConfigError(f"metric={options.metric} is none that an epoch tells; choose from {', '.join(LEARNED)}.")
     drawn = options.mode == "search" and options.searcher != "grid"
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]
     if ranges and not drawn:

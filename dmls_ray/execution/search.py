@@ -10,9 +10,9 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Search:
         if self._noted or record.outcome is not Outcome.OK or level_of(record, self.options.metric) is not None:
             return ""
         self._noted = True
-        told = [name for name in (*METRICS, *record.measures) if level_of(record, name) is not None]
+        told = [name for name in (*LEARNED, *record.measures) if level_of(record, name) is not None]
         return (
             f"metric={self.options.metric} is none that this run has told, so nothing can be stopped for it; it told "
             f"{', '.join(told) or 'nothing'}."

@@ -3,64 +3,77 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from statistics import fmean
 from typing import Any, TypeVar
 
+from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.training_metrics import LEARNED, RETURNABLE, TRAINING_METRICS
 
-METRICS = (
-    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "validation_loss", "validation_accuracy"
-)  # fmt: skip
-"""What an epoch is judged by."""
+RUN_FACTS = ("device", "backend", "fast_units", "compile_cache")
+"""Fields of a run that are equal on all of its ranks, and no numbers."""
 
-OF_THE_RUN = (
-    "device", "backend", "parameters", "scaled_lr", "train_samples", "test_samples", "validation_samples", "steps",
-    "warmup_steps", "skipped_steps", "fast_units", "compile_s", "compile_cache", "resumed_epoch", "stopped_epoch",
-    "gradient_noise_scale", "best_epoch", "target_epoch", "target_steps", "target_s", "quantize_s",
-    "fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes", "fp32_eager_ms_p50",
-    "fp32_eager_ms_p95", "fp32_compiled_ms_p50", "fp32_compiled_ms_p95", "int8_compiled_ms_p50",
-    "int8_compiled_ms_p95", "link_round_trip_ms", "link_mbit_per_s",
-)  # fmt: skip
-"""Fields of a run that are equal on all of its ranks."""
+_RANK_KEYS = frozenset(("outcome", "reason", "traceback", "run", "picture"))
+"""Entries of a rank's result that are no numbers."""
 
-OF_THE_RANKS = (
-    "setup_s", "checkpoint_s", "inference_s", "total_s", "step_ms_p50", "step_ms_p95", "start_mem_mib", "peak_mem_mib",
-    "peak_reserved_mib", "forward_ms", "backward_ms", "comm_ms", "overlap_ms", "exposed_comm_ms",
-)  # fmt: skip
-"""Fields of a run that are the largest of its ranks'."""
+_COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "max": max,
+    "min": min,
+    "sum": sum,
+    "mean": fmean,
+    "rank0": lambda values: values[0],
+}
 
 
-RETURNED = (*METRICS, "images_per_s", "epoch_s", "train_s", "eval_s", "parameters", "train_samples", "test_samples",
-            "validation_samples")  # fmt: skip
-"""Fields of a run that a training function of the user's own may fill in; what else it returns is a measure of its
-own."""
-
-OF_AN_EPOCH = (*METRICS, "train_s", "eval_s", "images_per_s")
-"""Fields of an epoch that it may fill in."""
-
-
-def take_results(record: RunRecord, results: Sequence[Mapping[str, Any]]) -> None:
+def take_results(
+    record: RunRecord, results: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = TRAINING_METRICS
+) -> None:
     """Fill in what the ranks measured.
 
-    Times and memory are those of the rank that took most; rates and metrics are already over all ranks.
+    A metric of scope `rank` is combined over the ranks as its entry says; the others are already over all ranks. A
+    metric without a field of the record is kept in its `measures`.
 
     Args:
         results: what each rank's training function returned, in the order of ranks. Only ranks that returned are
             here, so a run that was cut short has fewer.
+        metrics: the metrics of the workload.
     """
     record.ranks = [_of_known(RankRecord, item) for item in results]
     if not results:
         return
     first = results[0]
-    for name in OF_THE_RUN:
-        setattr(record, name, first.get("run", {}).get(name, getattr(record, name)))
-    take_epochs(record, [_of_known(EpochRecord, item) for item in first.get("run", {}).get("epochs", ())])
-    for name in OF_THE_RANKS:
-        values = [value for rank in record.ranks if (value := getattr(rank, name)) is not None]
-        setattr(record, name, max(values) if values else None)
+    run = first.get("run", {})
+    of_run = [metric.name for metric in metrics if metric.scope == "run"]
+    for name in (*RUN_FACTS, *(name for name in of_run if hasattr(record, name))):
+        setattr(record, name, run.get(name, getattr(record, name)))
+    take_epochs(record, [_of_known(EpochRecord, item) for item in run.get("epochs", ())])
+    for metric in metrics:
+        if metric.scope == "rank":
+            values = [value for item in results if (value := item.get(metric.name)) is not None]
+            combined = _COMBINE[metric.across_ranks](values) if values else None
+            if hasattr(record, metric.name):
+                setattr(record, metric.name, combined)
+            elif combined is not None:
+                record.measures[metric.name] = combined
+    # A number without a field is kept, whether or not it is registered.
+    others = run.keys() - {*RUN_FACTS, *of_run, "epochs", "returned"} | {
+        name for name in of_run if name in run and not hasattr(record, name)
+    }
+    record.measures |= {name: run[name] for name in sorted(others)}
     if "returned" in first.get("run", {}):
         _take_returned(record, first["run"]["returned"])
+
+
+def unregistered(results: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = TRAINING_METRICS) -> list[str]:
+    """Return the names of what ranks returned and no metric, field of a record or fact names."""
+    names = {metric.name for metric in metrics}
+    of_ranks = (
+        {name for item in results for name in item} - names - {item.name for item in fields(RankRecord)} - _RANK_KEYS
+    )
+    of_run = {name for item in results for name in item.get("run", {})} - names - {*RUN_FACTS, "epochs", "returned"}
+    return sorted(of_ranks | of_run)
 
 
 def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:
@@ -78,7 +91,7 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:
         record.epoch_s = record.train_samples / record.images_per_s
     kept = epochs[record.best_epoch - 1] if record.best_epoch else epochs[-1]
     record.measures = dict(kept.measures)
-    for name in METRICS:
+    for name in LEARNED:
         setattr(record, name, getattr(kept, name))
     if kept.train_loss is not None and kept.test_loss is not None:
         record.loss_gap = kept.test_loss - kept.train_loss
@@ -93,7 +106,7 @@ def _take_returned(record: RunRecord, returned: Mapping[str, Any]) -> None:
         # It told no times; that is not to say that it took none.
         record.train_s = record.warmup_s = record.eval_s = None
     for name, value in returned.items():
-        if name in RETURNED:
+        if name in RETURNABLE:
             setattr(record, name, value)
         elif name == "picture":
             record.picture = value or ""

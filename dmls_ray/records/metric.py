@@ -20,7 +20,7 @@ class Metric:
     name: str
     """Column in runs.csv; the unit stands in the name: `exposed_comm_ms`."""
     label: str
-    """Heading in tables and on axes."""
+    """Heading in tables and on axes; empty for a number that is in records only."""
     kind: Kind
     """`rate`, `amount` and `ratio` are positive and compared by their logarithm; `share` lies in [0, 1]; `value` is any
     number."""
@@ -36,5 +36,9 @@ class Metric:
     """Whether the number means nothing where runs shared the machine (search mode)."""
     shown: bool | Callable[[Any], bool] = True
     """Whether a table shows the metric by default; a callable takes the table."""
+    returnable: bool = False
+    """Whether a user-defined function may return it under this name."""
+    family: str = ""
+    """Metrics of one family have their columns together."""
     doc: str = ""
     """One sentence for the metrics page of the documentation."""

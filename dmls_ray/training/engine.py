@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name
 from dmls_ray.training.compile_warmup import warm_up
@@ -299,7 +299,7 @@ class Trial:
             **self.timer.percentiles(),
             **self.memory.read(),
             **self.replica.communication(),
-            **{name: kept.get(name) for name in METRICS},
+            **{name: kept.get(name) for name in LEARNED},
             "epochs": self.own_epochs,
             "run": {
                 "device": device_name(self.device),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from dmls_ray.records.metric import Metric
+from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
 
@@ -68,6 +70,17 @@ def workload_names() -> tuple[str, ...]:
 def references() -> dict[str, str]:
     """Return `module:Class` of every workload by its name. Tests clear this cache when they add one."""
     return {point.name: point.value for point in entry_points(group=GROUP)} | _BUILT_IN
+
+
+def registered_metrics() -> Mapping[str, Metric]:
+    """Return the metrics of all installed workloads by name."""
+    return _metrics(tuple(references().items()))
+
+
+@functools.cache
+def _metrics(installed: tuple[tuple[str, str], ...]) -> Mapping[str, Metric]:
+    metrics = {metric.name: metric for _, reference in installed for metric in _load(reference).metrics}
+    return {**metrics, **BY_NAME}
 
 
 def _class_of(name: str) -> type[Workload]:

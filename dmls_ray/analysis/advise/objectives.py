@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dmls_ray.analysis.advise.pareto import costs_of
-from dmls_ray.analysis.metrics import MEASURES, TIMES, quantity_of
+from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of
+from dmls_ray.analysis.metrics import minimizes as is_minimized
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, SECONDS, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, compare, difference, estimate
 from dmls_ray.analysis.stats.paired import logarithm_of, ratio_of
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.aggregate import METRICS
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 
 Aim = Literal["time-to-accuracy", "throughput", "accuracy", "memory", "cost"]
@@ -60,7 +61,7 @@ class Goal:
     def paired_samples(self, one: Candidate, other: Candidate) -> tuple[dict[int, float], dict[int, float]]:
         """The samples of both, of the blocks that can be compared."""
         blocks = one.samples.keys() & other.samples.keys()
-        if self.measure in TIMES or self.measure == "target_s":
+        if is_time(self.measure) or self.measure == "target_s":
             blocks &= one.row.in_one_place_with(other.row)
         mine, its = ({block: item.samples[block] for block in sorted(blocks)} for item in (one, other))
         return mine, its
@@ -140,8 +141,8 @@ def goal_of(
     name = {"throughput": _speed(table), "memory": "peak_mem_mib"}.get(aim) or _metric(table, metric)
     if not any(row.estimate(name) for row in table.rows):
         raise ConfigError(f"--for {aim} needs {name}, which no run told; give another --for.")
-    head, form = (MEASURES[name].head, MEASURES[name].form) if name in MEASURES else (name, GENERIC)
-    least = minimizes if minimizes is not None else aim == "memory" or name == "total_s" or name.endswith("loss")
+    head, form = label_of(name), format_of(name)
+    least = minimizes if minimizes is not None else is_minimized(name)
     return Goal(aim, name, head, form, least, aim != "accuracy", target)
 
 
@@ -204,7 +205,7 @@ def _speed(table: Table) -> str:
 def _metric(table: Table, metric: str | None) -> str:
     """What accuracy is judged by; validation_accuracy where all have it, since choosing by test samples flatters."""
     rows = [row for row in table.rows if row.counted]
-    known = [*(name for name in METRICS if table.has(name)), *table.custom_metric_names]
+    known = [*(name for name in LEARNED if table.has(name)), *table.custom_metric_names]
     if metric is not None:
         if metric not in known:
             raise ConfigError(f"--metric {metric} was told by no run; choose from {', '.join(known) or 'none'}.")
@@ -226,7 +227,7 @@ def _measured(row: Row, goal: Goal) -> Candidate | str:
     if goal.as_ratio:
         values = {block: value for block, value in values.items() if value > 0}
     if not values:
-        searched = goal.measure in TIMES and all(record.mode == "search" for record in row.counted)
+        searched = is_time(goal.measure) and all(record.mode == "search" for record in row.counted)
         return "searched: no times" if searched else f"no {goal.measure}"
     reached = row.level("test_accuracy")
     if goal.target is not None and (reached is None or reached < goal.target):

@@ -12,7 +12,7 @@ from dmls_ray.analysis.advise.gradient_noise import batch_by_noise_scale
 from dmls_ray.analysis.advise.objectives import TIMES_UNKNOWN, Aim, Candidate, Goal, candidates, goal_of
 from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, costs_of, front_of
 from dmls_ray.analysis.advise.suggestions import suggestions_for
-from dmls_ray.analysis.metrics import MEASURES
+from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import bonferroni_level, compare
@@ -78,7 +78,7 @@ class Advice:
     @property
     def notes(self) -> list[str]:
         """How to read the table, what to try, and what the data cannot say."""
-        axes = ", ".join(MEASURES[name].head if name in MEASURES else name for name in self.axes)
+        axes = ", ".join(label_of(name) for name in self.axes)
         notes = []
         if self.front:
             alike = "" if "peak_mem_mib" in self.axes or not self.table.has("peak_mem_mib") else (
@@ -120,7 +120,7 @@ class Advice:
         for row, text in [*((item.row, item.text) for item in ranked), *self.unable]:
             cells = {f"{goal.head} [95%]": text}
             for name in beside:
-                cells[MEASURES[name].head] = format_value(row.estimates.get(name), MEASURES[name].form)
+                cells[label_of(name)] = format_value(row.estimates.get(name), format_of(name))
             cells["n"] = str(len(row.counted))
             cells["front"] = "yes" if row.trial_id in self.front else ""
             cells["verdict"] = verdicts.get(row.trial_id, "")

@@ -13,6 +13,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apa
 from dmls_ray.analysis.stats.paired import mean_interval, paired
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import is_loss
 
 Way = Literal["speed", "amount", "difference"]
 """How B is set against A: as a ratio of speeds, as one of amounts, or by how much it has more."""
@@ -44,7 +45,7 @@ def way_of(measure: str) -> Way:
     quantity = quantity_of(measure)
     if quantity == "rate" or (quantity == "amount" and measure.endswith(("_s", "_ms_p50"))):
         return "speed"
-    return "amount" if quantity == "amount" and not measure.endswith("_loss") else "difference"
+    return "amount" if quantity == "amount" and not is_loss(measure) else "difference"
 
 
 def unit_of(a: Results, b: Results, measure: str) -> Unit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.metrics import MEASURES, TIMES
+from dmls_ray.analysis.metrics import TABLE_METRICS, is_time
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
 from dmls_ray.analysis.table.build import make_table
@@ -67,12 +67,12 @@ def common_measure(a: Results, b: Results, name: str | None) -> str:
     known = [_measures_of(side) for side in (a, b)]
     if name is None:
         name = "images_per_s" if all("images_per_s" in side for side in known) else "total_s"
-    if name not in MEASURES and not any(name in side for side in known):
+    if name not in TABLE_METRICS and not any(name in side for side in known):
         raise ConfigError(f"--measure {name} is unknown; choose from {', '.join(_choices(known))}.")
     for results, names in zip((a, b), known, strict=True):
         if name in names or not any(record.outcome is Outcome.OK for record in results.records):
             continue
-        if name in TIMES and all(record.mode == "search" for record in results.records):
+        if is_time(name) and all(record.mode == "search" for record in results.records):
             raise ConfigError(
                 f"--measure {name} of {results.where} says nothing: its runs went side by side, in a search. Give "
                 "--measure test_accuracy, or measure its configurations anew with --mode bench."
@@ -88,15 +88,15 @@ def _measures_of(results: Results) -> set[str]:
     known: set[str] = set()
     for record in results.records:
         if record.outcome is Outcome.OK:
-            known |= {name for name in MEASURES if getattr(record, name) is not None
-                      and (record.mode == "bench" or name not in TIMES)}  # fmt: skip
+            known |= {name for name in TABLE_METRICS if getattr(record, name) is not None
+                      and (record.mode == "bench" or not is_time(name))}  # fmt: skip
             known |= {name for name, value in record.measures.items() if isinstance(value, int | float)}
     return known
 
 
 def _choices(known: Sequence[set[str]]) -> list[str]:
     names = known[0] & known[1] or known[0] | known[1]
-    return [*(name for name in MEASURES if name in names), *sorted(names - MEASURES.keys())]
+    return [*(name for name in TABLE_METRICS if name in names), *sorted(names - TABLE_METRICS.keys())]
 
 
 def _nothing_in_common(a: Results, b: Results) -> str:

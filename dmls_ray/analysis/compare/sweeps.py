@@ -12,9 +12,9 @@ import pandas as pd
 from dmls_ray.analysis.compare.effect import Change, Unit, Way, change_of, means_of, unit_of, values_of, way_of
 from dmls_ray.analysis.compare.join import common_measure, join
 from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
-from dmls_ray.analysis.metrics import MEASURES, quantity_of
+from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quantity_of
 from dmls_ray.analysis.results import Results, field_names
-from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, NumberFormat, format_interval, with_sign
+from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.row import Row
@@ -79,7 +79,7 @@ class SweepComparison:
         if not 0 <= share < 1:
             raise ConfigError(f"--fail-if-slower {share:.4g} is out of range; give 0% or more and less than 100%.")
         if self.way != "speed":
-            speeds = ", ".join(name for name in MEASURES if way_of(name) == "speed")
+            speeds = ", ".join(name for name in TABLE_METRICS if way_of(name) == "speed")
             raise ConfigError(
                 f"--fail-if-slower is about speed and --measure {self.measure} is none; give one of {speeds}."
             )
@@ -89,8 +89,7 @@ class SweepComparison:
 
     def frame(self) -> pd.DataFrame:
         """A row a configuration of both, as texts."""
-        head, form = (MEASURES[self.measure].head, MEASURES[self.measure].form) if self.measure in MEASURES else (
-            self.measure, GENERIC)  # fmt: skip
+        head, form = label_of(self.measure), format_of(self.measure)
         change = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}[self.way]
         rows = []
         for pair in self.pairs:
@@ -161,7 +160,7 @@ class SweepComparison:
     def _form(self) -> NumberFormat:
         if self.way != "difference":
             return RATIO
-        return with_sign(MEASURES[self.measure].form if self.measure in MEASURES else GENERIC)
+        return with_sign(format_of(self.measure))
 
     def _method(self) -> str:
         count = len(self.compared)

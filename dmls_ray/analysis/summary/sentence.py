@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import median
 
-from dmls_ray.analysis.metrics import MEASURES
+from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.stats.formatting import (
     ACCURACY,
     INTEGER,
@@ -173,8 +173,7 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
         if any(item is None or item.low is None or item.low <= 0 for item in more):
             return ""
         return (
-            f", highest at {axis} {row.factors[axis]} ("
-            f"{format_interval(row.estimates[measure], MEASURES[measure].form)})"
+            f", highest at {axis} {row.factors[axis]} ({format_interval(row.estimates[measure], format_of(measure))})"
         )
     faster = [row.speed_against(end, level=level) for end in ends]
     if any(item is None or item.verdict != "faster" for item in faster):
@@ -320,7 +319,7 @@ def _level(row: Row) -> str:
 def _rate(row: Row) -> str:
     """How fast, with its unit."""
     name = "images_per_s" if "images_per_s" in row.estimates else "total_s"
-    return f"{format_value(row.estimates[name], MEASURES[name].form)} {MEASURES[name].head}"
+    return f"{format_value(row.estimates[name], format_of(name))} {label_of(name)}"
 
 
 def _repeats(rows: Sequence[Row]) -> str:

@@ -9,8 +9,8 @@ from dmls_ray.analysis.stats.intervals import bonferroni_level, difference
 from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import LEARNED
 
 
 def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
@@ -58,7 +58,7 @@ def summarize_user_function(table: Table, axis: str, measures: Sequence[str] = (
     groups = groups_along_axis(rows, axis, table.fixed_batch_field) if count_values(rows, axis) > 1 else []
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
-    vocabulary = [name for name in ("images_per_s", *METRICS) if any(name in row.estimates for row in rows)]
+    vocabulary = [name for name in ("images_per_s", *LEARNED) if any(name in row.estimates for row in rows)]
     told = measures or ["total_s", *vocabulary, *table.custom_metric_names]
     sentence = "; ".join(_own_along(group, axis, told) for group in groups)
     counts = sorted({row.estimates["total_s"].n for row in rows})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from dmls_ray.analysis.metrics import MEASURES, TIMES, quantity_of
+from dmls_ray.analysis.metrics import TABLE_METRICS, is_time, quantity_of
 from dmls_ray.analysis.results import OWN, Results, factors_of, field_names
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.columns import columns_of
@@ -18,7 +18,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.workloads.classification.config import TrialConfig
 
-_measured = attrgetter(*MEASURES)
+_measured = attrgetter(*TABLE_METRICS)
 
 
 @gc_disabled()
@@ -82,16 +82,15 @@ def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[s
     row = Row(records[0].trial_id, {name: factors.get(name) for name in names}, records)
     ok = row.counted
     timed = [record.mode == "bench" for record in ok]
-    for (name, measure), values in zip(MEASURES.items(), zip(*map(_measured, ok), strict=True), strict=False):
+    for (name, metric), values in zip(TABLE_METRICS.items(), zip(*map(_measured, ok), strict=True), strict=False):
         known = [value for value, counts in zip(values, timed, strict=True)
-                 if value is not None and (counts or not measure.is_time)]  # fmt: skip
+                 if value is not None and (counts or not metric.is_time)]  # fmt: skip
         if known:
-            row.estimates[name] = estimate(known, measure.quantity)
+            row.estimates[name] = estimate(known, metric.kind)
     for name in field_names(record.measures for record in ok):
-        told = [
-            record.measures.get(name) for record, counts in zip(ok, timed, strict=True) if counts or name not in TIMES
-        ]
-        numbers = [value for value in told if isinstance(value, int | float)]
+        anywhere = not is_time(name)
+        reported = [record.measures.get(name) for record, counts in zip(ok, timed, strict=True) if counts or anywhere]
+        numbers = [value for value in reported if isinstance(value, int | float)]
         if numbers:
             row.custom_metrics[name] = estimate(numbers, quantity_of(name))
     return row

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dmls_ray.analysis.metrics import MEASURES, OF_IMAGES
+from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.table.row import Column, Row, Table
@@ -111,14 +111,15 @@ def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Col
         interval: whether its interval is shown.
         answers: whether a trial of which no run is ok has its outcome for a word here.
     """
-    measure = MEASURES.get(name) or OF_IMAGES[name]
     write = format_interval if interval else format_value
 
     def text(row: Row) -> str:
         known = row.estimate(name)
-        return row.outcome if answers and not row.counted else f"{write(known, measure.form)}{_of_how_many(known, row)}"
+        return (
+            row.outcome if answers and not row.counted else f"{write(known, format_of(name))}{_of_how_many(known, row)}"
+        )
 
-    return Column(measure.head + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.estimate(name)))
+    return Column(label_of(name) + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.estimate(name)))
 
 
 def _named(name: str) -> Column:
@@ -203,7 +204,7 @@ _SPEED_UP = Column(f"speed-up{INTERVAL}", _told_speed_up, lambda row: _numbers("
 _EFFICIENCY = Column("efficiency", _told_efficiency, lambda row: {"efficiency": _efficiency(row)})
 _TARGET = Column(f"s to target{INTERVAL}", _told_target, _target)
 _OVERFIT = Column(
-    MEASURES["overfit_epoch"].head, _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
+    label_of("overfit_epoch"), _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
 )
 _COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
 _OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.metrics import MEASURES
+from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, IMPLEMENTATION, PUBLISHED
 from dmls_ray.analysis.published.matching import Match, match
 from dmls_ray.analysis.results import Results
@@ -97,7 +97,7 @@ def by_rank(results: Results, *, beside: bool = False) -> RenderedTable:
         for number_of in ranks or [None]:
             same = [rank for record in row.counted for rank in record.ranks if rank.rank == number_of]
             told = {"rank": "" if number_of is None else str(number_of)}
-            told |= {MEASURES[name].head: _median(same, name) for name in _OF_A_RANK}
+            told |= {label_of(name): _median(same, name) for name in _OF_A_RANK}
             told |= _published_rank(theirs, number_of) if beside else {}
             told |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
             cells.append(_own_factors(row, _heads(table), told) | told)
@@ -231,7 +231,7 @@ def _published_rank(found: Match | None, number_of: int | None) -> dict[str, str
 
 def _median(ranks: Sequence[RankRecord], name: str) -> str:
     values = [value for rank in ranks if (value := getattr(rank, name)) is not None]
-    return format_value(estimate(values, MEASURES[name].quantity), MEASURES[name].form) if values else ""
+    return format_value(estimate(values, quantity_of(name)), format_of(name)) if values else ""
 
 
 def _placed(record: RunRecord) -> RunRecord:

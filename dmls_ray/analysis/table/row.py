@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dmls_ray.analysis.export.text_tables import markdown, markdown_text
-from dmls_ray.analysis.metrics import TIMES
+from dmls_ray.analysis.metrics import is_time
 from dmls_ray.analysis.results import GRAYSCALE, OWN, field_names, turns_grey
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
@@ -118,10 +118,11 @@ class Row:
 
     def by_block(self, measure: str) -> dict[int, float]:
         """A measure by block, of the runs that ended ok."""
+        anywhere = not is_time(measure)
         values = {
             item.repeat: item.measures[measure] if measure in item.measures else getattr(item, measure, None)
             for item in self.counted
-            if measure not in TIMES or item.mode == "bench"
+            if anywhere or item.mode == "bench"
         }
         return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dmls_ray.analysis.metrics import TIMES
+from dmls_ray.analysis.metrics import is_time
 from dmls_ray.analysis.tensorboard.event_file import scalars
-from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.training_metrics import LEARNED
 
-EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in METRICS}, "images_per_s": "Images per second"}
+EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in LEARNED}, "images_per_s": "Images per second"}
 """Metric of an epoch -> its tag."""
 
 RUN_TAGS = {**EPOCH_TAGS, "total_s": "Seconds", "peak_mem_mib": "Peak MiB"}
@@ -37,7 +37,7 @@ def run_values(record: RunRecord | RankRecord, measures: Mapping[str, Any], mode
 
 def _values(record: Any, tags: Mapping[str, str], measures: Mapping[str, Any], mode: str) -> dict[str, float]:
     """Finite numbers by tag; metrics of a user function have their own name as tag."""
-    names = [name for name in tags if mode == "bench" or name not in TIMES]
+    names = [name for name in tags if mode == "bench" or not is_time(name)]
     values = {tags[name]: getattr(record, name, None) for name in names}
     values |= {f"measured_{name}" if name in tags.values() else name: value for name, value in measures.items()}
     return {tag: value for tag, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}

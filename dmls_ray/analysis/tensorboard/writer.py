@@ -55,12 +55,12 @@ from dmls_ray.analysis.tensorboard.values import (
     started,
 )
 from dmls_ray.config.hashing import digest
-from dmls_ray.records.aggregate import METRICS
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.workloads.classification.config import DEFAULTS
 
-_RANK_EPOCH_FIELDS = frozenset(("epoch", "train_s", "warmup_s", "eval_s", *METRICS))
+_RANK_EPOCH_FIELDS = frozenset(("epoch", "train_s", "warmup_s", "eval_s", *LEARNED))
 
 _EXPERIMENT = "experiment-"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dmls_ray.config.schema import Schema
+from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
 
@@ -16,6 +17,7 @@ class ClassificationWorkload(Workload):
     name = "classification"
     config = TrialConfig
     entrypoint = "dmls_ray.training.engine:train_rank"
+    metrics = TRAINING_METRICS
     throughput = "images_per_s"
 
     @classmethod

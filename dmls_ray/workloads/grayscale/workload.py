@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dmls_ray.config.schema import Schema
+from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.grayscale.config import GrayscaleConfig
+from dmls_ray.workloads.grayscale.metrics import GRAYSCALE_METRICS
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_schema
 
 RECORDED_NAME = "dmls_ray.grayscale.trial:turn_grey"
@@ -21,6 +23,7 @@ class GrayscaleWorkload(Workload):
     name = "grayscale"
     config = UserFunctionConfig
     entrypoint = "dmls_ray.workloads.grayscale.train:run_rank"
+    metrics = (*TRAINING_METRICS, *GRAYSCALE_METRICS)
 
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:

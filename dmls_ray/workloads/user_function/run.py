@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from dmls_ray.records.aggregate import OF_AN_EPOCH, RETURNED
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.records.validation import DEEPEST, check_picture
 from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
 from dmls_ray.training.process import prepare_process
@@ -126,8 +126,8 @@ class _Told:
         number = values.pop("epoch", len(self.epochs) + 1)
         if not isinstance(number, int) or isinstance(number, bool):
             raise ValueError(f"epoch={number!r} in what it emitted is no whole number.")
-        known = {name: value for name, value in values.items() if name in OF_AN_EPOCH and value is not None}
-        measures = {name: value for name, value in values.items() if name not in OF_AN_EPOCH}
+        known = {name: value for name, value in values.items() if name in RETURNABLE_PER_EPOCH and value is not None}
+        measures = {name: value for name, value in values.items() if name not in RETURNABLE_PER_EPOCH}
         epoch = {"epoch": number, **known, "measures": measures}
         self.epochs.append(epoch)
         if (wrong := _not_finite(values)) and not self.not_finite:
@@ -198,7 +198,7 @@ def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
         if count != 1:
             raise ValueError(f"{name} in {what} has {count} elements; give one number, or .tolist().")
         value = value.item()
-    if name in RETURNED and (isinstance(value, bool) or not isinstance(value, int | float | None)):
+    if name in RETURNABLE and (isinstance(value, bool) or not isinstance(value, int | float | None)):
         raise ValueError(f"{name}={value!r} in {what} is no number.")
     if isinstance(value, list | tuple):
         return [_plain(name, item, what, depth + 1) for item in value]
@@ -214,6 +214,6 @@ def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
 def _not_finite(values: Mapping[str, Any]) -> str:
     """The first loss that is not finite."""
     for name, value in values.items():
-        if (name == "loss" or name.endswith("_loss")) and isinstance(value, float) and not math.isfinite(value):
+        if is_loss(name) and isinstance(value, float) and not math.isfinite(value):
             return name
     return ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from dmls_ray.config.schema import Schema
+from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_name, user_function_schema
 
@@ -20,6 +21,7 @@ class UserFunctionWorkload(Workload):
 
     config = UserFunctionConfig
     entrypoint = "dmls_ray.workloads.user_function.run:run_user_function"
+    metrics = TRAINING_METRICS
 
     def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
         self.train = train

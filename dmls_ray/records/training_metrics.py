@@ -1,0 +1,184 @@
+"""The metrics of distributed training: one entry per number that a run of DDP training reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmls_ray.records.metric import Metric
+
+
+def _learned(part: str) -> tuple[Metric, Metric]:
+    """Loss and accuracy on one part of the data."""
+    return (
+        Metric(
+            name=f"{part}_loss", label=f"{part} loss", kind="amount", direction="min", scope="epoch", returnable=True,
+            doc=f"Mean {part} loss over samples, of the last epoch or of the best one with early stopping.",
+        ),
+        Metric(
+            name=f"{part}_accuracy", label=f"{part} acc.", kind="share", direction="max", scope="epoch",
+            format="accuracy", returnable=True, doc=f"Fraction of {part} samples that are classified correctly.",
+        ),
+    )  # fmt: skip
+
+
+def _largest(name: str, doc: str, *, is_time: bool = True) -> Metric:
+    """A number of the rank that takes or needs most, in no table."""
+    return Metric(
+        name=name, label="", kind="amount", direction="min", scope="rank", across_ranks="max",
+        format="seconds" if is_time else "whole", is_time=is_time, doc=doc,
+    )  # fmt: skip
+
+
+def _count(name: str, doc: str, *, returnable: bool = False) -> Metric:
+    """A number of a run that is in no table."""
+    return Metric(
+        name=name, label="", kind="value", direction="none", scope="run", format="whole", returnable=returnable, doc=doc
+    )
+
+
+def _inference(name: str, label: str, doc: str) -> Metric:
+    return Metric(
+        name=name, label=label, kind="amount", direction="min", scope="run", format="seconds", family="inference",
+        doc=doc,
+    )  # fmt: skip
+
+
+_LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "validation")), strict=True)
+
+TRAINING_METRICS: tuple[Metric, ...] = (
+    Metric(
+        name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", format="rate",
+        is_time=True, returnable=True, doc="Samples of the counted steps of all ranks, divided by train_s.",
+    ),
+    Metric(
+        name="epoch_s", label="s/epoch", kind="amount", direction="min", scope="run", format="seconds", is_time=True,
+        returnable=True, doc="Seconds that the training steps of one epoch take at images_per_s.",
+    ),
+    Metric(
+        name="total_s", label="s/run", kind="amount", direction="min", scope="rank", across_ranks="max",
+        format="seconds", is_time=True, doc="Seconds from assignment to result on the slowest rank.",
+    ),
+    Metric(
+        name="overhead_s", label="start-up s", kind="value", direction="min", scope="run", format="seconds",
+        is_time=True, doc="Seconds that the orchestration adds to total_s, seen from the driver.",
+    ),
+    Metric(
+        name="step_ms_p50", label="step ms", kind="amount", direction="min", scope="rank", across_ranks="max",
+        format="seconds", is_time=True, doc="Median of the counted optimizer steps on the slowest rank.",
+    ),
+    Metric(
+        name="exposed_comm_ms", label="exposed comm. ms", kind="amount", direction="min", scope="rank",
+        across_ranks="max", format="seconds", is_time=True,
+        doc="Gradient communication per step that computation does not hide: comm_ms - overlap_ms.",
+    ),
+    Metric(
+        name="link_round_trip_ms", label="link round trip ms", kind="amount", direction="min", scope="run",
+        format="seconds", is_time=True, family="link", doc="Round trip between the machines, before training.",
+    ),
+    Metric(
+        name="link_mbit_per_s", label="link Mbit/s", kind="rate", direction="max", scope="run", format="rate",
+        is_time=True, family="link", doc="Bandwidth between the machines in one direction, before training.",
+    ),
+    Metric(
+        name="peak_mem_mib", label="peak MiB", kind="amount", direction="min", scope="rank", across_ranks="max",
+        format="whole", doc="CPU: peak resident set of the run; GPU: peak allocated. Of the rank that needs most.",
+    ),
+    Metric(
+        name="stopped_epoch", label="stopped after epoch", kind="value", direction="none", scope="run",
+        doc="Epoch after which a search stopped the run.",
+    ),
+    *_LOSSES,
+    *_ACCURACIES,
+    Metric(
+        name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",
+        doc="train_accuracy - test_accuracy of the same epoch.",
+    ),
+    Metric(
+        name="overfit_epoch", label="overfit from epoch", kind="value", direction="none", scope="run",
+        doc="First epoch after the least test loss, where test loss ends higher and train loss lower.",
+    ),
+    Metric(
+        name="fp32_test_accuracy", label="fp32 test acc.", kind="share", direction="max", scope="run",
+        format="accuracy", family="inference", doc="Test accuracy of the trained model in fp32, with quantization.",
+    ),
+    Metric(
+        name="int8_test_accuracy", label="int8 test acc.", kind="share", direction="max", scope="run",
+        format="accuracy", family="inference", doc="Test accuracy of the int8 form of the model.",
+    ),
+    Metric(
+        name="fp32_checkpoint_bytes", label="fp32 checkpoint bytes", kind="amount", direction="min", scope="run",
+        format="whole", family="inference", doc="Size of the checkpoint in fp32.",
+    ),
+    Metric(
+        name="int8_checkpoint_bytes", label="int8 checkpoint bytes", kind="amount", direction="min", scope="run",
+        format="whole", family="inference", doc="Size of the checkpoint in int8.",
+    ),
+    _inference("fp32_eager_ms_p50", "fp32 eager ms", "Median latency of inference_batch samples on one rank."),
+    _inference("fp32_compiled_ms_p50", "fp32 compiled ms", "Median latency of the compiled model in fp32."),
+    _inference("int8_compiled_ms_p50", "int8 compiled ms", "Median latency of the compiled model in int8."),
+    Metric(
+        name="gradient_noise_scale", label="noise scale", kind="amount", direction="none", scope="run",
+        doc="Gradient noise scale in samples (arXiv 1812.06162), with --noise-scale.",
+    ),
+    # In records, in no table.
+    Metric(
+        name="train_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max", format="seconds",
+        is_time=True, returnable=True, doc="Seconds of counted training steps, from the barrier to the last rank.",
+    ),
+    Metric(
+        name="eval_s", label="", kind="amount", direction="min", scope="epoch", across_ranks="max", format="seconds",
+        is_time=True, returnable=True, doc="Seconds of test passes, to the last rank.",
+    ),
+    _largest("setup_s", "Seconds of process group, model, data, wrapping and compiling."),
+    _largest("checkpoint_s", "Seconds of saving checkpoints."),
+    _largest("inference_s", "Seconds of converting to int8, testing and timing inference."),
+    _largest("step_ms_p95", "95th percentile of the counted optimizer steps on the slowest rank."),
+    _largest("start_mem_mib", "CPU: resident set when the run begins; GPU: allocated then.", is_time=False),
+    _largest("peak_reserved_mib", "GPU: peak that the caching allocator reserves.", is_time=False),
+    _largest("forward_ms", "Forward pass per step, by the timers of DDP."),
+    _largest("backward_ms", "Computation of the backward pass per step."),
+    _largest("comm_ms", "Gradient communication per step, from the first bucket to the last."),
+    _largest("overlap_ms", "Part of comm_ms that computation hides."),
+    _count("parameters", "Trainable parameters of the model.", returnable=True),
+    _count("scaled_lr", "Learning rate after lr_scaling."),
+    _count("train_samples", "Training samples.", returnable=True),
+    _count("test_samples", "Test samples.", returnable=True),
+    _count("validation_samples", "Samples that validation_share holds out.", returnable=True),
+    _count("steps", "Optimizer steps, warm-up included."),
+    _count("warmup_steps", "Optimizer steps that count in no rate."),
+    _count("skipped_steps", "Steps of amp-fp16 left out because a gradient was not finite."),
+    _count("compile_s", "Seconds of setup_s that torch.compile takes."),
+    _count("resumed_epoch", "Epoch after which the run continued from a checkpoint."),
+    _count("best_epoch", "Epoch whose weights early stopping restored."),
+    _count("target_epoch", "First epoch whose test accuracy reached target_accuracy."),
+    _count("target_steps", "Optimizer steps until target_epoch."),
+    _count("target_s", "Seconds from assignment until target_epoch."),
+    _count("quantize_s", "Seconds of converting and compiling to int8."),
+    _count("fp32_eager_ms_p95", "95th percentile of the latency in fp32."),
+    _count("fp32_compiled_ms_p95", "95th percentile of the latency of the compiled model in fp32."),
+    _count("int8_compiled_ms_p95", "95th percentile of the latency of the compiled model in int8."),
+)  # fmt: skip
+"""In the order of tables; those with an empty label are in no table."""
+
+BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in TRAINING_METRICS}
+
+LEARNED = tuple(metric.name for pair in zip(_LOSSES, _ACCURACIES, strict=True) for metric in pair)
+"""Losses and accuracies, by which an epoch is judged."""
+
+RETURNABLE = frozenset(metric.name for metric in TRAINING_METRICS if metric.returnable)
+"""Metrics that a user-defined function may return; any other name is a custom metric."""
+
+RETURNABLE_PER_EPOCH = frozenset(
+    metric.name for metric in TRAINING_METRICS if metric.returnable and metric.scope == "epoch"
+)
+"""Those of them that it may emit for an epoch."""
+
+
+def is_loss(name: str) -> bool:
+    """Whether a metric is a loss: by its entry, or by the name that a user-defined function gave it."""
+    return (name in BY_NAME and BY_NAME[name] in _LOSSES) or (name not in BY_NAME and name.endswith("loss"))
+
+
+def minimizes(name: str) -> bool:
+    """Whether less of a metric is better: by its entry, else for losses of user-defined functions."""
+    return BY_NAME[name].direction == "min" if name in BY_NAME else is_loss(name)

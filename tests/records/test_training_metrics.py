@@ -1,0 +1,61 @@
+"""One entry per metric: what a rank returns is named by one, and none is dropped."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.records.aggregate import take_results, unregistered
+from dmls_ray.records.metric import Metric
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import BY_NAME, LEARNED, TRAINING_METRICS, is_loss, minimizes
+from dmls_ray.workloads.classification.config import TrialConfig
+
+
+def record_of(results: list[dict[str, Any]], *metrics: Metric) -> RunRecord:
+    record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
+    take_results(record, results, (*TRAINING_METRICS, *metrics))
+    return record
+
+
+def test_every_number_that_training_returns_is_registered() -> None:
+    config = TrialConfig(
+        batch_per_rank=64, accum_steps=2, epochs=1, noise_scale=True, target_accuracy=0.1,
+        dataset="synthetic:shape=1x8x8,classes=3,train=256,test=64",
+    )  # fmt: skip
+    assert unregistered([run_inline(config)]) == []
+
+
+def test_a_number_that_no_entry_names_is_reported_and_kept() -> None:
+    results = [{"rank": 0, "speed": 1.0, "run": {"steps": 3, "sharpness": 2.0}}]
+    assert unregistered(results) == ["sharpness", "speed"]
+    assert record_of(results).measures["sharpness"] == 2.0
+
+
+@pytest.mark.parametrize(("across_ranks", "value"), [("max", 3.0), ("min", 1.0), ("sum", 4.0), ("mean", 2.0)])
+def test_a_metric_without_a_field_of_the_record_is_kept_as_its_entry_says(across_ranks: Any, value: float) -> None:
+    stall = Metric(
+        name="stall_ms", label="stall ms", kind="amount", direction="min", scope="rank", across_ranks=across_ranks
+    )
+    results = [{"rank": 0, "stall_ms": 3.0, "run": {}}, {"rank": 1, "stall_ms": 1.0}]
+    assert record_of(results, stall).measures == {"stall_ms": value}
+    assert unregistered(results, (*TRAINING_METRICS, stall)) == []
+
+
+def test_every_metric_of_training_has_a_field_and_a_sentence() -> None:
+    names = {item.name for item in fields(RunRecord)}
+    assert len(BY_NAME) == len(TRAINING_METRICS)
+    assert names >= BY_NAME.keys()
+    assert all(metric.doc.endswith(".") for metric in TRAINING_METRICS)
+
+
+def test_the_direction_is_that_of_the_entry_and_of_a_custom_loss_by_its_name() -> None:
+    assert [minimizes(name) for name in LEARNED] == [True, False] * 3
+    assert minimizes("peak_mem_mib")
+    assert minimizes("valid_loss")
+    assert not minimizes("bleu")
+    assert [name for name in LEARNED if is_loss(name)] == ["train_loss", "test_loss", "validation_loss"]
