@@ -14,6 +14,6 @@ if __name__ == "__main__":
         name="grayscale",
         question=__doc__,
         axis="implementation",
-        train="dmls_ray.grayscale.trial:turn_grey",
+        workload="grayscale",
         defaults={"implementation": list(IMPLEMENTATIONS)},
     )

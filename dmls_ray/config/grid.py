@@ -130,7 +130,8 @@ def build_plan(
         unchanged = in_variants - variant.keys()
         try:
             made = schema.make(**values)
-            trials.setdefault(made.hash, (made.canonical(), made, "", unchanged))
+            full = {**schema.fixed, **made.canonical()}
+            trials.setdefault(schema.hash_of(full), (full, made, "", unchanged))
         except ConflictError as conflict:
             conflicts.append(conflict)
             # Without its batch settled such a point has no canonical form; its values as given name it.

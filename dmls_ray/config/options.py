@@ -1,4 +1,4 @@
-"""How a sweep is run, apart from what it varies."""
+"""`Options`: how a sweep is run, apart from what it varies."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ Isolation = Literal["group", "per_run"]
 Mode = Literal["bench", "search"]
 
 GRIDS = ("grid", "random")
-"""Searchers of our own, which know all of their runs beforehand."""
+"""Searchers of this package, which know all of their runs beforehand."""
 
 SEARCH_ONLY = ("searcher", "samples", "scheduler", "metric", "goal")
-"""Options that mean something in search mode alone."""
+"""Options that apply to search mode only."""
 
 
 SCRIPT_FIELDS = ("name", "axis", "question", "layout")
-"""Options that are no flags: a script's own."""
+"""Options that a script sets and that are no flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a sweep is run, apart from what it varies; each is a flag, but for the first four.
+    """How a sweep is run, apart from what it varies. Every field but the first four is a flag.
 
     Raises:
         ConfigError: a value breaks a rule of its field.
     """
 
     name: str = "sweep"
-    """Names the results folder: results/<name>."""
+    """Name of the results folder: results/<name>."""
     axis: str | None = None
     """Field that the sweep asks about; without it, the first that varies."""
     question: str = ""
-    """What the sweep asks, in words; its report begins with it."""
+    """Question that the sweep asks, in words; the report begins with it."""
     layout: str | None = None
-    """The reports' table that is shown at the end in place of the sweep's: machines, say."""
+    """Name of a report's table that is printed at the end instead of the sweep's: machines, say."""
     mode: Mode = "bench"
-    """bench: one run at a time, so that times can be compared; search: runs fill the ranks side by side, and poor ones
-    are stopped early."""
+    """bench: one run at a time, so that times can be compared; search: runs share the ranks, and poor ones are stopped
+    early."""
     searcher: str = "grid"
     """Search mode: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
     samples: int = 16
     """Search mode: how many configurations a searcher other than grid proposes."""
     scheduler: Literal["asha", "median", "none"] = "asha"
-    """Search mode: by which rule poor runs are stopped after an epoch, Ray Tune's ASHA or its median rule."""
+    """Search mode: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule."""
     metric: str = "test_accuracy"
-    """Search mode: what is searched for; any that an epoch tells."""
+    """Search mode: metric to optimize; any that the workload reports for an epoch."""
     goal: Literal["auto", "max", "min"] = "auto"
-    """Search mode: whether the metric is to be large or small; auto: small for a loss."""
+    """Search mode: whether the metric is maximized or minimized; auto: min for a loss."""
     repeats: int | None = None
     """Runs of each trial, each with its own seed; without it 3, in search mode 1."""
     order_seed: int = 0
@@ -64,27 +64,27 @@ class Options:
     isolation: Isolation = "group"
     """group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes."""
     address: str | None = None
-    """Ray cluster to join; without it RAY_ADDRESS, a running one here, or one of our own."""
+    """Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one."""
     oversubscribe: bool = False
     """Allow more ranks than CPU cores."""
     max_retries: int = 1
-    """How often a run is run again that was killed or timed out."""
+    """How often a run that was killed or timed out is started again."""
     run_timeout: float | None = None
-    """Seconds that an attempt at a run may take; without it, any time."""
+    """Seconds that an attempt at a run may take; without it, no limit."""
     stall_timeout: float | None = 600.0
-    """Seconds that a run may go without an optimizer step, a test batch or an event; none: any time."""
+    """Seconds that a run may go without an optimizer step, a test batch or an event; none: no limit."""
     wait_for_ranks: float = 60.0
     """Seconds that a run waits for ranks whose machine has left, before it is skipped."""
     give_up_after: int = 2
-    """After so many equal failures of a trial in a row its further repeats are skipped."""
+    """Number of equal failures of a trial in a row after which its further repeats are skipped."""
     recycle_above_mib: float | None = None
     """Resident set above which a rank's process is replaced between two runs; without it, never."""
     checkpoints: bool = False
-    """Save each run after each epoch, and take it up there if it is cut short."""
+    """Save each run after each epoch, and resume it there if it is cut short."""
     save_weights: bool = False
     """Keep the final weights of each run: runs/<run_id>/weights.pt in the results folder."""
     tensorboard: Literal["live", "off"] = "live"
-    """live: while runs go on, what they tell is written for TensorBoard, into <out>/tensorboard."""
+    """live: write files for TensorBoard while runs go on, into <out>/tensorboard."""
     dashboard: bool = False
     """Show Ray's dashboard, on the loopback interface."""
     verbose: bool = False
@@ -120,11 +120,11 @@ class Options:
                 raise ConfigError(f"{name}={value} is out of range; give more than 0, or none.")
 
     def _check_search(self) -> None:
-        usual = field_defaults(Options)
+        defaults = field_defaults(Options)
         for name in SEARCH_ONLY:
             value = getattr(self, name)
-            if self.mode == "bench" and value != usual[name]:
-                raise ConfigError(f"{name}={value} means something in search mode alone; add --mode search.")
+            if self.mode == "bench" and value != defaults[name]:
+                raise ConfigError(f"{name}={value} only applies to mode=search; add --mode search.")
         if self.mode == "search" and self.searcher not in GRIDS and self.repeats != 1:
             raise ConfigError(f"repeats={self.repeats} does not go with searcher={self.searcher}; use repeats 1.")
         if self.samples < 1:
@@ -140,12 +140,12 @@ class Options:
 
     @property
     def uses_searcher(self) -> bool:
-        """Whether a searcher of Ray Tune's says which runs there are."""
+        """Whether a searcher of Ray Tune proposes the runs."""
         return self.mode == "search" and self.searcher not in GRIDS
 
     @property
     def minimizes(self) -> bool:
-        """Whether the metric searched for is to be small."""
+        """Whether the metric of a search is minimized."""
         return self.goal == "min" or (self.goal == "auto" and self.metric.endswith("loss"))
 
     @property

@@ -1,57 +1,139 @@
-"""`sweep`, the public function that runs a sweep."""
+"""`sweep`, the public function that runs a sweep. `analysis.results.load` is the other one."""
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from dataclasses import fields
+from typing import Any, Literal
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.config.options import Options
+from dmls_ray.config.options import Isolation, Mode, Options
+from dmls_ray.execution.location import folder_name
 from dmls_ray.execution.plain_view import PlainView
 from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.execution.run import run_plan
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_importing
-from dmls_ray.workloads.registry import DEFAULT, workload, workload_of_function
-from dmls_ray.workloads.user_function.schema import folder_name
+from dmls_ray.workloads import registry
+from dmls_ray.workloads.base import Workload
+
+Axes = Mapping[str, Any]
 
 
-@overload
-def sweep(axes: Mapping[str, Any], /, **options: Any) -> Results: ...
-@overload
-def sweep(train: str | Callable[..., Any], axes: Mapping[str, Any], /, **options: Any) -> Results: ...
-def sweep(*what: Any, **options: Any) -> Results:
+def sweep(
+    train: str | Callable[..., Any] | Axes,
+    axes: Axes | None = None,
+    /,
+    *,
+    workload: str | None = None,
+    name: str | None = None,
+    axis: str | None = None,
+    question: str = "",
+    layout: str | None = None,
+    mode: Mode = "bench",
+    searcher: str = "grid",
+    samples: int = 16,
+    scheduler: Literal["asha", "median", "none"] = "asha",
+    metric: str = "test_accuracy",
+    goal: Literal["auto", "max", "min"] = "auto",
+    repeats: int | None = None,
+    order_seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    isolation: Isolation = "group",
+    address: str | None = None,
+    oversubscribe: bool = False,
+    max_retries: int = 1,
+    run_timeout: float | None = None,
+    stall_timeout: float | None = 600.0,
+    wait_for_ranks: float = 60.0,
+    give_up_after: int = 2,
+    recycle_above_mib: float | None = None,
+    checkpoints: bool = False,
+    save_weights: bool = False,
+    tensorboard: Literal["live", "off"] = "live",
+    dashboard: bool = False,
+    verbose: bool = False,
+    **unknown: object,
+) -> Results:
     """Run every configuration of a grid that its results folder does not hold yet.
 
-    ``sweep(axes, ...)`` trains image classifiers, ``sweep(train, axes, ...)`` calls a training function of your own.
+    ``sweep(axes)`` trains image classifiers. ``sweep(train, axes)`` calls a user-defined training function.
+    ``sweep(axes, workload="NAME")`` runs a workload of another package.
 
     Args:
-        train: `train(config, rank, emit)`, or its name, `module:function`.
+        train: `train(config, rank, emit)`, or its name, `module:function`. Left out for a workload.
         axes: field -> one value, or a sequence of values. The fields are those of `TrialConfig`, of which
-            batch_per_rank or global_batch must be given; or those of the function's own configuration, and world_size,
-            backend, launcher, device, threads_per_rank and seed.
-        **options: the fields of `Options`: repeats, out, fresh, isolation, address, max_retries, checkpoints, ...
+            batch_per_rank or global_batch must be given; or those of the function's or the workload's configuration,
+            and world_size, machines, ranks_per_machine, backend, launcher, device, threads_per_rank and seed.
+        workload: Name of an installed workload; classification by default.
+        name: Names the results folder, results/<name>; by default `sweep`, or the name of the function or workload.
+        axis: Field that the sweep asks about; without it, the first that varies.
+        question: Question that the sweep asks, in words; the report begins with it.
+        layout: Name of a report's table that is printed at the end instead of the sweep's: machines, say.
+        mode: bench: one run at a time, so that times can be compared; search: runs share the ranks, and poor ones are
+            stopped early.
+        searcher: Search mode: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ...
+        samples: Search mode: how many configurations a searcher other than grid proposes.
+        scheduler: Search mode: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule.
+        metric: Search mode: metric to optimize; any that the workload reports for an epoch.
+        goal: Search mode: whether the metric is maximized or minimized; auto: min for a loss.
+        repeats: Runs of each trial, each with its own seed; without it 3, in search mode 1.
+        order_seed: Seed of the order of runs within a block.
+        out: Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>.
+        fresh: Start over in a new folder; nothing is deleted.
+        isolation: group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes.
+        address: Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one.
+        oversubscribe: Allow more ranks than CPU cores.
+        max_retries: How often a run that was killed or timed out is started again.
+        run_timeout: Seconds that an attempt at a run may take; without it, no limit.
+        stall_timeout: Seconds that a run may go without an optimizer step, a test batch or an event; none: no limit.
+        wait_for_ranks: Seconds that a run waits for ranks whose machine has left, before it is skipped.
+        give_up_after: Number of equal failures of a trial in a row after which its further repeats are skipped.
+        recycle_above_mib: Resident set above which a rank's process is replaced between two runs; without it, never.
+        checkpoints: Save each run after each epoch, and resume it there if it is cut short.
+        save_weights: Keep the final weights of each run: runs/<run_id>/weights.pt in the results folder.
+        tensorboard: live: write files for TensorBoard while runs go on, into <out>/tensorboard.
+        dashboard: Show Ray's dashboard, on the loopback interface.
+        verbose: Show what Ray and the ranks print.
 
     Returns:
         The runs of this grid, as DataFrames: `.runs`, `.ranks`, `.epochs`.
 
     Raises:
-        InputError: what was asked for cannot be run; nothing was started, and nothing is lost.
+        InputError: the sweep cannot be run as it was asked for; nothing was started, and nothing is lost.
     """
+    arguments = locals()
     from rich.console import Console
 
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
-    if len(what) not in (1, 2) or not isinstance(what[-1], Mapping):
+    if unknown:
+        raise _unknown_option(next(iter(unknown)))
+    chosen, axes = _workload_and_axes(train, axes, workload)
+
+    given = {spec.name: arguments[spec.name] for spec in fields(Options) if spec.name != "name"}
+    options = Options(name=name or ("sweep" if chosen.name == registry.DEFAULT else folder_name(chosen)), **given)
+    plan, space = plan_sweep(axes, options, chosen)
+    return run_plan(plan, options, PlainView(Console()), space=space)
+
+
+def _workload_and_axes(
+    train: str | Callable[..., Any] | Axes, axes: Axes | None, workload: str | None
+) -> tuple[Workload, Axes]:
+    if isinstance(train, Mapping) and axes is None:
+        return registry.workload(workload or registry.DEFAULT), train
+    if isinstance(train, Mapping) or not isinstance(axes, Mapping):
         raise ConfigError("sweep() takes axes, or a training function and its axes: sweep(train, {'lr': [0.1, 0.01]}).")
-    *functions, axes = what
-    schema = (workload_of_function(functions[0], axes) if functions else workload(DEFAULT)).schema()
-    known = Options.__dataclass_fields__
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"{name} is no option of sweep; the options are {', '.join(known)}.")
-    if functions:
-        options.setdefault("name", folder_name(functions[0]))
-    settled = Options(**options)
-    plan, space = plan_sweep(axes, settled, schema)
-    return run_plan(plan, settled, PlainView(Console()), space=space)
+    if workload is not None:
+        raise ConfigError(f"workload={workload} and a training function are both given; give one of them.")
+    return registry.workload_of_function(train, axes), axes
+
+
+def _unknown_option(name: str) -> ConfigError:
+    known = ["workload", *(spec.name for spec in fields(Options))]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return ConfigError(f"{name} is no option of sweep; {hint}the options are {', '.join(known)}.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from dmls_ray.config.options import Options
 from dmls_ray.storage.remote_store import first_free_location
+from dmls_ray.workloads.base import Workload
 
 
 def results_location(options: Options) -> Path | str:
@@ -18,3 +20,8 @@ def results_location(options: Options) -> Path | str:
     if options.fresh:
         return first_free_location(location)
     return location if options.is_remote else Path(location)
+
+
+def folder_name(workload: Workload) -> str:
+    """The name of the results folder where none is given: `module-function` for a function."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", workload.name.partition("#")[0]).strip("-") or "function"

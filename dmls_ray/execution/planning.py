@@ -15,9 +15,9 @@ from dmls_ray.config.grid import Plan, Variant, build_plan
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
-from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.registry import DEFAULT, workload
+from dmls_ray.workloads import registry
+from dmls_ray.workloads.base import Workload
 
 
 def make_plan(
@@ -41,13 +41,12 @@ def make_plan(
     Raises:
         ConfigError: a field or value is wrong, or every point of the grid is.
     """
-    return build_plan(
-        axes, schema or workload(DEFAULT).schema(), variants=variants, repeats=repeats, order_seed=order_seed
-    )
+    schema = schema or registry.workload(registry.DEFAULT).schema()
+    return build_plan(axes, schema, variants=variants, repeats=repeats, order_seed=order_seed)
 
 
 def plan_sweep(
-    axes: Mapping[str, Any], options: Options, schema: Schema, *, variants: Sequence[Variant] = ({},)
+    axes: Mapping[str, Any], options: Options, workload: Workload, *, variants: Sequence[Variant] = ({},)
 ) -> tuple[Plan, SearchSpace | None]:
     """The plan that the options ask for: a grid, or random points of a search space.
 
@@ -56,8 +55,9 @@ def plan_sweep(
     Raises:
         ConfigError: a field or a value is wrong, or a range is given and nothing draws from it.
     """
-    if options.mode == "search" and schema is workload(DEFAULT).schema() and options.metric not in LEARNED:
-        raise ConfigError(f"metric={options.metric} is none that an epoch tells; choose from {', '.join(LEARNED)}.")
+    schema, metrics = workload.schema(), workload.epoch_metrics
+    if options.mode == "search" and metrics is not None and options.metric not in metrics:
+        raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
     drawn = options.mode == "search" and options.searcher != "grid"
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]
     if ranges and not drawn:

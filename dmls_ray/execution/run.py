@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
-from dmls_ray.analysis.results import OWN, Results
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, Run
@@ -28,6 +29,7 @@ from dmls_ray.storage.remote_store import mirror_of, open_store
 from dmls_ray.util.errors import HeadLostError, StoreError
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.registry import workload_of
 
 
 def run_plan(
@@ -58,7 +60,7 @@ def run_plan(
         _refuse_package_of_job(Path(folder))
         check_names(plan.pending(finished_run_ids(read_records(folder), options)))
     with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
-        _refuse_another_function(plan, store)
+        _refuse_another_workload(plan, store)
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         pending = plan.pending(finished_run_ids(store.records, options))
@@ -122,22 +124,23 @@ def _refuse_package_of_job(folder: Path) -> None:
         )
 
 
-def _refuse_another_function(plan: Plan, store: Store) -> None:
-    """One table cannot tell of two functions.
+def _refuse_another_workload(plan: Plan, store: Store) -> None:
+    """Refuse to add runs to a folder of another workload: one table shows one workload.
 
     Raises:
-        StoreError: the folder holds runs of another one.
+        StoreError: the folder holds runs of another workload.
     """
-    wanted = plan.runs[0].values.get(OWN, "")
-    others = {_function(record.config.get(OWN, "")) for record in store.records} - {_function(wanted)}
+    configs = {(record.config.get("train"), record.config.get("workload")): record.config for record in store.records}
+    others = {_workload_name(config) for config in configs.values()} - {_workload_name(plan.runs[0].values)}
     if others:
-        names = ", ".join(sorted(name or "the built-in trial" for name in others))
-        raise StoreError(f"--out {store.where} holds runs of {names}; name another folder, or pass --fresh.")
+        raise StoreError(
+            f"--out {store.where} holds runs of {', '.join(sorted(others))}; name another folder, or pass --fresh."
+        )
 
 
-def _function(name: str) -> str:
-    """Without what tells versions of it apart."""
-    return name.partition("#")[0]
+def _workload_name(config: Mapping[str, Any]) -> str:
+    """The name of the workload, without the version of its code."""
+    return workload_of(config).name.partition("#")[0]
 
 
 def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -252,7 +252,7 @@ def test_advise_names_the_configuration_for_an_aim(folder: Path, capsys: pytest.
         (["ls", "--frmat", "csv"], "dmls-ray ls: --frmat is no flag; did you mean --format? --help lists them all."),
         (["table", "DIR", "--publshed"], "dmls-ray table: --publshed is no flag; did you mean --published?"),
         (["table", "DIR", "--published", "true"], "--published takes no value"),
-        (["table", "DIR", "more"], "dmls-ray table: more is one argument too many; what it takes is DIR: --help"),
+        (["table", "DIR", "more"], "dmls-ray table: more is one argument too many; expected DIR: see --help"),
     ],
 )
 def test_bad_words_are_one_line_with_exit_code_2(

@@ -48,7 +48,7 @@ def run(*flags: str, **changes: Any) -> int:
 BAD_INPUT = [
     (["--batch-per-rank", "x"], "batch_per_rank=x is not a whole number"),
     (["--batch-per-rank", "0"], "batch_per_rank=0 is out of range"),
-    (["--batch-per-rank"], "--batch-per-rank needs a value; --help tells which"),
+    (["--batch-per-rank"], "--batch-per-rank needs a value; --help lists them"),
     (["--save-weights", "true"], "--save-weights takes no value"),
     (["--repeats", "1", "--patience", "1", "2"], "patience=1 has no effect with early_stopping=off"),
     (["--bucket-cap-mib", "1e300", "--world-size", "2"], "bucket_cap_mib=1e+300 is out of range"),
@@ -87,16 +87,21 @@ BAD_INPUT = [
     (["--train", "absent_module:train"], "--train=absent_module:train: no module named 'absent_module'"),
     (["--train", f"{FUNCTIONS}:of_two"], "cannot be called as train(config, rank, emit)"),
     (["--train", f"{FUNCTIONS}:train"], "batch_per_rank, which this script asks about, is no field of"),
-    (["--set", "lr", "0.1"], "--set lr is for a function of your own; give it with --train module:function"),
+    (["--set", "lr", "0.1"], "--set lr is for a training function; give it with --train module:function"),
+    (["--workload", "blur"], "--workload blur: unknown workload; installed are "),
+    (["--workload", "grayscale", "--train", "m:f"], "--workload grayscale and --train m:f are both given"),
     (["--set", "lr"], "--set lr names no value"),
-    (["--samples", "3"], "samples=3 means something in search mode alone; add --mode search"),
+    (["--samples", "3"], "samples=3 only applies to mode=search; add --mode search"),
     (["--range", "lr", "0.1", "1"], "lr has a range, which a grid has no values of"),
     (["--range", "lr", "low", "1"], "a range of lr from low to 1 is not of numbers"),
     (
         ["--mode", "search", "--searcher", "random", "--range", "lr", "2", "1"],
         "a range from 2.0 to 1.0 has nothing in it",
     ),
-    (["--mode", "search", "--metric", "speed"], "metric=speed is none that an epoch tells; choose from train_loss"),
+    (
+        ["--mode", "search", "--metric", "val_loss"],
+        "--metric val_loss: unknown metric; classification reports train_loss,",
+    ),
     (["--mode", "search", "--isolation", "per_run"], "isolation=per_run does not go with mode=search"),
     (["--mode", "search", "--searcher", "random", "--batch-per-rank", "8"], "mode=search has nothing to search"),
 ]

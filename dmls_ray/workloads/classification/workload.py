@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dmls_ray.config.schema import Schema
-from dmls_ray.records.training_metrics import TRAINING_METRICS
+from dmls_ray.records.training_metrics import LEARNED, TRAINING_METRICS
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
 
@@ -19,6 +19,7 @@ class ClassificationWorkload(Workload):
     entrypoint = "dmls_ray.training.engine:train_rank"
     metrics = TRAINING_METRICS
     throughput = "images_per_s"
+    epoch_metrics = LEARNED
 
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:

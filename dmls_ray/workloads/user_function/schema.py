@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import inspect
 import pickle
-import re
 import sys
 import types
 import typing
@@ -210,12 +209,6 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
 def function_name(function: Callable[..., Any]) -> str:
     """`module:function` of a function; of one without a module, its name."""
     return _name(function)[0]
-
-
-def folder_name(train: str | Callable[..., Any]) -> str:
-    """What the results folder of a function's sweeps is called by itself: `module-function`."""
-    name = train if isinstance(train, str) else function_name(train)
-    return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-") or "own"
 
 
 def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:

@@ -1,0 +1,148 @@
+"""The flags of a sweep script, made from the fields of a configuration and of `Options`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dmls_ray.cli.parser import Parser
+from dmls_ray.config.fields import FieldSpec, as_flag_value, field_specs
+from dmls_ray.config.options import SCRIPT_FIELDS, Options
+from dmls_ray.config.schema import Schema
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import workload, workload_of_function
+
+OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in SCRIPT_FIELDS}
+"""The options that are flags."""
+
+_NOT_FIELDS = ("workload", "train", "set", "range", "log_range", "dry_run", "help")
+"""Flags that are neither fields nor options."""
+
+
+def choose_workload(parser: Parser, words: list[str], default: Workload) -> Workload:
+    """Add the flags that choose a workload, and return the workload that they choose.
+
+    They are parsed first, because the other flags follow from the workload.
+
+    Raises:
+        ConfigError: there is no such workload, or the flags contradict each other.
+    """
+    parser.add_argument("--workload", metavar="NAME", help=f"What to run (default: {default.name})")
+    parser.add_argument("--train", metavar="MODULE:FUNCTION", help="Run a training function instead of a workload")
+    parser.add_argument(
+        "--set",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("NAME", "VALUE"),
+        help="With --train, if its configuration is a dict: values of one of its fields",
+    )
+    first = Parser(add_help=False, allow_abbrev=False, prog=parser.prog, parents=[parser], conflict_handler="resolve")
+    given, _ = first.parse_known_args([word for word in words if word not in ("-h", "--help")])
+
+    for name, *values in given.set:
+        if not values:
+            raise ConfigError(f"--set {name} names no value; give one or several: --set {name} 1 2.")
+    if given.train and given.workload:
+        raise ConfigError(f"--workload {given.workload} and --train {given.train} are both given; give one of them.")
+    if given.train:
+        return workload_of_function(given.train, [name for name, *_ in given.set])
+    chosen = workload(given.workload) if given.workload else default
+    if given.set:
+        if chosen is not default or ":" not in chosen.name:
+            raise ConfigError(
+                f"--set {given.set[0][0]} is for a training function; give it with --train module:function."
+            )
+        return workload_of_function(chosen.name, [name for name, *_ in given.set])
+    return chosen
+
+
+def add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Add a flag for every field of a schema and every option.
+
+    Args:
+        parser: receives the flags.
+        schema: the fields.
+        defaults: the script's values of fields.
+        options: the script's values of options.
+
+    Raises:
+        ConfigError: a field has the name of an option.
+    """
+    clash = schema.specs.keys() & {*OPTIONS, *_NOT_FIELDS}
+    if clash:
+        raise ConfigError(
+            f"{', '.join(sorted(clash))} of {schema.title} is also an option of every sweep; give that field another "
+            "name."
+        )
+
+    fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
+    for spec in schema.specs.values():
+        _add_field(fields, spec, defaults)
+
+    how = parser.add_argument_group("how to run it")
+    for spec in OPTIONS.values():
+        _add_option(how, replace(spec, default=options.get(spec.name, spec.default)))
+    for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, uniform in their logarithm")):
+        how.add_argument(
+            flag,
+            action="append",
+            nargs=3,
+            default=[],
+            metavar=("NAME", "LOW", "HIGH"),
+            help=f"Search mode: let a field have any of these {kind}",
+        )
+    how.add_argument("--dry-run", action="store_true", help="Print the plan with an estimate and start nothing")
+
+
+def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None:
+    default = defaults.get(spec.name, spec.default)
+    values = default if isinstance(default, list | tuple) else [default]
+    choices = spec.choices or (("true", "false") if spec.type == "bool" else ())
+    group.add_argument(
+        _flag(spec),
+        # A switch without a value is on.
+        nargs="*" if spec.type == "bool" else "+",
+        type=_argument(spec),
+        metavar=_metavar(spec, choices),
+        help=_help(spec, "" if default is None else " ".join(map(as_flag_value, values))),
+    )
+
+
+def _add_option(group: Any, spec: FieldSpec) -> None:
+    if spec.type == "bool":
+        group.add_argument(_flag(spec), action="store_true", help=_help(spec))
+        return
+    group.add_argument(
+        _flag(spec),
+        type=_argument(spec),
+        default=spec.default,
+        metavar=_metavar(spec, spec.choices),
+        help=_help(spec, "" if spec.default is None else as_flag_value(spec.default)),
+    )
+
+
+def _flag(spec: FieldSpec) -> str:
+    return f"--{spec.name.replace('_', '-')}"
+
+
+def _metavar(spec: FieldSpec, choices: tuple[Any, ...]) -> str:
+    return "{" + ",".join(map(str, choices)) + "}" if choices else spec.type.upper()
+
+
+def _help(spec: FieldSpec, default: str = "") -> str:
+    text = spec.help.rstrip(".") + (f" (default: {default})" if default else "")
+    return text.replace("%", "%%")
+
+
+def _argument(spec: FieldSpec) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        try:
+            return spec.parse(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse

@@ -1,0 +1,48 @@
+"""The signature of `sweep`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from dmls_ray import sweep
+from dmls_ray.config.fields import field_specs
+from dmls_ray.config.options import Options
+from dmls_ray.util.errors import ConfigError
+
+AXES = {"batch_per_rank": 8}
+
+
+def test_the_keywords_of_sweep_are_the_options_with_their_defaults_types_and_help() -> None:
+    parameters = inspect.signature(sweep).parameters
+    options = inspect.signature(Options).parameters
+    keywords = [name for name, item in parameters.items() if item.kind is item.KEYWORD_ONLY]
+    assert keywords == ["workload", *options]
+    documentation = " ".join((sweep.__doc__ or "").split())
+    for name, spec in field_specs(Options).items():
+        if name == "name":  # follows from the workload
+            continue
+        assert parameters[name].default == options[name].default
+        assert parameters[name].annotation in (options[name].annotation, "str | os.PathLike[str] | None")
+        assert f" {name}: {' '.join(spec.help.split())}" in documentation
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"repeat": 3}, "repeat is no option of sweep; did you mean repeats? the options are workload, name, axis"),
+        ({"workload": "blur"}, "--workload blur: unknown workload; installed are "),
+        ({"mode": "search", "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
+    ],
+)
+def test_wrong_options_are_named_with_the_way_out(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        sweep(AXES, **arguments)
+
+
+def test_a_workload_and_a_training_function_are_not_both_accepted() -> None:
+    with pytest.raises(ConfigError, match="workload=grayscale and a training function are both given"):
+        sweep("m:f", AXES, workload="grayscale")
