@@ -1,7 +1,7 @@
-"""What a figure shows, before anybody draws it: panels with their axes and series, as plain values.
+"""`Chart`: the content of a figure as plain values, before it is drawn.
 
-The files beside this one work out one figure each, from records to a `Chart`; `static.py` draws a chart as PNG and SVG,
-`interactive.py` for the report.
+Each figure has a module that makes its `Chart` from a table. `static.py` draws a chart as PNG and SVG, `interactive.py`
+for the report.
 """
 
 from __future__ import annotations
@@ -12,65 +12,68 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeGuard
 
 Kind = Literal["points", "line", "band", "cross", "bar"]
-"""points: measured values, with their intervals; line: a curve that was worked out, or so many values that marks would
-hide it; band: the area between low and high; cross: a run that has no value, an oom say; bar: how much of something
-each name has, from the foot of the axis, with intervals; only where the x axis has names."""
+"""points: measured values with intervals. line: a calculated curve, or too many values for marks. band: the area from
+low to high. cross: a run without a value, such as an OOM. bar: an amount per category with its interval; only where
+the x axis has categories."""
+
+MAX_CATEGORIES = 16
+"""Categories of an axis whose names can be read; of more, every k-th is named."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis with its unit in the label."""
+    """An axis; its label contains the unit."""
 
     label: str
     log: bool = False
     categories: Sequence[str] = ()
-    """Names in their order, where the values are names and not numbers; the x of a point is one of them."""
+    """Ordered categories, if the values are not numbers; the x of a point is one of them."""
     from_zero: bool = False
-    """Whether 0 is to be seen."""
+    """Whether the axis includes 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """What belongs together: one entry of the legend."""
+    """Values with one entry in the legend."""
 
     name: str
     x: Sequence[float | str]
     y: Sequence[float | None]
     kind: Kind = "points"
     low: Sequence[float | None] = ()
-    """Ends of the interval of each point, or of the band; empty where there are none."""
+    """Lower ends of the intervals of the points, or of the band; empty without intervals."""
     high: Sequence[float | None] = ()
     connected: bool = False
-    """Whether values between two points mean something; never between names."""
+    """Whether a line joins the points; never between categories."""
     dashed: bool = False
-    """What was not measured: an ideal, a limit, a fit."""
+    """Whether the values were not measured: an ideal, a limit, a fit."""
     muted: bool = False
-    """What the other series stand out against."""
+    """Whether the series is background for the others."""
     same_as: str = ""
-    """Another series, whose colour and mark this one takes: the test curve of a training curve, the band of a fit."""
+    """Name of the series whose colour and mark this one copies: a training curve copies its test curve."""
     runs: Sequence[tuple[str, ...]] = ()
-    """run_id of the runs behind each point; empty where there are none."""
+    """run_id of the runs behind each point; empty without runs."""
     texts: Sequence[str] = ()
-    """What to say of each point besides its numbers."""
+    """Text of each point besides its numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One pair of axes, or a picture."""
+    """A pair of axes, or a picture."""
 
     x: Axis = Axis("")
     y: Axis = Axis("")
     series: Sequence[Series] = ()
     title: str = ""
     picture: str = ""
-    """A JPEG in base64 in place of axes; then there are no series."""
+    """A JPEG in base64 instead of axes and series."""
 
     def __post_init__(self) -> None:
         if self.picture and self.series:
-            raise ValueError(f"a panel shows a picture or series; {self.series[0].name!r} is beside a picture")
+            raise ValueError(f"a panel has a picture or series, not both; it has a picture and {self.series[0].name!r}")
         for series in self.series:
             if series.kind == "bar" and not self.x.categories:
-                raise ValueError(f"bars stand on names; {series.name!r} needs categories on the x axis")
+                raise ValueError(f"the bars of {series.name!r} need categories on the x axis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +81,14 @@ class Chart:
     """One figure."""
 
     name: str
-    """Names its files: figures/<name>.png."""
+    """Name of its files: figures/<name>.png."""
     title: str
     panels: Sequence[Panel]
-    """Side by side."""
+    """Drawn side by side."""
     notes: Sequence[str] = field(default=())
-    """What a reader must know to read it, under the figure."""
+    """Sentences below the figure."""
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:
-    """Whether there is a number to draw."""
+    """Whether the value is a number that can be drawn."""
     return value is not None and math.isfinite(value)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel
 from dmls_ray.analysis.figures.lines import SINGLE_LINE, default_axis, factor_axis, lines_along, trial_axis
 from dmls_ray.analysis.figures.series import drop_none, limit_items, measured_series
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]
-
-
-_NAMES = 16
-"""Trials that have room side by side."""
 
 
 def exposed_share(ranks: Sequence[RankRecord]) -> float:
@@ -49,7 +45,7 @@ def chart(table: Table) -> Chart | None:
         across = factor_axis(axis, [row for line in lines for row in line.rows])
         places = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
     else:
-        shown, notes = limit_items(rows, "trials", _NAMES)
+        shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
         across, names = trial_axis(table, shown)
         places = [(SINGLE_LINE, list(zip(names, shown, strict=True)))]
     panels = []

@@ -15,9 +15,6 @@ from dmls_ray.records.outcome import Outcome
 MAX_SERIES = 8
 """Series of one panel that are distinguishable by colour and mark."""
 
-MAX_CATEGORIES = 16
-"""Categories of an axis whose names can be read."""
-
 Item = TypeVar("Item")
 
 

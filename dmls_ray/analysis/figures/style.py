@@ -1,9 +1,9 @@
-"""Colours and marks of figures on a screen, light or dark, and which series has which.
+"""Colours, marks and dashes of figures, and which series has which.
 
-The hues are those of Okabe & Ito, "Color Universal Design" (2008): people who see fewer colours tell them apart too.
-Those that are too pale for white, or too dark for a dark page, are moved until they have a contrast of 3 to 1, as WCAG
-2.2 asks of graphics. A colour never stands alone: marks differ with it, or dashes; bars have their names below them,
-and where several share a name they differ in their patterns.
+The hues are those of Okabe & Ito, "Color Universal Design" (2008), which colour-blind readers can distinguish. Hues too
+pale for a white page or too dark for a dark one are changed until their contrast is 3 to 1, as WCAG 2.2 requires of
+graphics. Marks or dashes differ together with the colour. Bars have names below them; bars with the same name differ
+in their patterns.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dmls_ray.analysis.figures.chart import Chart, Panel, Series
 
 @dataclass(frozen=True, kw_only=True)
 class Theme:
-    """What a figure is drawn with on one background."""
+    """Colours of a figure on one background."""
 
     paper: str
     ink: str
     """Text."""
     muted: str
-    """Axes, and what is of no one series."""
+    """Axes, and what belongs to no single series."""
     grid: str
     series: tuple[str, ...]
-    """In the order of `Style.colour`."""
+    """Indexed by `Style.colour`."""
 
 
 LIGHT = Theme(
@@ -42,12 +42,15 @@ DARK = Theme(
     series=("#3d9be0", "#e8701a", "#15b88a", "#cc79a7", "#e69f00", "#8fd0f5", "#e3e6ea", "#f0e442"),
 )
 
+AXIS_MARGIN = 1.05
+"""End of an axis by its largest value."""
+
 MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "hexagon")
-"""By plotly's names."""
+"""plotly's names of marks."""
 DASHES = ("dash", "dot", "dashdot", "longdashdot")
-"""Likewise."""
+"""plotly's names of line styles."""
 PATTERNS = ("", "/", "\\", "x", "-", "|", "+", ".")
-"""Likewise, of bars."""
+"""plotly's names of bar patterns."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +58,25 @@ class Style:
     """How a series is drawn."""
 
     colour: int | None = None
-    """Its place in the colours of a theme; None: muted."""
+    """Index in the colours of a theme; None: muted."""
     mark: str = "circle"
     dash: str = "solid"
     pattern: str = ""
-    """Of a bar."""
+    """Pattern of a bar."""
     hollow: bool = False
-    """Whether the mark is an outline, or a bar pale: of the second series of a pair, say."""
+    """Whether the mark is an outline, or a bar pale: the second series of a pair, for example."""
     ring: bool = False
-    """Whether it goes around other series' marks: it marks a place on a curve."""
+    """Whether the mark goes around the marks of other series: it marks a point of a curve."""
     order: int = 0
-    """How many series of a colour of their own come before it."""
+    """Number of earlier series with a colour that no other series gave them."""
 
 
 SeriesKey = tuple[str, str]
-"""A series' name and its `same_as`: the crosses of two lines have one name."""
+"""Name and `same_as` of a series. The crosses of two lines have the same name."""
 
 
 def series_key(series: Series) -> SeriesKey:
+    """The key of a series within its chart."""
     return series.name, series.same_as
 
 
@@ -80,41 +84,42 @@ def assign_styles(chart: Chart) -> dict[SeriesKey, Style]:
     """The style of every series, the same in all panels."""
     everything = [(panel, series) for panel in chart.panels for series in panel.series]
     patterned = any(map(_bars_share_a_name, chart.panels))
-    told: dict[SeriesKey, Style] = {}
+    assigned: dict[SeriesKey, Style] = {}
     by_name: dict[str, Style] = {}
     dashes: dict[str, str] = {}
-    own = 0
-    # What others are like comes first, wherever it stands.
+    coloured = 0
+
+    # Style reference series come first; others copy from them.
     for panel, series in sorted(everything, key=lambda item: bool(item[1].same_as)):
-        if series_key(series) in told:
+        if series_key(series) in assigned:
             continue
-        like = by_name.get(series.same_as)
+        reference = by_name.get(series.same_as)
         if series.dashed:
-            # One pattern a law, whichever line it belongs to.
+            # One line style for each law, whichever line it belongs to.
             dash = dashes.setdefault(series.name, DASHES[len(dashes) % len(DASHES)])
-            style = Style(like.colour if like else None, dash=dash)
-        elif like is not None:
-            style = replace(like, dash="solid", hollow=True)
+            style = Style(reference.colour if reference else None, dash=dash)
+        elif reference is not None:
+            style = replace(reference, dash="solid", hollow=True)
         elif series.kind == "cross":
             style = Style()
         elif series.muted:
             style = Style(hollow=True)
-        elif _marks_places(series, panel):
+        elif _marks_points_of_curves(series, panel):
             style = Style(hollow=True, ring=True)
         else:
-            # After as many series as there are colours the marks begin with another one.
+            # When all colours are used, they start again with the marks shifted by one.
             count = len(LIGHT.series)
-            other = own + own // count
-            pattern = PATTERNS[other % len(PATTERNS)] if patterned and series.kind == "bar" else ""
-            style = Style(own % count, MARKS[other % len(MARKS)], pattern=pattern, order=own)
-            own += 1
-        told[series_key(series)] = style
+            shifted = coloured + coloured // count
+            pattern = PATTERNS[shifted % len(PATTERNS)] if patterned and series.kind == "bar" else ""
+            style = Style(coloured % count, MARKS[shifted % len(MARKS)], pattern=pattern, order=coloured)
+            coloured += 1
+        assigned[series_key(series)] = style
         by_name.setdefault(series.name, style)
-    return told
+    return assigned
 
 
-def _marks_places(series: Series, panel: Panel) -> bool:
-    return series.kind == "points" and not series.connected and any(other.connected for other in panel.series)
+def _marks_points_of_curves(series: Series, panel: Panel) -> bool:
+    return series.kind == "points" and not series.connected and any(item.connected for item in panel.series)
 
 
 def _bars_share_a_name(panel: Panel) -> bool:

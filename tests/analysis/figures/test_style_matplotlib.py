@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.style_matplotlib import BLACK, COLOURS, GREY, legend_entries, matplotlib_styles
+from dmls_ray.analysis.figures.style import LIGHT
+from dmls_ray.analysis.figures.style_matplotlib import BLACK, GREY, legend_entries, matplotlib_styles
 
 
 def line(name: str, **changes: object) -> Series:
@@ -35,7 +36,7 @@ def test_what_takes_anothers_look_is_hollow_or_dashed_or_a_cross_in_its_colour()
             line("oom", kind="cross", same_as="test"),
         )
     )
-    assert {look.colour for look in looks.values()} == {COLOURS[0]}
+    assert {look.colour for look in looks.values()} == {LIGHT.series[0]}
     assert (looks["train", "test"].mark, looks["train", "test"].hollow) == ("o", True)
     assert looks["ideal", "test"].dashes
     assert looks["oom", "test"].mark == "x"
@@ -56,7 +57,7 @@ def test_points_among_curves_are_rings_and_points_alone_are_not() -> None:
 def test_what_stands_back_is_grey_and_uses_up_no_colour() -> None:
     looks = matplotlib_styles(chart_of(line("others", connected=False, muted=True), line("a", connected=False)))
     assert looks["others", ""].colour == GREY
-    assert looks["a", ""].colour == COLOURS[0]
+    assert looks["a", ""].colour == LIGHT.series[0]
 
 
 def bar(name: str, *names: str, **changes: object) -> Series:
@@ -70,7 +71,7 @@ def bar_series(*series: Series) -> Chart:
 
 def test_bars_have_colours_of_their_own_and_patterns_where_names_do_not_tell_them_apart() -> None:
     apart = matplotlib_styles(bar_series(bar("a", "x"), bar("b", "y")))
-    assert [(look.colour, look.hatch) for look in apart.values()] == [(COLOURS[0], ""), (COLOURS[1], "")]
+    assert [(look.colour, look.hatch) for look in apart.values()] == [(LIGHT.series[0], ""), (LIGHT.series[1], "")]
     bar_offsets = matplotlib_styles(bar_series(*(bar(str(number), "x", "y") for number in range(40))))
     assert len({(look.colour, look.hatch) for look in bar_offsets.values()}) == 40
     assert len({look.hatch for look in list(bar_offsets.values())[:8]}) == 8
@@ -81,7 +82,7 @@ def test_a_bar_like_another_or_that_stands_back_or_was_not_measured_is_pale() ->
         bar_series(bar("a", "x"), bar("b", "x", same_as="a"), bar("c", "y", muted=True), bar("d", "y", dashed=True))
     )
     assert [look.hollow for look in looks.values()] == [False, True, True, True]
-    assert looks["b", "a"].colour == COLOURS[0]
+    assert looks["b", "a"].colour == LIGHT.series[0]
     assert looks["c", ""].colour == looks["d", ""].colour == GREY
 
 
