@@ -1,11 +1,12 @@
-"""Several hosts on one machine, for tests: each with its own address, name, processes and /tmp, joined by a switch.
+"""Several hosts on one machine, for tests: each has an address, a name, processes and a /tmp; a switch joins them.
 
-A host is one process, its init, in namespaces of its own, and a `Network` one in which the switch is. Nothing has a
-name outside of them: no `ip netns`, no link or mount of the machine's own. An init ends when its standard input does,
-so however the process that made it ends, all hosts are gone, and two test runs never meet. What is shared is the
-machine's disk (as if it were a network's), its processors and memory, and its kernel.
+A host is an init process in new namespaces. A `Network` is an init process whose network namespace contains the switch.
+Nothing is visible outside of these namespaces: no `ip netns`, no link and no mount of the machine. An init process ends
+when its standard input closes, so all hosts end with the process that created them, however that process ends. Two test
+runs never see each other. Hosts share the disk of the machine (as a network file system), its processors, its memory
+and its kernel.
 
-Not to be had: latency. The kernel this was written on has no netem; `tbf` holds a link to a rate only.
+Links have no latency: the kernel of the development machine has no netem, and `tbf` limits only the rate.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ import psutil
 
 TOOLS = ("ip", "tc", "unshare", "nsenter", "mount", "env")
 PREFIX = "10.77.0."
-MOST = 16
-"""How many hosts a network can have."""
+MAX_HOSTS = 16
+"""Largest number of hosts of a network."""
 
 AUX_ADDRESS = "172.17.0.1"
-"""What every multi-homed host has besides, and none reaches of another: as with a bridge for containers."""
+"""Additional address of every multi-homed host, unreachable from other hosts, as of a bridge for containers."""
 
 RAY_PORT = 6379
 LOST_SOON = {
@@ -39,16 +40,17 @@ LOST_SOON = {
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "3",
 }
-"""For Ray's processes, so that the head gives up a host that is silent after 7 s; a busy one has 2 s for each answer.
+"""Environment of Ray's processes with which the head declares a silent host dead after 7 s.
 
-By default a host that has lost its power or its link is given up after 63 s (5 times 10 s without an answer, and the
-pauses), one whose raylet was killed after 15 s. One that leaves in an orderly way is told of at once, either way.
+A busy host has 2 s for each answer. By default a host without power or link is declared dead after 63 s (5 times 10 s
+without an answer, and the pauses), and a host whose raylet was killed after 15 s. A host that leaves in an orderly way
+is reported at once with both settings.
 """
 _OBJECT_STORE_BYTES = 100_000_000
 
-# In the host's own mounts: /tmp (with Ray's sessions and sockets), /dev/shm (with its objects) and the host table. The
-# working folder is still the machine's /tmp, which is how folders below it are shared. The last line waits for the end
-# of the process that made the host; what is orphaned and ends meanwhile the kernel reaps, as its signal is ignored.
+# Each host mounts /tmp (with Ray's sessions and sockets), /dev/shm (with Ray's objects) and the host table. The working
+# folder is still the /tmp of the machine: folders below it are shared through it. The last line waits for the end of
+# the process that created the host. SIGCHLD is ignored, so the kernel reaps orphaned processes.
 _INIT = r"""
 set -e
 cd /tmp
@@ -69,13 +71,13 @@ exec env --ignore-signal=CHLD cat >/dev/null
 
 
 class HostsError(Exception):
-    """Hosts cannot be had here, or a command that makes them failed."""
+    """This machine cannot create hosts, or a command that creates them failed."""
 
 
 class OnHost(subprocess.Popen[str]):
-    """A process on a host. Signals reach the process itself, and not `nsenter`, which only waits for it.
+    """Process on a host. Signals reach the process itself and not `nsenter`, which only waits for it.
 
-    What it prints goes to a file without a name, unless the options say otherwise; `printed` has it so far.
+    The output goes to an unnamed file, unless the options redirect it; `printed` returns the output so far.
     """
 
     def __init__(self, words: Sequence[str], **options: Any) -> None:
@@ -94,7 +96,7 @@ class OnHost(subprocess.Popen[str]):
                     process.send_signal(sig)
 
     def close(self) -> None:
-        """Wait for its end, and close its files."""
+        """Wait for the end of the process and close its files."""
         self.wait()
         for stream in (self.stdin, self.stdout, self.stderr, self._output):
             if stream is not None:
@@ -105,10 +107,10 @@ class Host:
     """One machine of a network.
 
     Args:
-        network: what it is a part of.
-        number: from 1; name and address follow from it.
-        multi_homed: its name is 127.0.1.1 to itself, as Debian has it, and it has an interface more, found before the
-            one that reaches the others, with an address that all such hosts have.
+        network: network of the host.
+        number: number from 1; determines name and address.
+        multi_homed: the host resolves its name to 127.0.1.1, as Debian does. Before the interface that reaches the
+            network it has another interface, whose address all multi-homed hosts share.
     """
 
     def __init__(self, network: Network, number: int, *, multi_homed: bool = False) -> None:
@@ -122,8 +124,8 @@ class Host:
     # --- power ----------------------------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start it, with an empty /tmp."""
-        names = {f"{PREFIX}{number}": f"host-{number}" for number in range(1, MOST + 1)}
+        """Start the host with an empty /tmp."""
+        names = {f"{PREFIX}{number}": f"host-{number}" for number in range(1, MAX_HOSTS + 1)}
         if self.multi_homed:
             del names[self.address]
             names["127.0.1.1"] = self.name
@@ -133,20 +135,20 @@ class Host:
         self._plug_in()
 
     def kill(self) -> None:
-        """A power cut: the link is gone, and then all processes at once, so that nobody hears of it."""
+        """Cut the power: first the link disappears, then all processes at once, so that no message leaves the host."""
         if self._init is not None:
             self.cut()
             self._end()
 
     def revive(self) -> None:
-        """The same machine after a power cut: same name and address, and nothing of what it had."""
+        """Start the same host after a power cut: same name and address, empty /tmp, no processes."""
         self.kill()
         self.boot()
         if self.rate:
             self.shape(self.rate)
 
     def close(self) -> None:
-        """End all of it; for the end of a test."""
+        """End all processes of the host, at the end of a test."""
         if self._init is not None:
             self._end()
         for process in self._started:
@@ -155,7 +157,7 @@ class Host:
 
     def _end(self) -> None:
         assert self._init is not None
-        # The kernel takes its time with the link of a host that is gone, and its successor has one of the same name.
+        # The kernel removes the link of an ended host late, and the next link has the same name.
         self.network.init.ip(f"link delete {self.name}")
         self._init.end()
         self._init = None
@@ -163,18 +165,18 @@ class Host:
     # --- network --------------------------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """Take the link away: what is sent is lost, and nobody is told, neither here nor there."""
+        """Cut the link: packets are lost, and neither end gets an error."""
         self.network.init.ip(f"link set {self.name} down")
 
-    def mend(self) -> None:
-        """Give the link back."""
+    def restore(self) -> None:
+        """Restore a link that was cut."""
         self.network.init.ip(f"link set {self.name} up")
 
     def shape(self, rate: str) -> None:
-        """Hold the link to a rate in each direction, such as 1gbit or 100mbit.
+        """Limit the link to a rate in each direction, such as 1gbit or 100mbit.
 
-        The bucket holds what a millisecond brings (and the largest packet at least), so that even a transfer of a
-        hundredth of a second goes at that rate.
+        The bucket contains the bytes of one millisecond (at least one packet of the largest size), so that even a
+        transfer of ten milliseconds has this rate.
         """
         self.rate = rate
         burst = max(16_000, int(_bits_per_s(rate) / 8 / 1000))
@@ -183,28 +185,28 @@ class Host:
             init.run("tc", "qdisc", "replace", "dev", interface, "root", *tbf)
 
     def unshape(self) -> None:
-        """Let the link be as fast as it is."""
+        """Remove the limit of the rate."""
         self.rate = None
         for init, interface in self._ends():
             init.run("tc", "qdisc", "del", "dev", interface, "root")
 
     def _ends(self) -> tuple[tuple[_Init, str], tuple[_Init, str]]:
-        """Both ends of the link: what goes out is queued at each."""
+        """Return both ends of the link; each queues what it sends."""
         return (self.init, "eth0"), (self.network.init, self.name)
 
     def _plug_in(self) -> None:
         aux = ("link add aux0 type bridge", f"address add {AUX_ADDRESS}/16 dev aux0", "link set aux0 up")
         peer = f"peer name {self.name} netns {self.network.init.pid}"
-        others = {*range(1, MOST + 1)} - {self.number}
+        neighbours = {*range(1, MAX_HOSTS + 1)} - {self.number}
         self.init.ip(
             "link set lo up",
             *(aux if self.multi_homed else ()),
             f"link add eth0 address {_mac(self.number)} type veth {peer}",
             f"address add {self.address}/24 dev eth0",
             "link set eth0 up",
-            # Nobody is asked for, so who is gone is not missed: as behind a router, what is sent to it is lost, and
-            # never "no route to host".
-            *(f"neighbour add {PREFIX}{other} lladdr {_mac(other)} dev eth0 nud permanent" for other in others),
+            # With permanent neighbours no host sends an ARP request. Packets to a dead host are lost, as behind a
+            # router, and the sender never gets "no route to host".
+            *(f"neighbour add {PREFIX}{number} lladdr {_mac(number)} dev eth0 nud permanent" for number in neighbours),
         )
         self.network.init.ip(f"link set {self.name} master switch up")
 
@@ -217,15 +219,15 @@ class Host:
         return self._init
 
     def processes(self) -> list[psutil.Process]:
-        """All that run on it, without init."""
-        return [one for one in _within("pid", self.init.pid) if one.pid != self.init.pid]
+        """Return all processes of the host except init."""
+        return [process for process in _within("pid", self.init.pid) if process.pid != self.init.pid]
 
     def start(
         self, words: Sequence[str], *, cwd: Path | str = "/tmp", env: Mapping[str, str] | None = None, **options: Any
     ) -> OnHost:
         """Start a command on this host; `options` go to Popen."""
-        inside = ["env", f"--chdir={cwd}", *map(str, words)]
-        process = OnHost(self.init.entered("--all", inside), env=self.environment(env), **options)
+        command = ["env", f"--chdir={cwd}", *map(str, words)]
+        process = OnHost(self.init.entered("--all", command), env=self.environment(env), **options)
         self._started.append(process)
         return process
 
@@ -251,56 +253,56 @@ class Host:
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def python(self, script: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a few lines of Python on this host to their end."""
+        """Run a Python script on this host to its end."""
         return self.run([sys.executable, "-c", script, *arguments], **options)
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The test's, without what would lead elsewhere; home and cache are the host's own."""
-        led = ("RAY_", "DMLS_RAY_", "TMPDIR", "XDG_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(led)}
+        """Return the environment of the test without variables of Ray and of paths, with a private home and cache."""
+        removed = ("RAY_", "DMLS_RAY_", "TMPDIR", "XDG_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
         path = f"{Path(sys.executable).parent}:{kept.get('PATH', os.defpath)}"
-        own = {"PATH": path, "HOME": "/tmp/home", "DMLS_RAY_CACHE": "/tmp/cache"}
-        return kept | own | dict(more or {})
+        private = {"PATH": path, "HOME": "/tmp/home", "DMLS_RAY_CACHE": "/tmp/cache"}
+        return kept | private | dict(more or {})
 
     # --- Ray ------------------------------------------------------------------------------------------------------
 
     def ray_start_head(self, *flags: str, num_cpus: int = 1, env: Mapping[str, str] | None = None) -> str:
-        """`ray start --head` on this host; returns the cluster's address. LOST_SOON is for its `env`."""
+        """Run `ray start --head` on this host; return the address of the cluster. `env` accepts LOST_SOON."""
         self._ray_start("--head", f"--port={RAY_PORT}", "--include-dashboard=false", *flags, num_cpus=num_cpus, env=env)
         return f"{self.address}:{RAY_PORT}"
 
     def ray_join(self, address: str, *flags: str, num_cpus: int = 1, env: Mapping[str, str] | None = None) -> None:
-        """`ray start` on this host, as part of the cluster at an address."""
+        """Run `ray start` on this host, which joins the cluster at an address."""
         self._ray_start(f"--address={address}", *flags, num_cpus=num_cpus, env=env)
 
     def stop_ray(self, within_s: float = 5) -> None:
-        """End Ray on this host in an orderly way, and in the order of `ray stop`, which would look for all it can see.
+        """End Ray on this host in the order of `ray stop`, which would end the processes of all hosts.
 
-        The raylet goes first, so that its node is said to have left, and the head's server last. What has not ended
-        in time is killed, as there.
+        The raylet ends first, so that its node reports that it leaves; the server of the head ends last. Processes
+        that have not ended in time are killed.
         """
-        found = [one for one in self.processes() if _is_of_ray(one)]
-        first, last = ([one for one in found if one.name() == name] for name in ("raylet", "gcs_server"))
-        for some in (first, [one for one in found if one not in last], last):
-            for process in some:
+        processes = [process for process in self.processes() if _is_of_ray(process)]
+        raylets, servers = ([item for item in processes if item.name() == name] for name in ("raylet", "gcs_server"))
+        for group in (raylets, [process for process in processes if process not in servers], servers):
+            for process in group:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
-            _, alive = psutil.wait_procs(some, timeout=within_s)
+            _, alive = psutil.wait_procs(group, timeout=within_s)
             for process in alive:
                 process.kill()
             psutil.wait_procs(alive)
 
     def _ray_start(self, *flags: str, num_cpus: int, env: Mapping[str, str] | None) -> None:
-        own = (f"--node-ip-address={self.address}", f"--num-cpus={num_cpus}", "--disable-usage-stats")
+        node = (f"--node-ip-address={self.address}", f"--num-cpus={num_cpus}", "--disable-usage-stats")
         store = f"--object-store-memory={_OBJECT_STORE_BYTES}"
-        self.run(["ray", "start", *flags, *own, store], env=env, check=True)
+        self.run(["ray", "start", *flags, *node, store], env=env, check=True)
 
 
 class Network:
-    """Hosts and the switch between them; ends all of it when it is left.
+    """Hosts and the switch between them, as a context manager that ends all of them.
 
     Args:
-        shared: folders that all hosts see. Only those below /tmp need to be told; the rest of the disk is shared.
+        shared: folders that all hosts see. Only folders below /tmp are needed here; the rest of the disk is shared.
     """
 
     def __init__(self, shared: Iterable[Path] = ()) -> None:
@@ -319,21 +321,21 @@ class Network:
             raise
 
     def add(self, count: int = 1, *, multi_homed: bool = False) -> list[Host]:
-        """So many hosts more; returns them."""
+        """Add hosts to the network; return the new hosts."""
         for _ in range(count):
             self.hosts.append(Host(self, len(self.hosts) + 1, multi_homed=multi_homed))
         return self.hosts[-count:]
 
     def cluster(self, *num_cpus: int, env: Mapping[str, str] | None = None) -> str:
         """Start Ray on the first hosts, with so many CPUs each, the first as the head; returns its address."""
-        head, *others = self.hosts[: len(num_cpus)]
+        head, *workers = self.hosts[: len(num_cpus)]
         address = head.ray_start_head(num_cpus=num_cpus[0], env=env)
-        for host, cpus in zip(others, num_cpus[1:], strict=True):
+        for host, cpus in zip(workers, num_cpus[1:], strict=True):
             host.ray_join(address, num_cpus=cpus, env=env)
         return address
 
     def close(self) -> None:
-        """End all of it."""
+        """End all hosts and the switch."""
         for host in self.hosts:
             host.close()
         self.init.end()
@@ -346,7 +348,7 @@ class Network:
 
 
 class _Init:
-    """The first process of new namespaces, which hold as long as it runs."""
+    """First process of new namespaces, which exist as long as this process runs."""
 
     def __init__(self, script: str, *namespaces: str, **variables: str) -> None:
         words = ["unshare", *namespaces, "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
@@ -361,8 +363,8 @@ class _Init:
         )
         assert self._unshare.stdout is not None
         try:
-            told = self._unshare.stdout.readline()
-            if told != b"ready\n":
+            line = self._unshare.stdout.readline()
+            if line != b"ready\n":
                 self._unshare.wait()
                 size = os.fstat(self._log.fileno()).st_size
                 raise HostsError(f"unshare failed: {os.pread(self._log.fileno(), size, 0).decode().strip()}")
@@ -373,28 +375,28 @@ class _Init:
             raise
 
     def entered(self, which: str, words: Sequence[str]) -> list[str]:
-        """The words of a command that runs in these namespaces: --all of them, or --net alone."""
+        """Return a command that runs in these namespaces: in --all of them, or only in --net."""
         return ["nsenter", f"--target={self.pid}", which, "--", *words]
 
-    def run(self, *words: str, told: str = "") -> None:
-        """Run a command of the network's, with the machine's own files."""
-        words_there = self.entered("--net", words)
-        done = subprocess.run(words_there, input=told, capture_output=True, text=True, check=False)
+    def run(self, *words: str, stdin: str = "") -> None:
+        """Run a command in the network namespace, with the files of the machine."""
+        command = self.entered("--net", words)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise HostsError(f"{shlex.join(words)} ended with {done.returncode}: {done.stderr.strip()}\n{told}")
+            raise HostsError(f"{shlex.join(words)} ended with {done.returncode}: {done.stderr.strip()}\n{stdin}")
 
     def ip(self, *lines: str) -> None:
         """Run commands of `ip`."""
-        self.run("ip", "-batch", "-", told="".join(f"{line}\n" for line in lines))
+        self.run("ip", "-batch", "-", stdin="".join(f"{line}\n" for line in lines))
 
     def end(self) -> None:
-        """End every process in it, and wait until none is left."""
+        """End every process of the namespaces and wait until they have ended."""
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._unshare.pid).children():
                 process.kill()
         assert self._unshare.stdin is not None
         assert self._unshare.stdout is not None
-        # `unshare` waits for init, and the kernel lets init go when all others are gone.
+        # `unshare` waits for init, and the kernel ends init after all other processes of the namespace.
         self._unshare.stdin.close()
         self._unshare.wait()
         self._unshare.stdout.close()
@@ -406,14 +408,14 @@ def _mac(number: int) -> str:
 
 
 def _bits_per_s(rate: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(k|m|g)bit", rate)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(k|m|g)bit", rate)
+    if match is None:
         raise ValueError(f"rate={rate} is not of the form 100mbit, with k, m or g.")
-    return float(found[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[found[2]]
+    return float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]]
 
 
 def _within(kind: str, pid: int) -> Iterator[psutil.Process]:
-    """The processes that are in the namespace of a kind in which `pid` is."""
+    """Yield the processes in the same namespace of this kind as `pid`."""
     namespace = os.readlink(f"/proc/{pid}/ns/{kind}")
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.NoSuchProcess):
@@ -429,5 +431,5 @@ def _is_of_ray(process: psutil.Process) -> bool:
 
 
 def install_folders() -> list[Path]:
-    """Where Python and its packages are."""
+    """Return the folders of Python and its packages."""
     return [Path(sys.prefix), Path(sys.base_prefix)]

@@ -1,4 +1,4 @@
-"""The hosts that the other tests here stand on: they are apart, links do what they are told, all goes."""
+"""The hosts of this folder's tests: they are isolated, links obey their settings, nothing remains."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ with socket.create_connection((sys.argv[1], 7000)) as there:
 
 
 def wait_for(condition: Callable[[], object], within_s: float = 20) -> None:
-    until = time.monotonic() + within_s
+    deadline = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < deadline, f"not within {within_s} s"
         time.sleep(0.02)
 
 
@@ -82,10 +82,10 @@ def bits_per_s(sender: Host, receiver: Host, size: int) -> float:
 
 
 class Conversation:
-    """What one host hears of another that repeats what it is told."""
+    """Connection of one host to an echo server on another host."""
 
     def __init__(self, here: Host, there: Host) -> None:
-        self.other = listening(there, ECHO)
+        self.server = listening(there, ECHO)
         words = [sys.executable, "-c", ASK, there.address]
         self._process = here.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -98,53 +98,51 @@ class Conversation:
 
 
 class Traces:
-    """What of the machine a network could leave something in."""
+    """State of the machine that a network could change."""
 
     def __init__(self) -> None:
-        self.namespaces = self._told("ip", "netns", "list")
-        self.links = self._told("ip", "-brief", "link")
+        self.namespaces = self._output("ip", "netns", "list")
+        self.links = self._output("ip", "-brief", "link")
         self.mounts = Path("/proc/self/mounts").read_text()
         self.host_name = socket.gethostname()
         self.files = sorted(str(path) for path in Path("/tmp").glob("*") if path.name in ("ray", "home", "cache"))
 
     @staticmethod
-    def _told(*words: str) -> str:
+    def _output(*words: str) -> str:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-def test_hosts_have_names_addresses_and_processes_of_their_own(network: Network) -> None:
-    one, two = network.add(2)
-    sleeper = one.start(["sleep", "60"])
-    wait_for(lambda: len(one.processes()) == 1)
-    assert one.run(["hostname"]).stdout == "host-1\n"
-    assert two.run(["hostname"]).stdout == "host-2\n"
-    assert "inet 10.77.0.2/24" in two.run(["ip", "address"]).stdout
-    assert "sleep 60" in one.run(["ps", "ax"]).stdout
-    assert "sleep 60" not in two.run(["ps", "ax"]).stdout
+def test_each_host_has_a_name_an_address_and_processes(network: Network) -> None:
+    first, second = network.add(2)
+    sleeper = first.start(["sleep", "60"])
+    wait_for(lambda: len(first.processes()) == 1)
+    assert first.run(["hostname"]).stdout == "host-1\n"
+    assert second.run(["hostname"]).stdout == "host-2\n"
+    assert "inet 10.77.0.2/24" in second.run(["ip", "address"]).stdout
+    assert "sleep 60" in first.run(["ps", "ax"]).stdout
+    assert "sleep 60" not in second.run(["ps", "ax"]).stdout
     assert sleeper.poll() is None
 
 
-def test_tmp_and_shared_memory_are_a_hosts_own_and_the_tests_folders_are_shared(
-    network: Network, tmp_path: Path
-) -> None:
-    one, two = network.add(2)
+def test_hosts_share_the_folders_of_tests_and_neither_tmp_nor_shared_memory(network: Network, tmp_path: Path) -> None:
+    first, second = network.add(2)
     for folder in ("/tmp", "/dev/shm", str(tmp_path)):
-        one.run(["touch", f"{folder}/left-by-host-1"], check=True)
-    seen = two.run(["find", "/tmp", "/dev/shm", "-name", "left-by-host-1"]).stdout.split()
+        first.run(["touch", f"{folder}/left-by-host-1"], check=True)
+    seen = second.run(["find", "/tmp", "/dev/shm", "-name", "left-by-host-1"]).stdout.split()
     assert seen == [str(tmp_path / "left-by-host-1")]
     assert not Path("/tmp/left-by-host-1").exists()
     assert (tmp_path / "left-by-host-1").exists()
 
 
 def test_hosts_reach_each_other_by_name_and_nothing_else(network: Network) -> None:
-    one, two = network.add(2)
-    assert two.address in one.run(["getent", "hosts", "host-2"]).stdout
-    assert Conversation(one, two).say("hello") == "heard hello"
-    outside = one.python("import socket; socket.create_connection(('192.0.2.1', 80), timeout=5)")
+    first, second = network.add(2)
+    assert second.address in first.run(["getent", "hosts", "host-2"]).stdout
+    assert Conversation(first, second).say("hello") == "heard hello"
+    outside = first.python("import socket; socket.create_connection(('192.0.2.1', 80), timeout=5)")
     assert "Network is unreachable" in outside.stderr
 
 
-def test_a_signal_reaches_the_process_and_its_end_is_told(network: Network) -> None:
+def test_a_signal_reaches_the_process_and_its_exit_code_is_returned(network: Network) -> None:
     (host,) = network.add()
     script = (
         "import time\ntry:\n  print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n  raise SystemExit(7)"
@@ -160,80 +158,80 @@ def test_a_signal_reaches_the_process_and_its_end_is_told(network: Network) -> N
     assert host.processes() == []
 
 
-def test_what_is_orphaned_and_ends_is_no_zombie(network: Network) -> None:
+def test_an_orphaned_process_that_ends_is_no_zombie(network: Network) -> None:
     (host,) = network.add()
     host.run(["sh", "-c", "sh -c 'sleep 0.2' & exit 0"], check=True)
     time.sleep(0.5)
     assert host.processes() == []
 
 
-def test_of_a_cut_link_nobody_is_told_and_a_mended_one_goes_on(network: Network) -> None:
-    one, two = network.add(2)
-    talk = Conversation(one, two)
+def test_a_cut_link_gives_no_error_and_connections_continue_when_it_is_restored(network: Network) -> None:
+    first, second = network.add(2)
+    talk = Conversation(first, second)
     assert talk.say("before") == "heard before"
-    two.cut()
+    second.cut()
     assert talk.say("during") == "heard nothing"
-    assert talk.other.poll() is None
-    two.mend()
+    assert talk.server.poll() is None
+    second.restore()
     wait_for(lambda: "during" in talk.say("after"))
 
 
-def test_a_power_cut_ends_everything_at_once_and_nobody_hears_of_it(network: Network) -> None:
-    one, two = network.add(2)
-    talk = Conversation(one, two)
+def test_a_power_cut_ends_all_processes_at_once_without_a_message(network: Network) -> None:
+    first, second = network.add(2)
+    talk = Conversation(first, second)
     assert talk.say("before") == "heard before"
-    processes = two.processes()
-    two.kill()
+    processes = second.processes()
+    second.kill()
     assert not any(process.is_running() for process in processes)
     assert talk.say("after") == "heard nothing"
     with pytest.raises(HostsError, match="no power"):
-        two.run(["true"])
+        second.run(["true"])
 
 
 def test_a_revived_host_has_its_name_and_address_and_nothing_else(network: Network) -> None:
-    one, two = network.add(2)
-    two.run(["touch", "/tmp/left"], check=True)
-    two.shape("100mbit")
-    two.revive()
-    assert two.run(["hostname"]).stdout == "host-2\n"
-    assert two.run(["ls", "/tmp/left"]).returncode != 0
-    assert "rate 100Mbit" in two.run(["tc", "qdisc", "show", "dev", "eth0"]).stdout
-    assert Conversation(one, two).say("again") == "heard again"
+    first, second = network.add(2)
+    second.run(["touch", "/tmp/left"], check=True)
+    second.shape("100mbit")
+    second.revive()
+    assert second.run(["hostname"]).stdout == "host-2\n"
+    assert second.run(["ls", "/tmp/left"]).returncode != 0
+    assert "rate 100Mbit" in second.run(["tc", "qdisc", "show", "dev", "eth0"]).stdout
+    assert Conversation(first, second).say("again") == "heard again"
 
 
 @pytest.mark.parametrize(("rate", "expected"), [("1gbit", 1e9), ("100mbit", 1e8)])
 def test_a_shaped_link_has_its_rate_in_both_directions(network: Network, rate: str, expected: float) -> None:
-    one, two = network.add(2)
-    two.shape(rate)
-    for sender, receiver in ((one, two), (two, one)):
+    first, second = network.add(2)
+    second.shape(rate)
+    for sender, receiver in ((first, second), (second, first)):
         for size in (1 << 20, 16 << 20):
-            # Where this machine is busy elsewhere a transfer is slower, or faster by the clock of a receiver that was
-            # late: a link of another rate has none of ten within these bounds.
-            found = [bits_per_s(sender, receiver, size)]
-            while abs(found[-1] / expected - 1) > 0.15 and len(found) < 10:
-                found.append(bits_per_s(sender, receiver, size))
-            assert found[-1] == pytest.approx(expected, rel=0.15), found
-    two.unshape()
-    assert bits_per_s(one, two, 16 << 20) > 2e9
+            # A busy machine makes a transfer slower. It looks faster where the receiver started its clock late. With
+            # another rate of the link none of ten transfers is within these bounds.
+            rates = [bits_per_s(sender, receiver, size)]
+            while abs(rates[-1] / expected - 1) > 0.15 and len(rates) < 10:
+                rates.append(bits_per_s(sender, receiver, size))
+            assert rates[-1] == pytest.approx(expected, rel=0.15), rates
+    second.unshape()
+    assert bits_per_s(first, second, 16 << 20) > 2e9
 
 
-def test_a_multi_homed_host_has_a_name_and_an_address_that_mislead(network: Network) -> None:
-    one, two = network.add(2, multi_homed=True)
-    assert one.run(["getent", "hosts", "host-1"]).stdout.split()[0] == "127.0.1.1"
-    assert two.run(["getent", "hosts", "host-1"]).stdout.split()[0] == one.address
-    addresses = one.run(["ip", "-brief", "-4", "address"]).stdout.split()
-    assert addresses.index(f"{AUX_ADDRESS}/16") < addresses.index(f"{one.address}/24")
-    assert Conversation(one, two).say("hello") == "heard hello"
+def test_a_multi_homed_host_has_a_misleading_name_and_address(network: Network) -> None:
+    first, second = network.add(2, multi_homed=True)
+    assert first.run(["getent", "hosts", "host-1"]).stdout.split()[0] == "127.0.1.1"
+    assert second.run(["getent", "hosts", "host-1"]).stdout.split()[0] == first.address
+    addresses = first.run(["ip", "-brief", "-4", "address"]).stdout.split()
+    assert addresses.index(f"{AUX_ADDRESS}/16") < addresses.index(f"{first.address}/24")
+    assert Conversation(first, second).say("hello") == "heard hello"
 
 
-def test_nothing_is_left_of_a_network(shared_folders: list[Path], hosts_possible: None) -> None:
+def test_a_network_leaves_nothing_behind(shared_folders: list[Path], hosts_possible: None) -> None:
     before = Traces()
     with Network(shared_folders) as network:
-        one, two = network.add(2)
-        one.shape("1gbit")
-        sleeper = one.start(["sleep", "60"])
-        two.kill()
-        during = [*one.processes(), psutil.Process(one.init.pid), psutil.Process(network.init.pid)]
+        first, second = network.add(2)
+        first.shape("1gbit")
+        sleeper = first.start(["sleep", "60"])
+        second.kill()
+        during = [*first.processes(), psutil.Process(first.init.pid), psutil.Process(network.init.pid)]
         assert len(during) == 3
         assert vars(Traces()) == vars(before)
     assert sleeper.returncode == -signal.SIGKILL
@@ -242,16 +240,16 @@ def test_nothing_is_left_of_a_network(shared_folders: list[Path], hosts_possible
     assert vars(Traces()) == vars(before)
 
 
-def test_nothing_is_left_where_the_test_itself_is_killed(hosts_possible: None) -> None:
+def test_a_network_leaves_nothing_behind_when_its_test_is_killed(hosts_possible: None) -> None:
     script = """
 import time
 from tests.multihost.hosts import Network
 with Network() as network:
-    one, two = network.add(2)
-    one.start(["sleep", "60"])
-    while not one.processes():
+    first, second = network.add(2)
+    first.start(["sleep", "60"])
+    while not first.processes():
         time.sleep(0.02)
-    print(*[one.init.pid, two.init.pid, network.init.pid, one.processes()[0].pid], flush=True)
+    print(*[first.init.pid, second.init.pid, network.init.pid, first.processes()[0].pid], flush=True)
     time.sleep(60)
 """
     before = Traces()
@@ -266,7 +264,7 @@ with Network() as network:
     assert vars(Traces()) == vars(before)
 
 
-def test_without_root_or_a_tool_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_or_missing_root_rights_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(HostsError, match=r"needs .*ip.*nsenter"):
         Network()

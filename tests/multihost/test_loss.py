@@ -1,4 +1,4 @@
-"""Machines that leave, come and come back while a sweep goes on: every run is accounted for, and the rest goes on."""
+"""Machines that leave, join and return during a sweep: every run is recorded, and the sweep continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = {"PYTHONPATH": str(PROJECT)}
 
 
 class Sweep:
-    """A sweep of one of the functions in `waiting`, under way on a host."""
+    """Running sweep of a function of `waiting` on a host."""
 
     def __init__(self, host: Host, folder: Path, function: str, *flags: str) -> None:
         self.folder = folder
@@ -28,29 +28,29 @@ class Sweep:
         self.process: OnHost = host.start(words, cwd=folder, env=PATH)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Every record, in the order in which they were written."""
+        """Return all records in the order in which they were written."""
         path = self.folder / "out" / "runs.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """The last record of each run."""
+        """Return the last record of each run."""
         return {line["run_id"]: line for line in self.lines()}
 
     def wait_for(self, condition: Callable[[], Any], within_s: float = 120) -> Any:
-        until = time.monotonic() + within_s
-        while not (found := condition()):
+        deadline = time.monotonic() + within_s
+        while not (value := condition()):
             assert self.process.poll() is None, self.process.printed()
-            assert time.monotonic() < until, self.process.printed()
+            assert time.monotonic() < deadline, self.process.printed()
             time.sleep(0.05)
-        return found
+        return value
 
     def has_begun(self, mark: str) -> list[Path]:
         return self.wait_for(lambda: list(self.folder.glob(mark)))
 
     def ends(self, within_s: float = 120) -> int:
-        until = time.monotonic() + within_s
+        deadline = time.monotonic() + within_s
         while self.process.poll() is None:
-            assert time.monotonic() < until, self.process.printed()
+            assert time.monotonic() < deadline, self.process.printed()
             time.sleep(0.05)
         return self.process.returncode
 
@@ -60,22 +60,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_host_that_loses_its_power_takes_its_runs_along_and_they_are_run_when_it_is_back(
-    network: Network, folder: Path
-) -> None:
-    one, two = network.add(2)
+def test_runs_of_a_host_without_power_are_run_when_the_host_is_back(network: Network, folder: Path) -> None:
+    first, second = network.add(2)
     address = network.cluster(1, 1, env=PATH | LOST_SOON)
     spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "3")
-    sweep = Sweep(one, folder, "together", *spread, "--wait-for-ranks", "5", "--max-retries", "0")
+    sweep = Sweep(first, folder, "together", *spread, "--wait-for-ranks", "5", "--max-retries", "0")
     sweep.has_begun("began-0")
-    two.kill()
+    second.kill()
     for number in (0, 1):
         (folder / f"go-{number}").touch()
-    # Those on one machine go on; those that want two are skipped, after one wait for all of them.
+    # Runs on one machine continue. Runs on two machines are skipped after one common wait.
     sweep.wait_for(lambda: "host-2 has left" in sweep.process.printed())
     sweep.has_begun("began-2")
-    two.revive()
-    two.ray_join(address, num_cpus=1, env=PATH | LOST_SOON)
+    second.revive()
+    second.ray_join(address, num_cpus=1, env=PATH | LOST_SOON)
     sweep.wait_for(lambda: "host-2 is there: 1 ranks start on it" in sweep.process.printed())
     (folder / "go-2").touch()
     assert sweep.ends() == 0, sweep.process.printed()
@@ -84,39 +82,39 @@ def test_a_host_that_loses_its_power_takes_its_runs_along_and_they_are_run_when_
     skipped = [line for line in sweep.lines() if line["outcome"] == "skipped"]
     assert skipped
     assert all("host-2 left, after 5 s (wait_for_ranks)" in line["reason"] for line in skipped)
-    (cut_short,) = [line for line in skipped if line["earlier_attempts"]]
-    # max_retries is 0, and the run was not given up for what its machine did.
-    assert cut_short["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
+    (interrupted,) = [line for line in skipped if line["earlier_attempts"]]
+    # max_retries is 0: the loss of a machine does not count as a failure of the run.
+    assert interrupted["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
 
 
-def test_a_link_that_is_cut_for_five_seconds_costs_time_and_one_that_stays_cut_its_run(
+def test_a_link_cut_for_five_seconds_delays_its_run_and_a_link_that_stays_cut_ends_it(
     network: Network, folder: Path
 ) -> None:
-    one, two = network.add(2)
-    # TCP may try again only 7 s after such a cut, and on a busy machine later: by then the head must not
-    # have given the host up, as LOST_SOON alone has it.
+    first, second = network.add(2)
+    # TCP may resend only 7 s after such a cut, and later on a busy machine. Until then the head must not declare the
+    # host dead, which LOST_SOON alone would do.
     patient = LOST_SOON | {"RAY_health_check_failure_threshold": "6"}
     network.cluster(1, 1, env=PATH | patient)
     spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "2")
-    sweep = Sweep(one, folder, "together", *spread, "--wait-for-ranks", "2")
+    sweep = Sweep(first, folder, "together", *spread, "--wait-for-ranks", "2")
     sweep.has_begun("began-0")
-    two.cut()
+    second.cut()
     time.sleep(5)
-    two.mend()
+    second.restore()
     (folder / "go-0").touch()
     sweep.has_begun("began-1")
-    two.cut()
+    second.cut()
     (folder / "go-1").touch()
     assert sweep.ends() == 0, sweep.process.printed()
-    told = {(row["config"]["machines"], row["repeat"]): row for row in sweep.rows().values()}
-    assert {key: row["outcome"] for key, row in told.items()} == {
+    rows = {(row["config"]["machines"], row["repeat"]): row for row in sweep.rows().values()}
+    assert {key: row["outcome"] for key, row in rows.items()} == {
         (1, 0): "ok", (2, 0): "ok", (1, 1): "ok", (2, 1): "skipped"
     }  # fmt: skip
-    assert told[2, 0]["attempts"] == 1
-    assert told[2, 1]["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
+    assert rows[2, 0]["attempts"] == 1
+    assert rows[2, 1]["earlier_attempts"][0]["reason"] == "1 of 2 ranks died: host-2 has left"
 
 
-def test_a_host_that_leaves_ends_only_its_own_run_and_one_that_joins_takes_it_up(
+def test_a_host_that_leaves_ends_only_its_run_and_a_host_that_joins_runs_it_again(
     network: Network, folder: Path
 ) -> None:
     hosts = network.add(4)
@@ -138,25 +136,25 @@ def test_a_host_that_leaves_ends_only_its_own_run_and_one_that_joins_takes_it_up
     assert all(row["outcome"] == "ok" for row in sweep.rows().values())
 
 
-def test_a_lost_head_ends_the_sweep_in_a_line_and_another_goes_on_with_what_is_missing(
+def test_a_lost_head_ends_the_sweep_in_one_line_and_a_second_sweep_runs_the_rest(
     network: Network, folder: Path
 ) -> None:
-    one, two = network.add(2)
+    first, second = network.add(2)
     network.cluster(1, 1, env=PATH | LOST_SOON)
     spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "2")
-    sweep = Sweep(two, folder, "together", *spread)
+    sweep = Sweep(second, folder, "together", *spread)
     sweep.has_begun("began-0")
-    one.kill()
+    first.kill()
     assert sweep.ends() == 1, sweep.process.printed()
     before = sweep.rows()
     assert "the same command runs the others" in sweep.process.printed()
     assert "Traceback" not in sweep.process.printed()
     for number in (0, 1):
         (folder / f"go-{number}").touch()
-    two.stop_ray()
-    one.revive()
+    second.stop_ray()
+    first.revive()
     network.cluster(1, 1, env=PATH | LOST_SOON)
-    sweep = Sweep(two, folder, "together", *spread)
+    sweep = Sweep(second, folder, "together", *spread)
     assert sweep.ends() == 0, sweep.process.printed()
     rows = sweep.rows()
     assert len(rows) == 4

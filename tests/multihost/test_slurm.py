@@ -1,4 +1,4 @@
-"""The Slurm script, on hosts of our own: what Slurm does for it is done by small scripts of the same names."""
+"""The Slurm script on simulated hosts; small scripts take the place of Slurm's commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCONTROL = """#!/bin/sh
 [ "$1 $2" = "show hostnames" ] && echo "$3" | tr , '\\n'
 """
 
-# Like Slurm's, it gives a signal on to what it runs.
+# As Slurm's srun, this script forwards SIGTERM to its command.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do
     [[ $1 == --nodelist=* ]] && node=${1#*=}
@@ -40,7 +40,7 @@ exit $code
 
 
 def slurm(network: Network, folder: Path, *, broken: str = "") -> dict[str, str]:
-    """The environment of a job on all hosts of the network; `ray` cannot be run on a broken one."""
+    """Return the environment of a job on all hosts of the network; the broken host has no `ray` command."""
     (folder / "bin").mkdir()
     cases = []
     for host in network.hosts:
@@ -56,7 +56,7 @@ def slurm(network: Network, folder: Path, *, broken: str = "") -> dict[str, str]
         "SLURM_JOB_ID": "4242",
         "SLURM_JOB_NODELIST": ",".join(host.name for host in network.hosts),
         "SLURM_CPUS_PER_TASK": "1",
-        "MARKER": "what-stands-in-the-environment",
+        "MARKER": "a-value-of-the-environment",
         "PYTHONPATH": str(PROJECT),
     }
 
@@ -68,7 +68,7 @@ def submitted(folder: Path, env: dict[str, str], *words: str, timeout: float = 2
 
 
 @pytest.mark.multihost
-def test_a_slurm_job_runs_a_sweep_on_all_of_its_nodes_and_leaves_nothing_of_ray(
+def test_a_slurm_job_runs_a_sweep_on_all_of_its_nodes_and_leaves_no_process_of_ray(
     network: Network, tmp_path: Path
 ) -> None:
     network.add(2)
@@ -78,9 +78,9 @@ def test_a_slurm_job_runs_a_sweep_on_all_of_its_nodes_and_leaves_nothing_of_ray(
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
     assert {(row["config"]["machines"], row["outcome"]) for row in rows} == {(1, "ok"), (2, "ok")}
-    left = [one.name() for host in network.hosts for one in host.processes() if "ray" in " ".join(one.cmdline())]
-    assert left == []
-    assert not list(tmp_path.glob(".ray-*")), "the token and Ray's words went with the job"
+    processes = [process for host in network.hosts for process in host.processes()]
+    assert not [process.name() for process in processes if "ray" in " ".join(process.cmdline())]
+    assert not list(tmp_path.glob(".ray-*")), "the token and the log of Ray are deleted with the job"
     written = b"".join(file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file())
     assert env["MARKER"].encode() not in written
     assert not {"\x1b", "\r"} & set(done.stdout)
@@ -95,5 +95,6 @@ def test_a_slurm_job_ends_at_once_and_names_the_node_on_which_ray_did_not_start(
     assert (done.returncode, done.stdout) == (1, "")
     assert "Ray has not started on host-2" in done.stderr
     assert "no such ray" in done.stderr
-    assert [one.name() for host in network.hosts for one in host.processes() if "raylet" in one.name()] == []
+    processes = [process.name() for host in network.hosts for process in host.processes()]
+    assert not [name for name in processes if "raylet" in name]
     assert not list(tmp_path.glob(".ray-*"))

@@ -1,4 +1,4 @@
-"""Training functions that wait for the test, so that it knows what is under way when it takes a machine away."""
+"""Training functions that wait for a file of the test, so that the test knows which runs lose their machine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ STEP_S = 0.02
 
 
 def together(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """All-reduces, over and over: a run of repeat 0 or 1 on two machines, and of repeat 2 on one, until there is a file
-    `go-<repeat>` in the folder `config["marks"]`; any other once. Rank 0 of a run that waits leaves a file
-    `began-<repeat>` there.
+    """All-reduce until the file `go-<repeat>` exists in the folder `config["marks"]`.
+
+    Only some runs wait: repeats 0 and 1 on two machines, and repeat 2 on one machine; other runs all-reduce once. Rank
+    0 of a run that waits creates the file `began-<repeat>` in the folder.
     """
     folder, repeat = Path(config["marks"]), config["seed"] // 10_000
     waits = config["machines"] == (2 if repeat < 2 else 1)
     if waits and rank.rank == 0:
         (folder / f"began-{repeat}").touch()
     rounds = 0.0
-    over = torch.zeros(1)
-    while not over:
-        over = torch.tensor([float(rank.rank == 0 and (not waits or (folder / f"go-{repeat}").exists()))])
+    done = torch.zeros(1)
+    while not done:
+        done = torch.tensor([float(rank.rank == 0 and (not waits or (folder / f"go-{repeat}").exists()))])
         if rank.world_size > 1:
-            dist.all_reduce(over)
+            dist.all_reduce(done)
         rounds += 1
         emit({"kind": "progress"})
         time.sleep(STEP_S)
@@ -36,7 +37,7 @@ def together(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, An
 
 
 def alone(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """Waits for a file `go` in the folder `config["marks"]`, and leaves one that tells who began where."""
+    """Create a file that names the run and its machine in `config["marks"]`, then wait for the file `go` there."""
     folder = Path(config["marks"])
     (folder / f"began-{config['number']}-{rank.machine}").touch()
     while not (folder / "go").exists():
