@@ -99,7 +99,7 @@ def jobs(count: int, *, prunable: bool) -> list[Job]:
         job = Job(
             run_id=f"{number:012x}-0",
             trial_id=f"{number:012x}",
-            train="dmls_ray.training.engine:train_rank",
+            train="dmls_ray.workloads.classification.train:train_rank",
             config=config,
             device="cpu",
             backend="gloo",

@@ -23,28 +23,28 @@ import torch.nn.functional as F
 
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
-from dmls_ray.training.engine import Trial
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.utilization import PERIOD_S, UtilizationSampler
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.train import rank_trainer
 
 
 def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
     """A training function: milliseconds of a pass with and without reduction, and what the timers say of the former."""
-    trial = Trial(config, rank)
-    batches = [batch for _, batch in trial.loader.train(0)][:-1]
+    trial = rank_trainer(config, rank)
+    batches = [batch for _, batch in trial.task.loader.train(0)][:-1]
     told: dict[str, list[float]] = {"reducing": [], "no_sync": []}
     for number in range(rounds + 1):
         for name in told:
             dist.barrier()
             began = time.perf_counter()
             for images, labels in batches:
-                with trial.replica.without_reduction() if name == "no_sync" else nullcontext():
-                    F.cross_entropy(trial.replica.forward(images), labels).backward()
+                with trial.ddp_model.without_reduction() if name == "no_sync" else nullcontext():
+                    F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
                 trial.model.zero_grad(set_to_none=True)
             if number:  # the first round warms up
                 told[name].append((time.perf_counter() - began) / len(batches) * 1e3)
-    return {"ms": told, "timers": trial.replica.communication()}
+    return {"ms": told, "timers": trial.ddp_model.communication()}
 
 
 def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int)
     told: dict[str, list[float]] = {"with": [], "without": []}
     for number in range(rounds + 1):
         for name in ("with", "without") if number % 2 else ("without", "with"):
-            trial = Trial(config, rank)
+            trial = rank_trainer(config, rank)
             with UtilizationSampler(trial.device) if name == "with" else nullcontext():
                 trial.run(lambda event: None)
             if number:
@@ -94,7 +94,7 @@ def _look_us() -> float:
     with UtilizationSampler(torch.device("cpu")) as sampler:
         for _ in range(300):
             began = time.thread_time()
-            sampler._look()
+            sampler._sample()
             times.append((time.thread_time() - began) * 1e6)
             time.sleep(0.005)
     return statistics.quantiles(times, n=20)[-1]

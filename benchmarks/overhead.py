@@ -124,8 +124,8 @@ def _as_torchrun_rank(told: str) -> None:
 
 
 def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> float:
-    from dmls_ray.training.engine import train_rank
     from dmls_ray.training.rank import RankInfo
+    from dmls_ray.workloads.classification.train import train_rank
 
     config = TrialConfig(**{**TRIVIAL, "world_size": world_size})  # type: ignore[arg-type]
     info = RankInfo(

@@ -41,12 +41,12 @@ from torchvision import transforms
 from dmls_ray.launchers.local_rank import rank_info
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
-from dmls_ray.training.clocks import give_back_free_pages
-from dmls_ray.training.data.loaders import make_loader
-from dmls_ray.training.engine import Trial
-from dmls_ray.training.models import find_model
+from dmls_ray.training.clocks import release_free_pages
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.loaders import make_loader
+from dmls_ray.workloads.classification.model_builder import find_model
+from dmls_ray.workloads.classification.train import rank_trainer
 
 SHAPES = {"mnist_convnet": (1, 28, 28), "convnet": (3, 32, 32)}
 IMAGES = {"mnist_convnet": 4096, "convnet": 512}
@@ -162,13 +162,13 @@ class _Transformed(Dataset[Any]):
 
 def ours(config: TrialConfig, rank: RankInfo, loader: str) -> float:
     """Seconds of the training steps of our loop; the clock is the one of the records."""
-    trial = Trial(config.replace(loader=loader, warmup_steps=0), rank)
+    trial = rank_trainer(config.replace(loader=loader, warmup_steps=0), rank)
     try:
         if loader == "dataloader":
-            next(iter(trial.loader.train(0)))  # its workers are there before the clock runs
+            next(iter(trial.task.loader.train(0)))  # its workers are there before the clock runs
         trial.run(lambda event: None)
     finally:
-        trial.loader.close()
+        trial.task.loader.close()
     return trial.epochs[0].train_s
 
 
@@ -284,7 +284,7 @@ def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways:
         for name in ways[turn:] + ways[:turn]:
             # No way pays for what another left, or gets it for nothing: a run begins with its free pages given back.
             gc.collect()
-            give_back_free_pages()
+            release_free_pages()
             seconds = (WAYS | PEERS)[name](config, rank)
             if number:  # the first round warms up
                 told[name].append(seconds)

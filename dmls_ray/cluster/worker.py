@@ -23,6 +23,7 @@ from dmls_ray.records.provenance import describe_machine
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import first_line
+from dmls_ray.workloads.registry import default_entrypoint, workload
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
@@ -161,14 +162,13 @@ class _Member:
 def _make_ready(settings: dict[str, Any]) -> tuple[RankRegistration, TCPStore]:
     """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
     _load_all()
-    from dmls_ray.training.data.cache import decoded
     from dmls_ray.training.process import store_at
 
     context = ray.train.get_context()
     if context.get_world_rank() == 0:
         # Once a machine, and before any run's clock; the others wait below.
-        for wanted in settings["data"]:
-            decoded(*wanted)
+        for name, *arguments in settings["data"]:
+            workload(name).load_cached(*arguments)
     host = ray.util.get_node_ip_address()
     _use_interface_of(host)
     # One store for all runs that this rank will lead: no port to be found and lost again for each run.
@@ -206,7 +206,7 @@ def _load_all() -> None:
     gc.disable()
     import torch
 
-    import dmls_ray.training.engine  # noqa: F401
+    default_entrypoint()
 
     # The first optimizer of a process loads much of PyTorch's compiler.
     torch.optim.SGD([torch.zeros(1, requires_grad=True)])

@@ -8,15 +8,10 @@ from collections.abc import Iterable, Sequence
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.registry import workload_of
 
 START_UP_S = 15.0
 """Ray, the worker group and PyTorch in every rank, on two cores."""
-
-_GUESSED_STEP_S = 0.003
-"""An optimizer step of a small model on a CPU core."""
-
-_TRAIN_SAMPLES = {"digits": 1438, "cifar10": 50_000, "mnist": 60_000, "fashion_mnist": 60_000, "stl10": 5_000}
 
 
 class Durations:
@@ -62,14 +57,4 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
 
 
 def _guess_s(run: Run) -> float | None:
-    config = run.config
-    if not isinstance(config, TrialConfig):
-        return None
-    kind, _, options = config.dataset.partition(":")
-    samples = _TRAIN_SAMPLES.get(kind)
-    if kind == "synthetic":
-        given = dict(part.split("=") for part in options.split(",") if "=" in part)
-        samples = int(given.get("train", 2048))
-    if samples is None:
-        return None
-    return config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S
+    return None if run.config is None else workload_of(run.values).estimate_s(run.config)

@@ -13,7 +13,6 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.command import unavailable
 from dmls_ray.training.rank import ArtifactOptions
-from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.registry import workload_of
 
 
@@ -68,7 +67,7 @@ class JobFactory:
 
     def _artifacts_of(self, run: Run) -> ArtifactOptions | None:
         """What the run is to leave in a folder of its own."""
-        profiled = isinstance(run.config, TrialConfig) and run.config.inference_batch is not None
+        profiled = run.config is not None and workload_of(run.values).writes_files(run.config)
         if not (self.options.checkpoints or self.options.save_weights or profiled):
             return None
         if self.options.is_remote:

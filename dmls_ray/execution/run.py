@@ -28,7 +28,6 @@ from dmls_ray.storage.folder import RUNS, Store, read_records
 from dmls_ray.storage.remote_store import mirror_of, open_store
 from dmls_ray.util.errors import HeadLostError, StoreError
 from dmls_ray.util.uri import below, is_uri
-from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.registry import workload_of
 
 
@@ -106,7 +105,7 @@ def _write_derived(store: Store, view: ProgressView, *, anew: bool) -> None:
 
 
 def _tell_of_no_profiles(pending: Sequence[Run], view: ProgressView) -> None:
-    if any(isinstance(run.config, TrialConfig) and run.config.inference_batch is not None for run in pending):
+    if any(run.config is not None and workload_of(run.values).writes_files(run.config) for run in pending):
         view.note("Profiles of inference are files that ranks write, for which --out at a URI has no place: left out.")
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
-from dmls_ray.training.engine import train_rank
 from dmls_ray.training.error_to_outcome import run_guarded
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.registry import default_entrypoint
 
 
 def run_inline(
     config: RuntimeConfig,
     *,
-    train: TrainFunction = train_rank,
+    train: TrainFunction | None = None,
     emit: Emit = lambda event: None,
     artifacts: ArtifactOptions | None = None,
 ) -> dict[str, Any]:
@@ -26,4 +26,4 @@ def run_inline(
     """
     if config.world_size != 1:
         raise ConfigError(f"world_size={config.world_size} needs a process a rank; inline runs world_size 1.")
-    return run_guarded(train, config, rank_info(config, 0, artifacts), emit)
+    return run_guarded(train or default_entrypoint(), config, rank_info(config, 0, artifacts), emit)

@@ -16,10 +16,10 @@ import torch.distributed as dist
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.training.engine import train_rank
 from dmls_ray.training.error_to_outcome import failure, run_guarded
 from dmls_ray.training.process import process_group, store_at
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
+from dmls_ray.workloads.registry import default_entrypoint
 
 _HOST = "127.0.0.1"
 
@@ -27,7 +27,7 @@ _HOST = "127.0.0.1"
 def run_spawned(
     config: RuntimeConfig,
     *,
-    train: TrainFunction = train_rank,
+    train: TrainFunction | None = None,
     artifacts: ArtifactOptions | None = None,
     emit: Emit = lambda event: None,
 ) -> list[dict[str, Any]]:
@@ -39,6 +39,7 @@ def run_spawned(
         artifacts: what the run leaves beside its result.
         emit: takes rank 0's events as they come.
     """
+    train = train or default_entrypoint()
     context = multiprocessing.get_context("spawn")
     store = store_at(_HOST)
     ranks = [rank_info(config, number, artifacts) for number in range(config.world_size)]

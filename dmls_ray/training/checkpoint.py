@@ -43,11 +43,11 @@ _UNREADABLE = (
 class Checkpoints:
     """A run's checkpoints; without a folder, nothing is saved and nothing is found."""
 
-    def __init__(self, config: TrainingConfig, rank: RankInfo, everyone: Collective) -> None:
+    def __init__(self, config: TrainingConfig, rank: RankInfo, collective: Collective) -> None:
         self._wanted = rank.artifacts is not None and rank.artifacts.checkpoints
         self._folder = Path(rank.artifacts.folder) / "checkpoints" if rank.artifacts else Path()
         # As the trial's name does, it leaves out what is at its default: a new field makes no other trial.
-        self._trial, self._rank, self._everyone = config.hash, rank.rank, everyone
+        self._trial, self._rank, self._collective = config.hash, rank.rank, collective
 
     def __bool__(self) -> bool:
         return self._wanted
@@ -77,9 +77,9 @@ class Checkpoints:
         if not self._wanted:
             return None
         mine = sorted(self._epochs(0), reverse=True)
-        for epoch in self._everyone.from_first([*mine, *[0] * _TRIED][:_TRIED]):
+        for epoch in self._collective.from_first([*mine, *[0] * _TRIED][:_TRIED]):
             loaded = self._read(int(epoch), device) if epoch else None
-            if self._everyone.sum([float(loaded is None)]) == [0.0]:
+            if self._collective.sum([float(loaded is None)]) == [0.0]:
                 assert loaded is not None
                 shared, own = loaded
                 _set_random_state(own["random"])
@@ -89,7 +89,7 @@ class Checkpoints:
     def remove(self) -> None:
         """Forget the checkpoints of a run that has ended."""
         if self._wanted:
-            self._everyone.barrier()
+            self._collective.barrier()
             if self._rank == 0:
                 shutil.rmtree(self._folder, ignore_errors=True)
 

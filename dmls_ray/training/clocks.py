@@ -1,4 +1,4 @@
-"""Clocks and memory of one rank, as the README's "Reading the numbers" defines them."""
+"""Clocks and memory of one rank, as the documentation of the metrics defines them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PhaseClock:
         now = time.perf_counter()
         self._began = now if began is None else began
         self.seconds = dict.fromkeys(("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"), 0.0)
-        # What came before this clock was made, the process group above all, is set-up.
+        # The time before this clock was made, mostly for the process group, is set-up.
         self.seconds["setup_s"] = now - self._began
 
     @contextmanager
@@ -46,7 +46,7 @@ class PhaseClock:
         self.seconds[name] += seconds
 
     def resume(self, seconds: Mapping[str, float], total_s: float) -> None:
-        """Count what an earlier part of the run took."""
+        """Add the times of an earlier part of the run."""
         for name, value in seconds.items():
             self.seconds[name] += value
         self._began -= total_s
@@ -58,10 +58,10 @@ class PhaseClock:
 
 
 class StepTimer:
-    """Times every optimizer step of an epoch without making the device wait for the host.
+    """Times every optimizer step of an epoch without synchronising the device.
 
-    On a GPU a step is marked by a CUDA event and read after the epoch; on a CPU by the host's clock. The one
-    synchronisation inside an epoch is where the warm-up ends, since there the clock of counted steps begins.
+    On a GPU a CUDA event marks a step and is read after the epoch; on a CPU the host's clock marks it. The only
+    synchronisation inside an epoch is at the end of the warm-up, where the clock of counted steps starts.
     """
 
     def __init__(self, device: torch.device, warmup_steps: int) -> None:
@@ -71,20 +71,20 @@ class StepTimer:
         self._marks: list[Any] = []
         """CUDA events on a GPU, else seconds of the host's clock."""
         self._began = self._counted_from = 0.0
-        self._images = 0
+        self._samples = 0
         self.step_ms: list[float] = []
         """Milliseconds of every counted step so far."""
 
     def begin_epoch(self) -> None:
         """Start the clock; call it right after the barrier."""
-        self._images = 0
+        self._samples = 0
         self._began = self._counted_from = time.perf_counter()
         self._marks = []
         self._mark()
 
-    def add_images(self, count: int) -> None:
+    def add_samples(self, count: int) -> None:
         """Count samples of the step that is under way."""
-        self._images += count
+        self._samples += count
 
     def step(self) -> None:
         """An optimizer step has been issued."""
@@ -93,7 +93,7 @@ class StepTimer:
             if not self._warmup_left:
                 synchronize(self._device)
                 self._counted_from = time.perf_counter()
-                self._images = 0
+                self._samples = 0
                 self._marks = []
                 self._mark()
             return
@@ -109,7 +109,7 @@ class StepTimer:
             self.step_ms += [a.elapsed_time(b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
         else:
             self.step_ms += (np.diff(self._marks) * 1e3).tolist()
-        return self._counted_from - self._began, ended - self._counted_from, self._images
+        return self._counted_from - self._began, ended - self._counted_from, self._samples
 
     def percentiles(self) -> dict[str, Any]:
         """Of the counted steps, in milliseconds: the median, the 95th percentile, and the `STEP_QUANTILES`."""
@@ -131,9 +131,8 @@ class StepTimer:
 class MemoryMeter:
     """Peak memory of one run: allocated and reserved on a GPU, the resident set of the process on a Linux CPU.
 
-    A CPU process keeps what earlier runs freed, so freed pages are given back first and the size at the start is
-    recorded beside the peak. Where the kernel cannot reset the peak (not Linux), the peak is None rather than that
-    of an earlier run.
+    A CPU process keeps pages that earlier runs freed. They are returned to the system first, and the size at the
+    start is recorded with the peak. If the kernel cannot reset the peak (not Linux), the peak is None.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -144,7 +143,7 @@ class MemoryMeter:
             self.start_mib = torch.cuda.memory_allocated(device) / MIB
             return
         if sys.platform == "linux":
-            give_back_free_pages()
+            release_free_pages()
         self.start_mib = psutil.Process().memory_info().rss / MIB
         self._resettable = _reset_peak()
 
@@ -161,7 +160,7 @@ class MemoryMeter:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished all work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -187,8 +186,8 @@ def _peak_mib() -> float | None:
     return None
 
 
-def give_back_free_pages() -> None:
-    """Let the system have the memory that this process has freed; what is needed again costs page faults."""
+def release_free_pages() -> None:
+    """Return freed memory to the system; using it again costs page faults."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):  # glibc only
         libc.malloc_trim(0)

@@ -1,4 +1,4 @@
-"""torch.compile's work done in set-up, so that no rate has any of it."""
+"""torch.compile's work, done during set-up so that no rate contains it."""
 
 from __future__ import annotations
 
@@ -6,52 +6,54 @@ import time
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.provenance import has_cpp_compiler
-from dmls_ray.training.data.loaders import Loader, laid_out
-from dmls_ray.training.data.sharding import passes_of, test_shards
+from dmls_ray.training.compat import compile_counters
 from dmls_ray.training.ddp import DDPModel
 from dmls_ray.training.precision import autocast
+from dmls_ray.training.sharding import evaluation_shards, micro_batches
+from dmls_ray.training.task import TrainingTask
 from dmls_ray.util.errors import UnavailableError
-from dmls_ray.workloads.classification.config import TrialConfig
 
 
-def warm_up(replica: DDPModel, loader: Loader, config: TrialConfig, rank: int, device: torch.device) -> dict[str, Any]:
-    """Compile for every shape that the run will meet: the first and the last pass, in training and in tests.
+def warm_up(
+    ddp_model: DDPModel, task: TrainingTask, config: TrainingConfig, rank: int, device: torch.device
+) -> dict[str, Any]:
+    """Compile for every batch size of the run: the first and the last pass, in training and in evaluation.
 
-    The model, its buffers and its gradients are afterwards as they were.
+    The model, its buffers and its gradients are the same afterwards.
 
     Returns:
-        `compile_s` and `compile_cache`; empty where nothing is compiled.
+        `compile_s` and `compile_cache`; empty if nothing is compiled.
 
     Raises:
-        UnavailableError: there is no C++ compiler here, which Inductor needs on a CPU.
+        UnavailableError: there is no C++ compiler, which Inductor needs on a CPU.
     """
     if config.compile == "off":
         return {}
     if device.type == "cpu" and not has_cpp_compiler():
         raise UnavailableError(f"compile={config.compile} needs a C++ compiler, and none is on this machine's path.")
-    from torch._dynamo.utils import counters
-
+    counters = compile_counters()
     counters.clear()
     began = time.perf_counter()
-    kept = {name: buffer.clone() for name, buffer in replica.bare.named_buffers()}
+    buffers = {name: buffer.clone() for name, buffer in ddp_model.bare.named_buffers()}
+
     for training in (True, False):
-        replica.bare.train(training)
-        for count in _sizes(loader, config, rank, training):
+        ddp_model.bare.train(training)
+        for samples in _batch_sizes(task, config, rank, training):
             with autocast(config, device), torch.inference_mode(not training):
-                # Made in here: a graph for tensors of inference mode is another one.
-                images = laid_out(torch.zeros(count, *loader.shape, device=device), config)
-                labels = torch.zeros(count, dtype=torch.int64, device=device)
-                logits = (replica.forward if training else replica.test_forward)(images)
-                loss = F.cross_entropy(logits, labels, reduction="sum")
+                # Made inside inference mode, since its tensors need a graph of their own.
+                batch = task.example_batch(samples)
+                outputs = task.predict(ddp_model.forward if training else ddp_model.test_forward, batch)
+                loss = task.loss(outputs, batch)
             if training:
                 loss.backward()
-    replica.bare.zero_grad(set_to_none=True)
+
+    ddp_model.bare.zero_grad(set_to_none=True)
     with torch.no_grad():
-        for name, buffer in replica.bare.named_buffers():
-            buffer.copy_(kept[name])
+        for name, buffer in ddp_model.bare.named_buffers():
+            buffer.copy_(buffers[name])
     hits, misses = (counters["inductor"][f"fxgraph_cache_{kind}"] for kind in ("hit", "miss"))
     return {
         "compile_s": time.perf_counter() - began,
@@ -59,13 +61,16 @@ def warm_up(replica: DDPModel, loader: Loader, config: TrialConfig, rank: int, d
     }
 
 
-def _sizes(loader: Loader, config: TrialConfig, rank: int, training: bool) -> list[int]:
-    """Samples of the first and of the last pass; as many on every rank, since DDP's passes are common."""
+def _batch_sizes(task: TrainingTask, config: TrainingConfig, rank: int, training: bool) -> list[int]:
+    """Samples of the first and of the last pass.
+
+    In training every rank has the same number of passes here, since DDP needs all ranks in each of them.
+    """
     if training:
-        passes = passes_of(loader.train_samples, config, rank)
-        return [item.stop - item.start for item in (passes[0], passes[-1])]
+        batches = micro_batches(task.train_samples, config, rank)
+        return [batch.stop - batch.start for batch in (batches[0], batches[-1])]
     sizes: set[int] = set()
-    for samples in (loader.test_samples, loader.validation_samples):
-        shards = [part.stop - part.start for part in test_shards(samples, config, rank)]
+    for samples in (task.test_samples, task.validation_samples):
+        shards = [shard.stop - shard.start for shard in evaluation_shards(samples, config, rank)]
         sizes |= {shards[0], shards[-1]} if shards else set()
     return sorted(sizes)

@@ -1,4 +1,4 @@
-"""The model under DDP with the configuration's options, and what DDP's own timers say of its communication."""
+"""The model under DDP with the configured options, and the communication times that DDP measures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.config.training import TrainingConfig
+from dmls_ray.training.compat import ddp_logging_data, set_ddp_sample_rate
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 
 _SAMPLED_EVERY = {"cpu": 10, "cuda": 100}
-"""Every so many passes DDP reads its timers; on a GPU that waits for the device, so it is rare."""
+"""Interval in passes at which DDP reads its timers; on a GPU this waits for the device, so it is rare."""
 
 _HOOKS = {
     "none": default_hooks.allreduce_hook,
@@ -43,21 +44,21 @@ class DDPModel:
             self.forward, self.test_forward = forward, model
 
     def without_reduction(self) -> AbstractContextManager[None]:
-        """DDP adds gradients up locally in such passes, and reduces them in the one that ends the step."""
+        """Accumulate gradients locally; DDP reduces them in the pass that ends the step."""
         return nullcontext() if self._ddp is None else self._ddp.no_sync()
 
     def communication(self) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `forward_ms`, `backward_ms` (compute), `comm_ms`,
         `overlap_ms` and `exposed_comm_ms` (communication that no computation hides); empty at world size 1.
 
-        The first passes, sampled all, are in the mean. See Li et al., VLDB 2020, arXiv 2006.15704.
+        The mean includes the first passes, all of which DDP measures. See Li et al., VLDB 2020, arXiv 2006.15704.
         """
         if self._ddp is None:
             return {}
-        told = self._ddp._get_ddp_logging_data()
+        data = ddp_logging_data(self._ddp)
         ms = {
-            name: told.get(f"avg_{theirs}", 0) / 1e6
-            for name, theirs in (
+            name: data.get(f"avg_{ddp_name}", 0) / 1e6
+            for name, ddp_name in (
                 ("forward_ms", "forward_compute_time"),
                 ("backward_ms", "backward_compute_time"),
                 ("comm_ms", "backward_comm_time"),
@@ -79,7 +80,7 @@ def _wrapped(
         static_graph=config.static_graph,
         **options,
     )
-    ddp._set_ddp_runtime_logging_sample_rate(_SAMPLED_EVERY[device.type])
+    set_ddp_sample_rate(ddp, _SAMPLED_EVERY[device.type])
     if config.compression != "none" or noise is not None:
         hook: Any = _HOOKS[config.compression]
         state: Any = dist.group.WORLD

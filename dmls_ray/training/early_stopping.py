@@ -13,33 +13,33 @@ from dmls_ray.training.process import Collective
 
 
 class EarlyStopping:
-    """Watches one metric; keeps the weights of the best epoch.
+    """Watches one metric and keeps the weights of the best epoch.
 
     Args:
-        config: early_stopping names the metric, patience how many epochs may pass without improvement.
-        everyone: rank 0 decides for all, so that no rounding on another machine parts the ranks.
+        config: early_stopping names the metric, patience the allowed epochs without improvement.
+        collective: rank 0 decides for all ranks, since rounding may differ between machines.
     """
 
-    def __init__(self, config: TrainingConfig, everyone: Collective) -> None:
+    def __init__(self, config: TrainingConfig, collective: Collective) -> None:
         self._metric = "" if config.early_stopping == "off" else config.early_stopping
         self._patience = config.patience
-        self._everyone = everyone
+        self._collective = collective
         self._best: float | None = None
         self._weights: dict[str, Tensor] = {}
         self.best_epoch: int | None = None
 
     def observe(self, epoch: EpochRecord, model: nn.Module) -> bool:
-        """Take in an epoch; returns whether the run is to stop."""
+        """Compare an epoch with the best one; returns whether the run must stop."""
         if not self._metric:
             return False
-        improved, stop = self._everyone.from_first([self._improves(epoch), self._is_out_of_patience(epoch)])
+        improved, stop = self._collective.from_first([self._improves(epoch), self._is_out_of_patience(epoch)])
         if improved:
             self._best, self.best_epoch = getattr(epoch, self._metric), epoch.epoch
             self._weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
         return bool(stop)
 
     def restore(self, model: nn.Module) -> None:
-        """Give the model the weights of its best epoch."""
+        """Load the weights of the best epoch into the model."""
         if self._weights:
             model.load_state_dict(self._weights)
 
@@ -48,7 +48,7 @@ class EarlyStopping:
         return {"best": self._best, "best_epoch": self.best_epoch, "weights": self._weights}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from `state`."""
         self._best, self.best_epoch, self._weights = state["best"], state["best_epoch"], state["weights"]
 
     def _improves(self, epoch: EpochRecord) -> bool:

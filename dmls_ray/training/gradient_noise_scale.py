@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.training.data.sharding import Pass
+from dmls_ray.training.sharding import MicroBatch
 
 Sum = Callable[[Sequence[float]], list[float]]
 
@@ -30,55 +30,55 @@ class NoiseMeter:
         assert config.global_batch is not None
         self._small_batch, self._large_batch = config.batch_per_rank, config.global_batch
         self._accumulates = config.accum_steps > 1
-        self._window = config.batch_per_rank * config.accum_steps
+        self._samples_per_step = config.batch_per_rank * config.accum_steps
         # Squared norms of the small and of the large batch, and how many of each.
         self._sums = torch.zeros(3, dtype=torch.float64, device=device)
         self._step = torch.zeros((), dtype=torch.float64, device=device)
         self._loss_scale: Tensor | float = 1.0
-        self._local: Pass | None = None
-        """The pass whose gradients stand for the small batch."""
+        self._local: MicroBatch | None = None
+        """The micro-batch whose gradients are those of the small batch."""
         self._counted = 0
-        """Samples of this rank in the window so far, were all passes of full size; a short one makes it fall behind."""
+        """Samples of this rank in the current step; less than the full step if a pass was short."""
 
-    def begin_pass(self, item: Pass, loss_scale: Tensor | float) -> None:
+    def begin_pass(self, micro_batch: MicroBatch, loss_scale: Tensor | float) -> None:
         """A pass is about to run.
 
         Args:
-            item: the pass.
-            loss_scale: what a scaler multiplies losses by.
+            micro_batch: its samples.
+            loss_scale: factor of the loss by the gradient scaler.
         """
         if self._local is None:
-            self._local, self._counted = item, 0
+            self._local, self._counted = micro_batch, 0
             self._step.zero_()
-        self._counted += item.count
+        self._counted += micro_batch.count
         self._loss_scale = loss_scale
 
-    def end_pass(self, parameters: Iterable[nn.Parameter], item: Pass) -> None:
-        """The first pass of a window that does not reduce has left its local gradients."""
-        if self._accumulates and item is self._local:
+    def end_pass(self, parameters: Iterable[nn.Parameter], micro_batch: MicroBatch) -> None:
+        """Measure the local gradients after the first pass of a step that does not reduce."""
+        if self._accumulates and micro_batch is self._local:
             self._add_local(_squared_norm(parameters))
 
     def add_bucket(self, gradients: Tensor) -> None:
-        """Local gradients that DDP is about to reduce (where no pass leaves them behind)."""
-        # Outside of a window the model is only warmed up.
+        """Measure local gradients that DDP is about to reduce, without accumulation."""
+        # Outside of a step, compilation warms up the model.
         if self._local is not None and not self._accumulates:
             self._add_local(gradients.double().square().sum())
 
     def add_averaged(self, parameters: Iterable[nn.Parameter]) -> None:
-        """The step's averaged gradients, unscaled; ends the window."""
-        if self._counted == self._window:
+        """Measure the averaged gradients of the step, unscaled; ends the step."""
+        if self._counted == self._samples_per_step:
             norms = torch.stack([self._step, _squared_norm(parameters)])
-            # A step that the scaler skips has norms that are not finite.
+            # A step that the scaler skips has infinite norms.
             self._sums += torch.where(norms.isfinite().all(), torch.cat([norms, torch.ones_like(norms[:1])]), 0.0)
         self._local = None
 
-    def read(self, everyone: Sum) -> float | None:
-        """The noise scale in samples, over all ranks so far; None where noise hides the gradient.
+    def read(self, sum_over_ranks: Sum) -> float | None:
+        """The noise scale in samples, over all ranks so far; None if noise hides the gradient.
 
         Args:
-            everyone: sums values over all ranks.
+            sum_over_ranks: sums values over all ranks.
         """
-        small, large, count = everyone(self._sums.tolist())
+        small, large, count = sum_over_ranks(self._sums.tolist())
         if not count:
             return None
         b, B = self._small_batch, self._large_batch
@@ -88,18 +88,18 @@ class NoiseMeter:
         return noise / gradient if gradient > 0 and noise > 0 else None
 
     def state(self) -> list[float]:
-        """All that was added up, for a checkpoint."""
+        """The sums, for a checkpoint."""
         sums: list[float] = self._sums.tolist()
         return sums
 
     def restore(self, state: Sequence[float]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from `state`."""
         self._sums = torch.tensor(state, dtype=torch.float64, device=self._sums.device)
 
     def hook(self, inner: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         """A DDP communication hook that measures a bucket and passes it on."""
 
-        def measured(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads annotations, and refuses texts
+        def measured(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads annotations and does not accept strings
             self.add_bucket(bucket.buffer())
             return inner(state, bucket)
 
@@ -107,10 +107,10 @@ class NoiseMeter:
 
     def _add_local(self, squared: Tensor) -> None:
         assert self._local is not None
-        # The pass's loss is summed and weighted: back to the gradient of its mean loss.
+        # The loss of the pass is summed and weighted; this is the gradient of its mean loss.
         self._step += squared / (self._local.scale * max(self._local.count, 1) * self._loss_scale) ** 2
 
 
 def _squared_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
-    gradients = [item.grad for item in parameters if item.grad is not None]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     return torch.nn.utils.get_total_norm(gradients, foreach=True).double().square()

@@ -1,4 +1,4 @@
-"""One optimizer step: the gradients of a window on their way into the parameters, and the learning rate after it."""
+"""One optimizer step: gradients are accumulated and applied, and the learning rate follows its schedule."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from dmls_ray.training.optimizers import make_optimizer
 from dmls_ray.training.precision import make_scaler
 
 
-class Update:
-    """Takes the losses of a window's passes, and steps.
+class OptimizerStep:
+    """Accumulates the gradients of the micro-batches of a step, and applies them.
 
-    In this order: gradients are unscaled, measured, penalised (L1), clipped, and applied; then the schedule moves on.
-    The schedule counts optimizer steps, and those that the scaler skips as well.
+    The order of a step: gradients are unscaled, measured, penalised (L1), clipped and applied; then the schedule
+    advances. The schedule also counts steps that the scaler skips.
 
     Args:
         config: optimizer, learning rate, schedule, clipping, L1, precision.
-        parameters: the model's.
-        steps: optimizer steps of the whole run, over which the schedule stretches.
+        parameters: the parameters of the model.
+        steps: optimizer steps of the run, the length of the schedule.
         device: where the parameters are.
-        noise: is told the norms of gradients, where it is wanted.
+        noise: measures the norms of gradients, if configured.
     """
 
     def __init__(
@@ -43,39 +43,41 @@ class Update:
         device: torch.device,
         noise: NoiseMeter | None = None,
     ) -> None:
-        self.parameters = [item for item in parameters if item.requires_grad]
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._l1, self._clip_norm, self._noise = config.l1, config.clip_norm, noise
         self.optimizer = make_optimizer(config, self.parameters)
         self.schedule = make_schedule(config, self.optimizer, steps)
         self.scaler = make_scaler(config, device)
         self._applied = torch.zeros((), dtype=torch.int64, device=device)
         self._steps = 0
-        self._seeds: dict[float, Tensor] = {}
+        self._weights: dict[float, Tensor] = {}
 
     def loss_scale(self) -> Tensor | float:
-        """What losses are multiplied by before their backward pass."""
+        """Factor of the losses in the backward pass."""
         return 1.0 if self.scaler is None else self.scaler.scale(torch.ones((), device=self._applied.device))
 
     def backward(self, loss: Tensor, weight: float = 1.0) -> None:
-        """Add the gradients of a pass's loss up, so much of them."""
-        # The weight goes in as the gradient of the loss, which saves a multiplication there and back.
-        seed = self._seeds.get(weight)
-        if seed is None:
-            seed = self._seeds[weight] = torch.tensor(weight, device=loss.device)
+        """Accumulate the gradients of a loss times a weight."""
+        # The weight is the gradient of the loss, which saves a multiplication in each direction.
+        gradient = self._weights.get(weight)
+        if gradient is None:
+            gradient = self._weights[weight] = torch.tensor(weight, device=loss.device)
         if self.scaler is not None:
-            seed = self.scaler.scale(seed)
-        loss.backward(gradient=seed.to(loss.dtype))
+            gradient = self.scaler.scale(gradient)
+        loss.backward(gradient=gradient.to(loss.dtype))
 
     def step(self) -> None:
-        """Apply the window's gradients; nothing here waits for the device."""
+        """Apply the accumulated gradients, without waiting for the device."""
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         if self._noise is not None:
             self._noise.add_averaged(self.parameters)
-        gradients = [item.grad for item in self.parameters if item.grad is not None]
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if self._l1:
-            # The gradient of l1 x sum |p|; every rank adds the same to what is averaged already.
-            signs = torch._foreach_sign([item.detach() for item in self.parameters if item.grad is not None])
+            # The gradient of l1 x sum |p|. Every rank adds it after averaging, so it is counted once.
+            signs = torch._foreach_sign(
+                [parameter.detach() for parameter in self.parameters if parameter.grad is not None]
+            )
             torch._foreach_add_(gradients, signs, alpha=self._l1)
         if self._clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self._clip_norm, foreach=True)
@@ -83,21 +85,21 @@ class Update:
         if self.scaler is None:
             self.optimizer.step()
         else:
-            self._applied += torch.stack([item.isfinite().all() for item in gradients]).all()
+            self._applied += torch.stack([parameter.isfinite().all() for parameter in gradients]).all()
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.schedule is not None:
-            with _no_word_of_skipping() if self._steps == 1 and self.scaler is not None else nullcontext():
+            with _no_skip_warning() if self._steps == 1 and self.scaler is not None else nullcontext():
                 self.schedule.step()
 
     @property
     def skipped_steps(self) -> int:
-        """Steps that the scaler left out since a gradient was not finite; waits for the device."""
+        """Steps that the scaler skipped because a gradient was not finite; waits for the device."""
         return 0 if self.scaler is None else self._steps - int(self._applied)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on, as `torch.save` takes it. All ranks call it; under ZeRO rank 0 has it."""
+        """State of the next step, for `torch.save`. All ranks call it; with ZeRO only rank 0 gets the state."""
         if isinstance(self.optimizer, ZeroRedundancyOptimizer):
             self.optimizer.consolidate_state_dict()
             if dist.get_rank() != 0:
@@ -111,7 +113,7 @@ class Update:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from `state`."""
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
@@ -122,21 +124,21 @@ class Update:
 
 
 @contextmanager
-def _no_word_of_skipping() -> Iterator[None]:
-    """PyTorch warns where the first step was skipped: it looks as if the schedule stepped before the optimizer."""
+def _no_skip_warning() -> Iterator[None]:
+    """Hide PyTorch's warning that the schedule stepped before the optimizer, which a skipped first step causes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
         yield
 
 
 def make_schedule(config: TrainingConfig, optimizer: Optimizer, steps: int) -> LRScheduler | None:
-    """The learning rate by optimizer step; None where it stays.
+    """The learning rate by optimizer step; None if it is constant.
 
-    one-cycle is Smith & Topin, arXiv 1708.07120, with momentum left as it is configured; cosine is Loshchilov & Hutter,
+    one-cycle is Smith & Topin, arXiv 1708.07120, with constant momentum; cosine is Loshchilov & Hutter,
     arXiv 1608.03983, without restarts.
     """
     if config.lr_schedule == "one-cycle":
-        # Its first step is one of steps; one more is asked for after the last.
+        # One more than steps: the schedule is also stepped after the last optimizer step.
         return OneCycleLR(optimizer, max_lr=config.scaled_lr, total_steps=steps + 1, cycle_momentum=False)
     if config.lr_schedule == "constant" and not config.lr_warmup_steps:
         return None
@@ -144,7 +146,7 @@ def make_schedule(config: TrainingConfig, optimizer: Optimizer, steps: int) -> L
 
 
 def lr_factor(config: TrainingConfig, steps: int) -> Callable[[int], float]:
-    """What the learning rate is multiplied by in each optimizer step, from 0."""
+    """Factor of the learning rate in each optimizer step, from 0."""
     warmup = min(config.lr_warmup_steps, steps)
 
     def factor(step: int) -> float:

@@ -23,7 +23,7 @@ def make_scaler(config: TrainingConfig, device: torch.device) -> torch.amp.GradS
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Say for this run whether matrix units may round to TF32; PyTorch lets cuDNN do so unless told otherwise."""
+    """Set whether matrix units may round to TF32; PyTorch's default allows cuDNN to do so."""
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
 
@@ -31,7 +31,7 @@ def allow_tf32(allowed: bool) -> None:
 def has_fast_units(precision: str, device: torch.device) -> bool:
     """Whether the device has units for this format: tensor cores on a GPU; AVX512-BF16, AVX512-FP16 or AMX on a CPU.
 
-    A format without fast units runs all the same, and slower than fp32.
+    A format without fast units works, but slower than fp32.
     """
     if precision == "fp32":
         return True

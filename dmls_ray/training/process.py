@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,9 +16,10 @@ import torch
 import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.training.data.seeding import mixed_seed, seed_process
+from dmls_ray.training.compat import reset_compiler
 from dmls_ray.training.precision import allow_tf32
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.seeding import mixed_seed, seed_process
 
 _MAY_WAIT = 2048
 """Ranks that may wait to be let into a store at once, as PyTorch has it."""
@@ -46,9 +46,7 @@ def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
     allow_tf32(tf32)
-    if "torch._dynamo" in sys.modules:
-        # What an earlier run compiled, and how often it had to, is not this run's.
-        torch._dynamo.reset()
+    reset_compiler()
     seed_process(config.seed)
 
 
@@ -132,7 +130,7 @@ class Collective:
         # A broadcast would do; a sum with zeros is exact as well, and is what every backend has.
         return self.sum(values if dist.get_rank() == 0 else [0.0] * len(values))
 
-    def share_buffers(self, model: torch.nn.Module) -> None:
+    def broadcast_buffers(self, model: torch.nn.Module) -> None:
         """Give all ranks rank 0's buffers: DDP does so before each forward pass only, so after the last step running
         statistics differ, and the ranks would test different models."""
         if not self._alone:

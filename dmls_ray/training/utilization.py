@@ -1,4 +1,4 @@
-"""How busy the processor and the GPU were over a run, looked at twice a second by a thread beside the training."""
+"""Utilization of processor and GPU during a run, sampled twice a second by a thread."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dmls_ray.training.clocks import MIB
 
 PERIOD_S = 0.5
 MOST_POINTS = 240
-"""A longer run is looked at less often: the series stays small."""
+"""Samples of a run at most; a longer run is sampled less often."""
 
 
 class UtilizationSampler:
     """Samples while it is entered.
 
-    `series` has a list a quantity, point by point: `at_s` since the start, `cpu_percent` of this process (100 is one
-    core), `memory_mib` its resident set; on a GPU `gpu_percent` (share of time in which a kernel ran) and
-    `gpu_memory_mib` (all that is in use on the device), by NVML.
+    `series` has one list per quantity, one value per sample: `at_s` since the start, `cpu_percent` of this process
+    (100 is one core), `memory_mib` its resident set; on a GPU `gpu_percent` (share of time in which a kernel ran) and
+    `gpu_memory_mib` (in use on the device), by NVML.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -48,12 +48,12 @@ class UtilizationSampler:
     def _watch(self) -> None:
         period = PERIOD_S
         while not self._ended.wait(period):
-            self._look()
+            self._sample()
             if len(self.series["at_s"]) >= MOST_POINTS:
                 self.series = {name: values[1::2] for name, values in self.series.items()}
                 period *= 2
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         point: dict[str, Any] = {
             "at_s": time.monotonic() - self._began,
             "cpu_percent": self._process.cpu_percent(),
@@ -69,7 +69,7 @@ class UtilizationSampler:
 
 
 def _nvml_handle(device: torch.device) -> Any:
-    """The device as NVML knows it, by its UUID, since it numbers devices by itself; None where it does not tell."""
+    """The NVML handle of the device, by its UUID, since NVML numbers devices differently; None without support."""
     import pynvml
 
     try:
@@ -77,7 +77,7 @@ def _nvml_handle(device: torch.device) -> Any:
         handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
         pynvml.nvmlDeviceGetUtilizationRates(handle)
     except pynvml.NVMLError as error:
-        # A part of a GPU (MIG), say; what only looks on must not end a run.
+        # A slice of a GPU (MIG), for example; missing utilization must not end a run.
         warnings.warn(f"The GPU's utilization is not recorded: NVML says {error}.", stacklevel=2)
         return None
     return handle

@@ -99,8 +99,11 @@ class Workload:
         """
 
     def cached_data(self, configs: Sequence[RuntimeConfig]) -> tuple[tuple[Any, ...], ...]:
-        """Arguments of the data sets that each machine prepares before its ranks start."""
+        """Arguments of `load_cached` for each data set that a machine prepares before its ranks start."""
         return ()
+
+    def load_cached(self, *arguments: Any) -> None:
+        """Prepare one data set of `cached_data` on this machine."""
 
     def writes_files(self, config: RuntimeConfig) -> bool:
         """Whether each run needs a folder for files besides its record."""

@@ -11,6 +11,7 @@ from typing import Any
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.base import Workload
 
 GROUP = "dmls_ray.workloads"
@@ -59,6 +60,11 @@ def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] =
         return claimed()
     # A user-defined function and its fields are known to this call alone.
     return _load(_USER_FUNCTION)(train, names)
+
+
+def default_entrypoint() -> Callable[..., Any]:
+    """Return the function that ranks call for a configuration without a workload; loads PyTorch."""
+    return import_function(workload(DEFAULT).entrypoint, flag="workload")
 
 
 def workload_names() -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def config(launcher: str, **changes: Any) -> TrialConfig:
 
 def run(trial: TrialConfig, **options: Any) -> list[dict[str, Any]]:
     settings: dict[str, Any] = {
-        "train": "dmls_ray.training.engine:train_rank",
+        "train": "dmls_ray.workloads.classification.train:train_rank",
         "artifacts": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
         "overdue": lambda: "",
     }  # fmt: skip

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from dmls_ray.training.engine import train_rank
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.train import train_rank
 
 _built: list[nn.Module] = []
 
@@ -79,13 +79,16 @@ def turned_floats(split: str) -> Floats:
 
 def train_and_tell_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """`train_rank`, with what the int8 model holds in the result."""
-    from dmls_ray.training.engine import Trial
-    from dmls_ray.training.quantization import weights_of
+    from dmls_ray.workloads.classification.inference_benchmark import weights_of
+    from dmls_ray.workloads.classification.train import rank_trainer
 
-    trial = Trial(config, rank)
+    trial = rank_trainer(config, rank)
     result = trial.result(trial.run(emit))
-    assert trial.int8.converted is not None
-    return {**result, "held": {name: value.tolist() for name, value in weights_of(trial.int8.converted).items()}}
+    assert trial.task.quantized.converted is not None
+    return {
+        **result,
+        "held": {name: value.tolist() for name, value in weights_of(trial.task.quantized.converted).items()},
+    }
 
 
 def train_and_tell_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
-from dmls_ray.training.models import build_model
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.model_builder import build_model
 from tests.training.probes import Payload
 from tests.training.test_engine import UNEVEN
 

@@ -24,7 +24,7 @@ def test_phases_add_up_to_no_more_than_the_total() -> None:
 def run_epoch(timer: StepTimer, steps: int) -> tuple[float, float, int]:
     timer.begin_epoch()
     for _ in range(steps):
-        timer.add_images(4)
+        timer.add_samples(4)
         time.sleep(0.002)
         timer.step()
     return timer.end_epoch()

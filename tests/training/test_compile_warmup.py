@@ -25,9 +25,9 @@ def test_a_compiled_model_learns_what_the_eager_one_does_and_is_compiled_in_set_
     def recompiled(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
         from torch._dynamo.utils import counters
 
-        from dmls_ray.training.engine import Trial
+        from dmls_ray.workloads.classification.train import rank_trainer
 
-        made = Trial(trial, rank)
+        made = rank_trainer(trial, rank)
         before = counters["stats"]["unique_graphs"]
         made.run(emit)
         return {**made.result(compiling_outcome), "later": counters["stats"]["unique_graphs"] - before}

@@ -116,23 +116,23 @@ def test_the_noise_scale_is_told_where_it_is_asked_for(trained: Any) -> None:
 
 def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
     """The noise scale by the meter, and by its definition from each sample's own gradient, at fixed weights."""
-    from dmls_ray.training.data.loaders import normalized
-    from dmls_ray.training.engine import Trial
+    from dmls_ray.workloads.classification.data.batches import normalize
+    from dmls_ray.workloads.classification.train import rank_trainer
 
-    made = Trial(trial, rank)
+    made = rank_trainer(trial, rank)
     model = made.model
-    images, labels = made.loader._train  # type: ignore[attr-defined]
+    images, labels = made.task.loader._train  # type: ignore[attr-defined]
     gradients = []
     for image, label in zip(images, labels, strict=True):
         model.zero_grad()
-        torch.nn.functional.cross_entropy(model(normalized(image[None])), label[None]).backward()
+        torch.nn.functional.cross_entropy(model(normalize(image[None])), label[None]).backward()
         gradients.append(torch.cat([item.grad.flatten() for item in model.parameters()]).double())
     each = torch.stack(gradients)
     made.model.zero_grad()
     made.run(lambda event: None)
     assert made.noise is not None
     return {
-        "metered": made.noise.read(made.everyone.sum),
+        "metered": made.noise.read(made.collective.sum),
         "defined": float(each.var(0).sum() / each.mean(0).square().sum()),
     }
 

@@ -12,12 +12,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.model import STEP_QUANTILES
-from dmls_ray.training.data.cache import decoded
-from dmls_ray.training.data.loaders import normalized
-from dmls_ray.training.data.sharding import test_shards
-from dmls_ray.training.engine import train_rank
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.sharding import evaluation_shards
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.batches import normalize
+from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+from dmls_ray.workloads.classification.train import train_rank
 from tests.training.probes import train_and_tell_weights, watched
 
 UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
@@ -106,10 +106,10 @@ def test_what_a_run_sets_in_its_process_is_not_the_next_ones() -> None:
 
 def test_one_step_is_the_mean_gradient_over_the_batch_worked_out_by_hand() -> None:
     trial = watched_config(epochs=1, global_batch=101)
-    data = decoded(UNEVEN, None, None)
+    data = load_decoded(UNEVEN, None, None)
     torch.manual_seed(trial.seed)
     model = watched((1, 8, 8), 4)
-    logits = model(normalized(torch.from_numpy(data.train_images)))
+    logits = model(normalize(torch.from_numpy(data.train_images)))
     F.cross_entropy(logits, torch.from_numpy(data.train_labels)).backward()
     expected = torch.cat([(item - 0.1 * item.grad).flatten() for item in model.parameters() if item.grad is not None])
     trained = weights([train_and_tell_weights(trial, RankInfo(), print)])
@@ -120,7 +120,7 @@ def test_test_metrics_are_exact_at_uneven_shards_and_at_fewer_samples_than_ranks
     trial = watched_config(world_size=3, batch_per_rank=5)
     few = trial.replace(dataset="synthetic:shape=1x8x8,classes=2,train=4,test=2", batch_per_rank=1)
     for item, samples, ranks in zip((trial, few), (37, 2), run_each(trial, few), strict=True):
-        counts = [sum(part.stop - part.start for part in test_shards(samples, item, rank)) for rank in range(3)]
+        counts = [sum(part.stop - part.start for part in evaluation_shards(samples, item, rank)) for rank in range(3)]
         assert sum(counts) == samples == ranks[0]["run"]["test_samples"]
         tested = [(rank, count) for rank, count in zip(ranks, counts, strict=True) if count]
         assert all(rank["test_accuracy"] is None for rank, count in zip(ranks, counts, strict=True) if not count)
@@ -231,7 +231,7 @@ def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_own_memory() -> 
     assert gpu["step_ms_p50"] > 0
 
 
-test_shards.__test__ = False  # type: ignore[attr-defined]  # a function that tests use, and no test
+evaluation_shards.__test__ = False  # type: ignore[attr-defined]  # a function that tests use, and no test
 
 
 def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:

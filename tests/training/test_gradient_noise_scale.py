@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.data.sharding import Pass
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
+from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.test_ddp import compare_noise
 
@@ -36,7 +36,7 @@ def metered(*norms: float) -> float | None:
     config = TrialConfig(batch_per_rank=2, accum_steps=2, noise_scale=True)
     meter = NoiseMeter(config, torch.device("cpu"))
     weight = nn.Parameter(torch.zeros(1))
-    passes = [Pass(0, 2, 2, 0.25, False), Pass(2, 4, 2, 0.25, True)]
+    passes = [MicroBatch(0, 2, 2, 0.25, False), MicroBatch(2, 4, 2, 0.25, True)]
     for norm in norms:
         for item in passes:
             meter.begin_pass(item, 1.0)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.optimizer_step import Update, lr_factor
+from dmls_ray.training.optimizer_step import OptimizerStep, lr_factor
 from dmls_ray.workloads.classification.config import TrialConfig
 
 CPU = torch.device("cpu")
@@ -21,7 +21,7 @@ def config(**changes: Any) -> TrialConfig:
 def rates(trial: TrialConfig, steps: int) -> list[float]:
     """The learning rate in each optimizer step."""
     weight = nn.Parameter(torch.ones(1))
-    update = Update(trial, [weight], steps, CPU)
+    update = OptimizerStep(trial, [weight], steps, CPU)
     told = []
     for _ in range(steps):
         update.backward(weight.square().sum())
@@ -52,19 +52,19 @@ def test_a_warm_up_longer_than_the_run_rises_to_its_end() -> None:
 def test_the_schedule_of_a_run_counts_steps_and_not_batches(accum_steps: int) -> None:
     trial = config(dataset="synthetic:shape=1x8x8,classes=2,train=64,test=8", accum_steps=accum_steps, epochs=2,
                    lr_schedule="cosine", device="cpu")  # fmt: skip
-    from dmls_ray.training.engine import Trial
     from dmls_ray.training.rank import RankInfo
+    from dmls_ray.workloads.classification.train import rank_trainer
 
-    made = Trial(trial, RankInfo())
+    made = rank_trainer(trial, RankInfo())
     made.run(lambda event: None)
-    assert made.update.schedule is not None
-    assert made.update.schedule.last_epoch == 2 * 8 / accum_steps
-    assert made.update.optimizer.param_groups[0]["lr"] == pytest.approx(0, abs=1e-9)
+    assert made.optimizer_step.schedule is not None
+    assert made.optimizer_step.schedule.last_epoch == 2 * 8 / accum_steps
+    assert made.optimizer_step.optimizer.param_groups[0]["lr"] == pytest.approx(0, abs=1e-9)
 
 
 def test_l1_adds_the_sign_of_each_parameter_to_its_gradient() -> None:
     weight = nn.Parameter(torch.tensor([2.0, -3.0, 0.0]))
-    update = Update(config(l1=0.5), [weight], 1, CPU)
+    update = OptimizerStep(config(l1=0.5), [weight], 1, CPU)
     update.backward((weight * torch.tensor([1.0, 1.0, 1.0])).sum())
     update.step()
     torch.testing.assert_close(weight.detach(), torch.tensor([2.0 - 0.15, -3.0 - 0.05, 0.0 - 0.1]))
@@ -72,7 +72,7 @@ def test_l1_adds_the_sign_of_each_parameter_to_its_gradient() -> None:
 
 def test_a_gradient_is_clipped_to_its_norm_over_all_parameters() -> None:
     weights = [nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))]
-    update = Update(config(clip_norm=1.0), weights, 1, CPU)
+    update = OptimizerStep(config(clip_norm=1.0), weights, 1, CPU)
     update.backward(3 * weights[0].sum() + 4 * weights[1].sum())
     update.step()
     torch.testing.assert_close(torch.cat([item.detach() for item in weights]), torch.tensor([-0.06, -0.08]), rtol=1e-4,
@@ -83,7 +83,7 @@ def test_a_gradient_is_clipped_to_its_norm_over_all_parameters() -> None:
 def test_steps_whose_gradients_are_not_finite_are_skipped_and_counted(optimizer: str) -> None:
     weight = nn.Parameter(torch.ones(2))
     trial = config(precision="amp-fp16", optimizer=optimizer, clip_norm=1.0, lr_schedule="cosine")
-    update = Update(trial, [weight], 5, CPU)
+    update = OptimizerStep(trial, [weight], 5, CPU)
     for finite in (False, True, False, True, True):
         before = weight.detach().clone()
         update.backward(weight.sum() if finite else weight.sum() * float("inf"))
@@ -96,7 +96,7 @@ def test_steps_whose_gradients_are_not_finite_are_skipped_and_counted(optimizer:
 
 def test_gradients_are_unscaled_before_they_are_clipped() -> None:
     weight = nn.Parameter(torch.zeros(1))
-    update = Update(config(precision="amp-fp16", clip_norm=1.0), [weight], 1, CPU)
+    update = OptimizerStep(config(precision="amp-fp16", clip_norm=1.0), [weight], 1, CPU)
     assert float(update.loss_scale()) == 65536
     update.backward(0.5 * weight.sum())
     update.step()
@@ -106,17 +106,17 @@ def test_gradients_are_unscaled_before_they_are_clipped() -> None:
 def test_an_update_goes_on_exactly_where_its_state_was_taken() -> None:
     trial = config(optimizer="adam", precision="amp-fp16", lr_schedule="cosine", lr_warmup_steps=2)
 
-    def steps(update: Update, weight: nn.Parameter, numbers: range) -> None:
+    def steps(update: OptimizerStep, weight: nn.Parameter, numbers: range) -> None:
         for number in numbers:
             update.backward((weight * (number + 1.0)).square().sum() * (float("inf") if number == 1 else 1.0))
             update.step()
 
     whole, first = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
-    undisturbed, cut = Update(trial, [whole], 8, CPU), Update(trial, [first], 8, CPU)
+    undisturbed, cut = OptimizerStep(trial, [whole], 8, CPU), OptimizerStep(trial, [first], 8, CPU)
     steps(undisturbed, whole, range(8))
     steps(cut, first, range(4))
     second = nn.Parameter(first.detach().clone())
-    resumed = Update(trial, [second], 8, CPU)
+    resumed = OptimizerStep(trial, [second], 8, CPU)
     resumed.restore(cut.state())
     steps(resumed, second, range(4, 8))
     assert torch.equal(second.detach(), whole.detach())

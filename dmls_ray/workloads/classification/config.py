@@ -27,9 +27,6 @@ MemoryFormat = Literal["contiguous", "channels_last"]
 Quantization = Literal["off", "dynamic", "static", "qat"]
 LoaderName = Literal["resident", "dataloader"]
 
-BUILTIN_MODELS = {"convnet": 8, "simplecnn": 8, "mnist_convnet": 4, "digits_convnet": 4}
-"""Built-in models, with the smallest image side that they accept; `training.models` builds them."""
-
 
 def _not_with_quantization(name: str, allowed: Sequence[Any]) -> Conflict:
     way_out = as_flag_value(allowed[-1])

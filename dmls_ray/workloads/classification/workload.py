@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
+from dmls_ray.records.provenance import slow_precisions
 from dmls_ray.records.training_metrics import LEARNED, TRAINING_METRICS
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
+
+_GUESSED_STEP_S = 0.003
+"""An optimizer step of a small model on a CPU core."""
 
 
 class ClassificationWorkload(Workload):
@@ -16,7 +22,7 @@ class ClassificationWorkload(Workload):
 
     name = "classification"
     config = TrialConfig
-    entrypoint = "dmls_ray.training.engine:train_rank"
+    entrypoint = "dmls_ray.workloads.classification.train:train_rank"
     metrics = TRAINING_METRICS
     throughput = "images_per_s"
     epoch_metrics = LEARNED
@@ -34,3 +40,90 @@ class ClassificationWorkload(Workload):
         if factors["batch_per_rank"] is not None:
             factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
         return factors
+
+    def check(self, configs: Sequence[RuntimeConfig]) -> None:
+        """Refuse models and data sets that do not exist.
+
+        Raises:
+            UnknownNameError, UserCodeError, ConfigError, DataError: as `find_model` and `check_source`.
+        """
+        from dmls_ray.workloads.classification.data.find import check_source
+        from dmls_ray.workloads.classification.models import MODEL_NAMES
+
+        trials = _trials(configs)
+        for model in dict.fromkeys(config.model for config in trials):
+            if model not in MODEL_NAMES:
+                from dmls_ray.workloads.classification.model_builder import find_model
+
+                find_model(model)
+        for dataset, data_dir in dict.fromkeys((config.dataset, config.data_dir) for config in trials):
+            check_source(dataset, data_dir)
+
+    def prepare(self, configs: Sequence[RuntimeConfig], notify: Callable[[str], None]) -> None:
+        """Decode each data set once, so that bad data are reported in one line before Ray starts.
+
+        Raises:
+            ConfigError, UserCodeError, DataError: a data set cannot be used, or a model does not fit it.
+        """
+        from dmls_ray.workloads.classification.models import builtin_model
+
+        models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
+        trials = _trials(configs)
+        for config in trials:
+            shape, classes, samples = _shape_of_data(config, notify)
+            config.held_out(samples)
+            if (spec := builtin_model(config.model)) is None:
+                key = (config.model, config.batch_norm, config.dropout, shape, classes)
+                models[key] = (config, shape, classes)
+            elif min(shape[1:]) < spec.min_image_side:
+                raise ConfigError(
+                    f"model={config.model} takes images of {spec.min_image_side} pixels a side or more, and those of "
+                    f"{config.dataset} have {min(shape[1:])}; set image_size, or use another model."
+                )
+        for model in models.values():
+            from dmls_ray.workloads.classification.model_builder import check_fits
+
+            check_fits(*model)
+        if slow := {config.precision for config in trials} & slow_precisions():
+            notify(
+                f"This processor has no units for {', '.join(sorted(slow))}: such runs may take many times as long as "
+                "in fp32."
+            )
+
+    def cached_data(self, configs: Sequence[RuntimeConfig]) -> tuple[tuple[Any, ...], ...]:
+        trials = [config for config in _trials(configs) if config.loader == "resident"]
+        return tuple(dict.fromkeys((config.dataset, config.data_dir, config.image_size) for config in trials))
+
+    def load_cached(self, *arguments: Any) -> None:
+        from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+
+        load_decoded(*arguments)
+
+    def writes_files(self, config: RuntimeConfig) -> bool:
+        """Whether the run writes profiler tables."""
+        return isinstance(config, TrialConfig) and config.inference_batch is not None
+
+    def estimate_s(self, config: RuntimeConfig) -> float | None:
+        from dmls_ray.workloads.classification.datasets import builtin_dataset
+
+        assert isinstance(config, TrialConfig)
+        spec = builtin_dataset(config.dataset)
+        samples = spec.train_samples(config.dataset) if spec else None
+        return None if samples is None else config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S
+
+
+def _trials(configs: Sequence[RuntimeConfig]) -> list[TrialConfig]:
+    return [config for config in configs if isinstance(config, TrialConfig)]
+
+
+def _shape_of_data(config: TrialConfig, notify: Callable[[str], None]) -> tuple[tuple[int, int, int], int, int]:
+    """Image shape, classes and training samples of a data set, which is decoded if the ranks need it decoded."""
+    from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
+
+    arguments = (config.dataset, config.data_dir, config.image_size)
+    if config.loader != "resident":
+        return peek_dataset(*arguments)
+    if not is_decoded(*arguments):
+        notify(f"Preparing {config.dataset}, once on this machine ...")
+    data = load_decoded(*arguments)
+    return data.shape, data.classes, len(data.train_labels)

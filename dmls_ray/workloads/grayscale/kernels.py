@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 
-from dmls_ray.training.data.sources import cache_root
+from dmls_ray.util.cache_folder import cache_root
 from dmls_ray.util.errors import UnavailableError
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]

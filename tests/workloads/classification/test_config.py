@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.util.errors import ConfigError, ConflictError
-from dmls_ray.workloads.classification.config import BUILTIN_MODELS, DEFAULTS, TrialConfig, content_hash, trial_schema
+from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, content_hash, trial_schema
 
 
 def test_global_batch_follows_from_batch_per_rank() -> None:
@@ -225,9 +225,3 @@ def test_every_field_has_its_place_in_tables_and_flags() -> None:
 def test_an_unknown_field_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="batchsize is no field.*batch_per_rank"):
         trial_schema().check("batchsize", 3)
-
-
-def test_the_models_known_without_pytorch_are_those_that_can_be_built() -> None:
-    from dmls_ray.training.models import MODELS
-
-    assert set(BUILTIN_MODELS) == set(MODELS)

@@ -1,1 +1,0 @@
-"""Measurements of what dmls_ray costs; each module is a program."""

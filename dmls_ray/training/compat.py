@@ -1,0 +1,60 @@
+"""Private APIs of PyTorch that this package needs, last seen in PyTorch 2.15.
+
+A test checks that each of them still exists. Each entry says what happens without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+
+def ddp_logging_data(ddp: DistributedDataParallel) -> dict[str, Any]:
+    """Times that DDP measures in its own passes; there is no public access to them.
+
+    Without it: the columns forward_ms, backward_ms, comm_ms, overlap_ms and exposed_comm_ms are empty.
+    """
+    data: dict[str, Any] = ddp._get_ddp_logging_data()
+    return data
+
+
+def set_ddp_sample_rate(ddp: DistributedDataParallel, every: int) -> None:
+    """Let DDP measure these times in every n-th pass only, since measuring waits for the device.
+
+    Without it: DDP chooses its rate, and runs on GPUs get slower.
+    """
+    ddp._set_ddp_runtime_logging_sample_rate(every)
+
+
+def reset_compiler() -> None:
+    """Forget compiled graphs and counters of earlier runs in this process.
+
+    Without it: a run could use, or run out of, the compilations of an earlier run.
+    """
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+
+
+def compile_counters() -> dict[str, Any]:
+    """torch.compile's counters of this process: graphs, and hits and misses of the compile cache.
+
+    Without it: compile_cache is unknown.
+    """
+    from torch._dynamo.utils import counters
+
+    return counters
+
+
+def inductor_freezing() -> AbstractContextManager[object]:
+    """Let Inductor fold constant weights, as its int8 lowering requires.
+
+    Without it: int8 models run slower than fp32 models.
+    """
+    import torch._inductor.config
+
+    context: AbstractContextManager[object] = torch._inductor.config.patch(freezing=True)
+    return context

@@ -1,0 +1,107 @@
+"""The samples of each rank in each pass.
+
+All ranks make the same number of passes, and one optimizer step consumes the next `global_batch` samples of the epoch's
+order at any world size. World size 1 with batch 4b, 2 with 2b, and 2 with b and 2 accumulation steps see the same
+samples in the same step. No sample is dropped and none is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dmls_ray.config.training import TrainingConfig
+from dmls_ray.training.seeding import HOLD_OUT, mixed_seed
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The samples of one forward and backward pass of one rank."""
+
+    start: int
+    stop: int
+    """The rank's samples are order[start:stop]; at least one."""
+    count: int
+    """Samples that count: stop - start, or 0 for a pass that only keeps DDP in step, which needs every rank."""
+    scale: float
+    """Factor of the summed loss, so that the average of the ranks' gradients is the mean over the step's samples."""
+    ends_step: bool
+    """Whether the optimizer steps after this pass."""
+
+
+def micro_batches(samples: int, config: TrainingConfig, rank: int) -> list[MicroBatch]:
+    """The micro-batches of a rank in an epoch.
+
+    The gradient of a short last step is divided by its actual number of samples. If fewer samples than ranks are left,
+    a rank without samples repeats one with weight 0.
+
+    Args:
+        samples: training samples, at least 1.
+        config: gives batch_per_rank, world_size and accum_steps.
+        rank: from 0.
+    """
+    per_pass = config.samples_per_pass
+    assert config.global_batch is not None
+    batches = []
+    for pass_start in range(0, samples, per_pass):
+        in_pass = min(per_pass, samples - pass_start)
+        window_start = pass_start // config.global_batch * config.global_batch
+        in_window = min(config.global_batch, samples - window_start)
+        share, extra = divmod(in_pass, config.world_size)
+        count = share + (rank < extra)
+        start = pass_start + rank * share + min(rank, extra) if count else pass_start
+        pass_stop = pass_start + in_pass
+        batches.append(
+            MicroBatch(
+                start=start,
+                stop=start + max(count, 1),
+                count=count,
+                # DDP averages the ranks' gradients, hence x world_size.
+                scale=config.world_size / in_window if count else 0.0,
+                ends_step=pass_stop == samples or pass_stop % config.global_batch == 0,
+            )
+        )
+    return batches
+
+
+def steps_per_epoch(samples: int, config: TrainingConfig) -> int:
+    """Optimizer steps of an epoch."""
+    assert config.global_batch is not None
+    return -(-samples // config.global_batch)
+
+
+def epoch_order(samples: int, config: TrainingConfig, epoch: int) -> Tensor:
+    """The order of the samples of an epoch, int64, equal on all ranks: a permutation by seed and epoch, or sorted."""
+    if not config.shuffle:
+        return torch.arange(samples)
+    # Not seed + epoch: seed s in epoch e + 1 would have the order of seed s + 1 in epoch e.
+    generator = torch.Generator().manual_seed(config.seed * 1_000_003 + epoch)
+    return torch.randperm(samples, generator=generator)
+
+
+def hold_out(samples: int, config: TrainingConfig) -> tuple[Tensor, Tensor] | None:
+    """Indices (int64) of the samples to train on and to validate on; None without a validation share.
+
+    Raises:
+        ConfigError: the share leaves no sample for one of them.
+    """
+    if not config.validation_share:
+        return None
+    count = config.held_out(samples)
+    generator = torch.Generator().manual_seed(mixed_seed(config.seed, HOLD_OUT))
+    order = torch.randperm(samples, generator=generator)
+    return order[count:].sort().values, order[:count].sort().values
+
+
+def evaluation_shards(samples: int, config: TrainingConfig, rank: int) -> Iterator[slice]:
+    """Slices of the test or validation samples: each sample is on exactly one rank; a rank may have none."""
+    share, extra = divmod(samples, config.world_size)
+    start = rank * share + min(rank, extra)
+    stop = start + share + (rank < extra)
+    step = config.test_batch_per_rank or config.batch_per_rank
+    assert step is not None
+    for low in range(start, stop, step):
+        yield slice(low, min(low + step, stop))

@@ -1,0 +1,107 @@
+"""`TrainingTask`: what differs between workloads in the training loop. The engine does the rest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from torch import Tensor, nn
+
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.training.process import Collective
+from dmls_ray.training.sharding import MicroBatch
+
+EvalSplit = Literal["test", "validation"]
+"""Samples that are evaluated and never trained on."""
+
+Forward = Callable[..., Any]
+"""The forward pass: the model, under DDP and compiled as configured, or a converted form of it."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean values of a split, by name: `loss`, `accuracy`, ..."""
+
+    samples: int
+    """Samples over all ranks."""
+    local: dict[str, float]
+    """Means over this rank's samples; empty without samples."""
+    overall: dict[str, float]
+    """Means over the samples of all ranks."""
+
+
+class Meter(Protocol):
+    """Sums of loss and other values on the device, read once at the end of an epoch."""
+
+    def add_training(self, loss: Tensor, outputs: Any, batch: Any) -> None:
+        """Add a micro-batch with its summed loss."""
+
+    def add_evaluation(self, outputs: Any, batch: Any) -> None:
+        """Add a batch of an evaluation."""
+
+    def means(self, collective: Collective) -> Means:
+        """The means so far; all ranks call it together."""
+
+
+class TrainingTask(ABC):
+    """The model, data, loss and evaluation of one run on one rank."""
+
+    model: nn.Module
+    """The model to train, on the device of the rank."""
+    train_samples: int
+    validation_samples: int
+    test_samples: int
+
+    @abstractmethod
+    def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Any]]:
+        """This rank's micro-batches of an epoch (from 0), each with its data on the device."""
+
+    @abstractmethod
+    def evaluation_batches(self, split: EvalSplit) -> Iterator[Any]:
+        """This rank's share of the test or the validation samples, in batches on the device."""
+
+    @abstractmethod
+    def example_batch(self, samples: int) -> Any:
+        """A batch of zeros on the device, for the compiler."""
+
+    @abstractmethod
+    def predict(self, forward: Forward, batch: Any) -> Any:
+        """Outputs of the model for a batch; called under autocast."""
+
+    @abstractmethod
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        """The loss to train on, summed over the samples of a batch; called under autocast."""
+
+    @abstractmethod
+    def meter(self, together: int) -> Meter:
+        """A new meter, which may keep the outputs of this number of batches before it sums them."""
+
+    def evaluation_forward(self, forward: Forward) -> Forward:
+        """The forward pass to evaluate after an epoch; by default, that of the trained model."""
+        return forward
+
+    def reached_target(self, epoch: EpochRecord) -> bool:
+        """Whether this epoch reaches the configured target."""
+        return False
+
+    def finish(self, evaluate: Callable[[Forward], Means]) -> dict[str, Any]:
+        """Work after the last epoch; returns further metrics of the run.
+
+        Args:
+            evaluate: evaluates a forward pass on the test samples of all ranks; all ranks call it together.
+        """
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """Further state of this rank for a checkpoint."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        return
+
+    def close(self) -> None:
+        """Release worker processes and files."""
+        return

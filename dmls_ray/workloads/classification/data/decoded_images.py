@@ -1,0 +1,162 @@
+"""The cache of decoded images: written once on each machine, then mapped into memory by every rank.
+
+<cache>/decoded/<data set>-<key>/train_images.npy   samples x channels x height x width, uint8 (float32 possible
+                                                    for user-defined data sets)
+                                 train_labels.npy   int64
+                                 test_images.npy, test_labels.npy, meta.json
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from dmls_ray.util.cache_folder import cache_root
+from dmls_ray.util.errors import DataError
+from dmls_ray.workloads.classification.data.find import cached_source
+from dmls_ray.workloads.classification.data.image_arrays import UNREADABLE, describe_array, to_chw
+from dmls_ray.workloads.classification.data.source import Samples, Source
+
+_LAYOUT = 1
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """All samples of a data set as arrays."""
+
+    train_images: NDArray[Any]
+    train_labels: NDArray[np.int64]
+    test_images: NDArray[Any]
+    test_labels: NDArray[np.int64]
+    classes: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        channels, height, width = self.train_images.shape[1:]
+        return int(channels), int(height), int(width)
+
+
+def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tuple[tuple[int, int, int], int, int]:
+    """Open a data set and read one sample of each half, without decoding the rest.
+
+    Returns:
+        The shape of its images (channels, height, width), its classes, and its training samples.
+
+    Raises:
+        DataError: the data are missing or unreadable.
+    """
+    source = cached_source(name, data_dir)
+    shapes = []
+    for half in source.halves:
+        try:
+            shapes.append(to_chw(half[0][0], image_size).shape)
+        except UNREADABLE as error:
+            raise DataError(f"dataset={name}: the first sample cannot be read: {error}.") from error
+    channels, height, width = shapes[0]
+    return (channels, height, width), source.classes, len(source.halves[0])
+
+
+@functools.cache
+def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Decoded:
+    """The data set as arrays, mapped from the cache. Fills the cache if needed.
+
+    Raises:
+        DataError: the data are missing or unreadable, or the images differ in shape.
+    """
+    source = cached_source(name, data_dir)
+    folder = _folder(name, source, image_size)
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists():
+                _fill(folder, source, image_size)
+    try:
+        # Copy-on-write: all ranks of the machine share the pages, and PyTorch does not warn about a read-only array.
+        # allow_pickle=False: a pickled object could run any code.
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
+            for name in ("train_images", "train_labels", "test_images", "test_labels")
+        }
+        classes = json.loads((folder / "meta.json").read_text())["classes"]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise DataError(
+            f"dataset={name}: its decoded images in {folder} cannot be read ({error}); remove that folder, "
+            "then they are decoded again."
+        ) from error
+    return Decoded(**arrays, classes=classes)
+
+
+def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
+    """Whether the cache has the decoded data set.
+
+    Raises:
+        UnknownNameError, ConfigError, DataError, UserCodeError: as `find_source`.
+    """
+    return _folder(name, cached_source(name, data_dir), image_size).exists()
+
+
+def _folder(name: str, source: Source, image_size: int | None) -> Path:
+    key = hashlib.sha256(json.dumps([_LAYOUT, source.fingerprint, image_size]).encode()).hexdigest()[:16]
+    return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
+
+
+def _fill(folder: Path, source: Source, image_size: int | None) -> None:
+    """Decode into a temporary folder and rename it, so that an existing cache folder is complete."""
+    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        first = to_chw(source.halves[0][0][0], image_size)
+        for split, samples in zip(("train", "test"), source.halves, strict=True):
+            _decode(temporary, split, samples, first, image_size, source.classes)
+        (temporary / "meta.json").write_text(json.dumps({"classes": source.classes, "fingerprint": source.fingerprint}))
+        os.replace(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _decode(
+    folder: Path, split: str, samples: Samples, first: NDArray[Any], image_size: int | None, classes: int
+) -> None:
+    count = len(samples)
+    shape = (count, *first.shape)
+    images = np.lib.format.open_memmap(folder / f"{split}_images.npy", mode="w+", dtype=first.dtype, shape=shape)
+    labels = np.lib.format.open_memmap(folder / f"{split}_labels.npy", mode="w+", dtype=np.int64, shape=(count,))
+
+    def fill(indices: Sequence[int]) -> None:
+        for index in indices:
+            try:
+                image, label = samples[index]
+                array = to_chw(image, image_size, channels=first.shape[0])
+            except UNREADABLE as error:
+                raise DataError(f"{split} image {index} cannot be read: {error}.") from error
+            if array.shape != first.shape or array.dtype != first.dtype:
+                raise DataError(
+                    f"{split} image {index} is {describe_array(array)} and the first one is {describe_array(first)}; "
+                    "set image_size to bring all to one size."
+                )
+            if not 0 <= int(label) < classes:
+                raise DataError(f"{split} label {index} is {int(label)}; labels go from 0 to {classes - 1}.")
+            images[index], labels[index] = array, int(label)
+
+    # PIL releases the interpreter's lock while it decodes, so threads are enough.
+    with ThreadPoolExecutor(joblib.cpu_count()) as pool:
+        list(pool.map(fill, [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]))
+    images.flush()
+    labels.flush()

@@ -1,0 +1,79 @@
+"""Data sets that torchvision downloads and unpacks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from dmls_ray.util.cache_folder import cache_root
+from dmls_ray.util.errors import DataError
+from dmls_ray.workloads.classification.data.source import DatasetSpec, Samples, Source, Split
+
+_BY_FLAG: Mapping[Split, Mapping[str, Any]] = {"train": {"train": True}, "test": {"train": False}}
+
+
+def torchvision_dataset(
+    class_name: str,
+    *,
+    train_samples: int,
+    folder: str,
+    files: Sequence[str],
+    splits: Mapping[Split, Mapping[str, Any]] = _BY_FLAG,
+) -> DatasetSpec:
+    """A data set of torchvision with 10 classes.
+
+    Args:
+        class_name: its class in torchvision.datasets.
+        train_samples: number of training samples.
+        folder: where its unpacked files are, in the data folder.
+        files: the archives that torchvision unpacks; if they are in the data folder, nothing is downloaded.
+        splits: arguments that select a split.
+    """
+
+    def open_halves(name: str, root: Path) -> tuple[Samples, Samples]:
+        from torchvision import datasets
+
+        make = getattr(datasets, class_name)
+        # One rank of a machine downloads; the others wait and then find the files. The lock is not in the data
+        # folder, which may be on a read-only disk.
+        locks = cache_root() / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with FileLock(str(locks / f"{name}-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]}.lock")):
+            try:
+                train, test = (make(str(root), **splits[split]) for split in ("train", "test"))
+            except RuntimeError:  # torchvision's error for "not found or corrupted"
+                try:
+                    train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
+                except (OSError, RuntimeError) as error:
+                    expected = ", ".join(str(root / file) for file in files)
+                    reason = " ".join(str(error).split())
+                    raise DataError(
+                        f"dataset={name} is not in {root} and cannot be downloaded ({reason}); "
+                        f"put there yourself: {expected}, or name another folder with data_dir."
+                    ) from error
+        return train, test
+
+    def open_source(name: str, data_dir: str | None) -> Source:
+        root = Path(data_dir).expanduser() if data_dir else cache_root() / "downloads"
+        unpacked = root / folder
+        # The fingerprint is of the unpacked files, so missing files are downloaded first.
+        halves = None if unpacked.is_dir() else open_halves(name, root)
+        digest = hashlib.sha256(str(root.resolve()).encode())
+        for path in sorted(unpacked.rglob("*")):
+            if path.is_file():
+                stat = path.stat()
+                digest.update(f"{path.relative_to(unpacked)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+        fingerprint = f"torchvision {name} {digest.hexdigest()}"
+        return Source(10, fingerprint, lambda: halves or open_halves(name, root))
+
+    return DatasetSpec(open=open_source, train_samples=lambda name: train_samples)
+
+
+MNIST_FILES = tuple(
+    f"{half}-{kind}.gz" for half in ("train", "t10k") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
+)
+"""Archives of MNIST and of data sets in its format."""

@@ -1,0 +1,42 @@
+"""A folder of images: train/<class>/<image> and test/<class>/<image> under data_dir."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from dmls_ray.util.errors import DataError
+from dmls_ray.workloads.classification.data.source import DatasetSpec, Source
+
+
+def _root(data_dir: str | None) -> Path:
+    layout = "it holds train/<class>/<image> and test/<class>/<image>"
+    if data_dir is None:
+        raise DataError(f"dataset=image_folder needs data_dir; name the folder: {layout}.")
+    root = Path(data_dir).expanduser()
+    for split in ("train", "test"):
+        if not (root / split).is_dir():
+            raise DataError(f"data_dir={data_dir}: there is no folder {root / split}; {layout}.")
+    return root
+
+
+def _open(name: str, data_dir: str | None) -> Source:
+    from torchvision.datasets import ImageFolder
+
+    root = _root(data_dir)
+    try:
+        train, test = ImageFolder(str(root / "train")), ImageFolder(str(root / "test"))
+    except FileNotFoundError as error:
+        raise DataError(f"data_dir={root}: {' '.join(str(error).split())}") from error
+    if train.classes != test.classes:
+        odd = sorted(set(train.classes) ^ set(test.classes))
+        raise DataError(f"data_dir={root}: train and test do not hold the same classes; in one only: {', '.join(odd)}.")
+    digest = hashlib.sha256()
+    for path, label in train.samples + test.samples:
+        stat = os.stat(path)
+        digest.update(f"{os.path.relpath(path, root)}\0{label}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    return Source(len(train.classes), f"image_folder {digest.hexdigest()}", lambda: (train, test))
+
+
+DATASET = DatasetSpec(open=_open, train_samples=lambda name: None, check=lambda name, data_dir: _root(data_dir))

@@ -1,0 +1,80 @@
+"""Synthetic images: `synthetic:shape=3x32x32,classes=10,train=2048,test=512,seed=0`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.classification.data.source import DatasetSpec, Source, Split
+
+
+@dataclass(frozen=True)
+class SyntheticSpec:
+    """`synthetic:shape=3x32x32,classes=10,train=2048,test=512,seed=0`; every option may be left out."""
+
+    shape: tuple[int, int, int] = (3, 32, 32)
+    classes: int = 10
+    train: int = 2048
+    test: int = 512
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, name: str) -> SyntheticSpec:
+        """The options behind the colon.
+
+        Raises:
+            ConfigError: an option is unknown or no whole number of at least 1 (seed: 0).
+        """
+        way_out = "write synthetic:shape=3x32x32,classes=10,train=2048,test=512,seed=0, or some of these options"
+        options: dict[str, Any] = {}
+        for part in filter(None, name.partition(":")[2].split(",")):
+            key, _, text = part.partition("=")
+            numbers = text.split("x") if key == "shape" else [text]
+            is_option = key in cls.__dataclass_fields__ and len(numbers) == (3 if key == "shape" else 1)
+            if not is_option or not all(number.isdecimal() for number in numbers):
+                raise ConfigError(f"dataset={name}: {part!r} is not an option; {way_out}.")
+            values = tuple(map(int, numbers))
+            if min(values) < (0 if key == "seed" else 1):
+                raise ConfigError(f"dataset={name}: {part!r} is out of range; give 1 or more.")
+            options[key] = values if key == "shape" else values[0]
+        return cls(**options)
+
+
+class _Synthetic:
+    """One pattern per class plus noise. Each sample is generated on access from a seed of its own index."""
+
+    def __init__(self, spec: SyntheticSpec, split: Split) -> None:
+        self._spec = spec
+        self._length = spec.train if split == "train" else spec.test
+        self._half = ("train", "test").index(split)
+        channels, height, width = spec.shape
+        patterns = np.random.default_rng([spec.seed, 2])
+        self._patterns = patterns.integers(64, 192, (spec.classes, height, width, channels))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        random = np.random.default_rng([self._spec.seed, self._half, index])
+        label = int(random.integers(self._spec.classes))
+        noise = random.integers(-64, 64, self._patterns.shape[1:])
+        return (self._patterns[label] + noise).astype(np.uint8), label
+
+
+def _open(name: str, data_dir: str | None) -> Source:
+    spec = SyntheticSpec.parse(name)
+    return Source(spec.classes, repr(spec), lambda: (_Synthetic(spec, "train"), _Synthetic(spec, "test")))
+
+
+DATASET = DatasetSpec(
+    open=_open,
+    train_samples=lambda name: SyntheticSpec.parse(name).train,
+    check=lambda name, data_dir: SyntheticSpec.parse(name),
+    has_options=True,
+)

@@ -1,0 +1,55 @@
+"""Parts of the built-in models."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.classification.models import Shape
+
+
+class ImageClassifier(nn.Module):
+    """A stack of convolutions, `features`, and a head on their flattened output, `classifier`."""
+
+    def __init__(self, features: list[nn.Module], head: list[nn.Module]) -> None:
+        super().__init__()
+        self.features = nn.Sequential(*features)
+        self.classifier = nn.Sequential(nn.Flatten(), *head)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.features(images))
+        return logits
+
+
+def conv3x3(in_channels: int, out_channels: int) -> nn.Conv2d:
+    """A convolution that keeps height and width."""
+    return nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1)
+
+
+def flat_size(channels: int, shape: Shape, poolings: int) -> int:
+    """Number of values of an image after convolutions to `channels` channels and poolings by two.
+
+    Raises:
+        ConfigError: the image is too small.
+    """
+    _, height, width = shape
+    sides = height // 2**poolings, width // 2**poolings
+    if 0 in sides:
+        raise ConfigError(
+            f"images of {min(height, width)} pixels are too small for {poolings} poolings; set image_size to "
+            f"{2**poolings} or more."
+        )
+    return channels * sides[0] * sides[1]
+
+
+def two_convolutions(shape: Shape, classes: int, first: int, second: int) -> nn.Module:
+    """Two 3x3 convolutions, each with a ReLU and a pooling, and one linear layer."""
+    features = [
+        conv3x3(shape[0], first),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        conv3x3(first, second),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+    return ImageClassifier(features, [nn.Linear(flat_size(second, shape, poolings=2), classes)])

@@ -1,0 +1,153 @@
+"""Models by name: built-in models, those of torchvision, and user-defined models."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.util.text import first_line
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
+
+# Without this option, these models return the logits of auxiliary classifiers as well.
+_WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
+
+
+def find_model(name: str) -> ModelBuilder:
+    """The builder of a model.
+
+    Args:
+        name: a built-in name; `torchvision:NAME`, any of torchvision's classification models, without weights; or
+            `module:function` of the user. That function gets the arguments `shape` and `classes` if it names them,
+            and returns a module that maps images (batch x channels x height x width) to logits (batch x classes).
+
+    Raises:
+        UnknownNameError: there is no such model; the message lists the existing ones.
+        UserCodeError: the user's module failed to import or to build.
+    """
+    if spec := builtin_model(name):
+        return spec.build
+    if name.startswith("torchvision:"):
+        return _torchvision_model(name)
+    if is_reference(name):
+        function = import_function(name, flag="model")
+        return lambda shape, classes: _build_user_model(name, function, shape, classes)
+    raise UnknownNameError(
+        f"model={name} is unknown; choose from {', '.join(MODEL_NAMES)}, torchvision:NAME (torchvision:resnet18, say), "
+        "or module:function of your own."
+    )
+
+
+def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
+    """The configured model with the configured batch normalisation and dropout.
+
+    Raises:
+        ConfigError: the model has no place for them.
+        UnknownNameError, UserCodeError: as `find_model`.
+    """
+    model = find_model(config.model)(shape, classes)
+    is_builtin = config.model in MODEL_NAMES
+    if config.batch_norm != "off":
+        if is_builtin:
+            _insert_batch_norm(model)
+        elif config.batch_norm == "on":
+            raise ConfigError(
+                f"batch_norm=on puts layers into built-in models, and model={config.model} is none; use batch_norm off "
+                "for the layers it has, or sync to have them normalise over all ranks."
+            )
+    if config.batch_norm == "sync":
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    if config.dropout is not None and not _set_dropout_rates(model, config.dropout):
+        if not is_builtin:
+            raise ConfigError(
+                f"dropout={config.dropout}: model={config.model} has no dropout layer; use a built-in model, or one "
+                "with dropout layers."
+            )
+        _insert_dropout(model, config.dropout)
+    return model
+
+
+def check_fits(config: TrialConfig, shape: Shape, classes: int) -> None:
+    """Refuse a built-in or torchvision model that cannot take such images; user-defined models are not run here.
+
+    Raises:
+        ConfigError: the model does not take images of this shape, or has no place for batch norm or dropout.
+    """
+    name = config.model
+    if is_reference(name) and not name.startswith("torchvision:"):
+        return
+    with torch.device("meta"):
+        model = build_model(config, shape, classes)
+        try:
+            model(torch.empty(2, *shape))
+        except (RuntimeError, ValueError, AssertionError) as error:
+            size = "x".join(map(str, shape))
+            raise ConfigError(
+                f"model={name} does not take images of {size} ({first_line(error)}); set image_size, or use another "
+                "model."
+            ) from error
+
+
+def _torchvision_model(reference: str) -> ModelBuilder:
+    from torchvision import models
+
+    names = models.list_models(module=models)
+    name = reference.removeprefix("torchvision:")
+    if name not in names:
+        raise UnknownNameError(f"model={reference} is unknown; torchvision has {', '.join(names)}.")
+
+    def build(shape: Shape, classes: int) -> nn.Module:
+        if shape[0] != 3:
+            raise ConfigError(
+                f"model={reference} takes images of 3 channels, and these have {shape[0]}; "
+                "use a model that takes them, or a data set in colour."
+            )
+        module: nn.Module = models.get_model(name, weights=None, num_classes=classes, **_WITHOUT_AUX.get(name, {}))
+        return module
+
+    return build
+
+
+def _build_user_model(name: str, function: Callable[..., object], shape: Shape, classes: int) -> nn.Module:
+    arguments = {"shape": shape, "classes": classes}
+    parameters = inspect.signature(function).parameters
+    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    try:
+        module = function(**{key: value for key, value in arguments.items() if takes_all or key in parameters})
+    except Exception as error:
+        raise UserCodeError(f"model={name}: your function failed: {type(error).__name__}: {error}.") from error
+    if not isinstance(module, nn.Module):
+        raise UserCodeError(f"model={name}: your function returned {type(module).__name__}; return a torch.nn.Module.")
+    return module
+
+
+def _insert_batch_norm(model: nn.Module) -> None:
+    """Add a batch normalisation after each convolution, before its ReLU (Ioffe & Szegedy, arXiv 1502.03167)."""
+    features = model.features
+    assert isinstance(features, nn.Sequential)
+    layers: list[nn.Module] = []
+    for layer in features:
+        layers.append(layer)
+        if isinstance(layer, nn.Conv2d):
+            layers.append(nn.BatchNorm2d(layer.out_channels))
+    model.features = nn.Sequential(*layers)
+
+
+def _set_dropout_rates(model: nn.Module, rate: float) -> bool:
+    """Set the rate of all dropout layers; returns whether there are any."""
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Dropout | nn.Dropout2d | nn.AlphaDropout)]
+    for layer in layers:
+        layer.p = rate
+    return bool(layers)
+
+
+def _insert_dropout(model: nn.Module, rate: float) -> None:
+    """Add a dropout layer before the last linear layer of a built-in model."""
+    classifier = model.classifier
+    assert isinstance(classifier, nn.Sequential)
+    model.classifier = nn.Sequential(*classifier[:-1], nn.Dropout(rate), classifier[-1])

@@ -1,0 +1,189 @@
+"""int8 models by torchao's PT2E flow: export, observe, convert, and compile with Inductor for the processor.
+
+qat       trained with simulated rounding, as in report C; converted after every epoch and tested as int8
+static    trained in fp32; ranges of activations are observed over some training batches, then converted
+dynamic   trained in fp32; linear layers are converted, and ranges of activations are measured during inference
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dmls_ray.records.provenance import has_cpp_compiler
+from dmls_ray.training.compat import inductor_freezing
+from dmls_ray.training.sharding import hold_out
+from dmls_ray.training.task import Forward
+from dmls_ray.util.errors import UnavailableError
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.batches import normalize
+from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+
+CALIBRATION_BATCHES = 16
+"""Training batches over which static quantization observes activations."""
+
+
+def check_available(config: TrialConfig) -> None:
+    """Refuse int8 on a machine that does not support it.
+
+    Raises:
+        UnavailableError: torchao or a C++ compiler is missing.
+    """
+    if config.quantization == "off" and config.inference_batch is None:
+        return
+    if config.quantization != "off" and importlib.util.find_spec("torchao") is None:
+        raise UnavailableError(f"quantization={config.quantization} needs torchao: pip install torchao.")
+    if not has_cpp_compiler():
+        name = "inference_batch" if config.quantization == "off" else "quantization"
+        raise UnavailableError(
+            f"{name}={getattr(config, name)} compiles for this processor, and no C++ compiler is on the path; install "
+            f"g++, say, or leave {name} out."
+        )
+
+
+class QuantizedModel:
+    """The model of a run and its int8 form; with quantization off, only the model.
+
+    Args:
+        config: quantization, and the batch of tests.
+        model: as it was built.
+        shape: channels, height, width.
+    """
+
+    def __init__(self, config: TrialConfig, model: nn.Module, shape: tuple[int, int, int]) -> None:
+        self._config, self._built, self._shape = config, model, shape
+        # With a single sample, the export would treat the batch size as a constant.
+        self._example = torch.zeros(2, *shape)
+        self.trained = prepare_for_training(model, self._example) if config.quantization == "qat" else model
+        """The model to train: under qat with rounding simulated."""
+        self.converted: nn.Module | None = None
+        self.seconds = 0.0
+        """Time spent on conversion and compilation."""
+
+    def forward(self) -> Forward:
+        """The current weights in int8, compiled for batches of tests."""
+        config, began = self._config, time.perf_counter()
+        # In training mode, the converted model would be compiled a second time at the first test.
+        self.trained.eval()
+        self.converted = to_int8(self.trained, config.quantization, self._example, self._calibration())
+        batch = config.test_batch_per_rank or config.batch_per_rank
+        assert batch is not None
+        forward = compiled_for(self.converted, batch)
+        with torch.inference_mode():
+            forward(torch.zeros(batch, *self._shape))
+        self.seconds += time.perf_counter() - began
+        return forward
+
+    def fp32(self) -> nn.Module:
+        """The current weights in the model without simulated rounding, in eval mode."""
+        if self.trained is not self._built:
+            weights = dict(self.trained.named_parameters()) | dict(self.trained.named_buffers())
+            self._built.load_state_dict({name: weights[name].detach() for name in self._built.state_dict()})
+        return self._built.eval()
+
+    def _calibration(self) -> Iterator[Tensor]:
+        """Training images to observe activations over: equal on every rank, so that all have the same int8 model."""
+        config = self._config
+        if config.quantization != "static":
+            yield self._example
+            return
+        data = load_decoded(config.dataset, config.data_dir, config.image_size)
+        batch = config.batch_per_rank
+        assert batch is not None
+        held_out = hold_out(len(data.train_labels), config)
+        trained_on = held_out[0].numpy() if held_out else np.arange(len(data.train_labels))
+        # Spread over the data set, since an image folder is sorted by class.
+        count = min(CALIBRATION_BATCHES * batch, len(trained_on))
+        samples = trained_on[np.linspace(0, len(trained_on) - 1, count).astype(int)]
+        for start in range(0, count, batch):
+            yield normalize(torch.from_numpy(data.train_images[samples[start : start + batch]]))
+
+
+def prepare_for_training(model: nn.Module, example: Tensor) -> nn.Module:
+    """The model with int8 rounding simulated in training (quantization-aware training); parameters keep their names."""
+    with _no_warnings():
+        from torchao.quantization.pt2e import allow_exported_model_train_eval
+        from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
+
+        prepared: nn.Module = prepare_qat_pt2e(_exported(model.train(), example), _quantizer("qat"))
+        allow_exported_model_train_eval(prepared)
+    return prepared
+
+
+def to_int8(model: nn.Module, kind: str, example: Tensor, calibration: Iterable[Tensor]) -> nn.Module:
+    """The int8 form of a trained model, in eval mode; the model itself is not changed.
+
+    Args:
+        model: the trained model; for qat, the result of `prepare_for_training`.
+        kind: qat, static or dynamic.
+        example: a batch, for the export.
+        calibration: batches to observe activations over.
+    """
+    with _no_warnings():
+        from torchao.quantization.pt2e import allow_exported_model_train_eval
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+        if kind == "qat":
+            # A copy: evaluation would update the observers, so test images would change the ranges.
+            prepared = copy.deepcopy(model)
+        else:
+            prepared = prepare_pt2e(_exported(copy.deepcopy(model).eval(), example), _quantizer(kind))
+            allow_exported_model_train_eval(prepared)
+            prepared.eval()
+            with torch.no_grad():
+                for images in calibration:
+                    prepared(images)
+        converted: nn.Module = convert_pt2e(prepared)
+        allow_exported_model_train_eval(converted)
+        converted.eval()  # returns None for an exported model
+        return converted
+
+
+def compiled_for(model: nn.Module, batch: int) -> Forward:
+    """The model compiled for batches of one size; a shorter batch is padded, and the padding cut off again."""
+    forward: Any = torch.compile(model, dynamic=False)
+
+    def run(images: Tensor) -> Tensor:
+        missing = batch - len(images)
+        padded = images if not missing else torch.cat([images, images[:1].expand(missing, *images.shape[1:])])
+        with inductor_freezing(), _no_warnings():
+            logits: Tensor = forward(padded)
+        return logits[: len(images)]
+
+    return run
+
+
+def _exported(model: nn.Module, example: Tensor) -> nn.Module:
+    # Any batch size, since the last batch is shorter.
+    batch = {0: torch.export.Dim.DYNAMIC}
+    exported: nn.Module = torch.export.export(model, (example,), dynamic_shapes=(batch,), strict=False).module()
+    return exported
+
+
+def _quantizer(kind: str) -> Any:
+    from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import (
+        X86InductorQuantizer,
+        get_default_x86_inductor_quantization_config,
+    )
+
+    settings = get_default_x86_inductor_quantization_config(is_qat=kind == "qat", is_dynamic=kind == "dynamic")
+    if kind == "dynamic":
+        return X86InductorQuantizer().set_module_type_qconfig(nn.Linear, settings)
+    return X86InductorQuantizer().set_global(settings)
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Hide the warnings of export and conversion about their own internals."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,105 @@
+"""Training of an image classifier on one rank: cross entropy, accuracy, and int8 inference after the last epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.training.engine import RankTrainer, run_training
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.sharding import MicroBatch
+from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.batches import (
+    MEMORY_FORMATS,
+    Batch,
+    normalize,
+    to_memory_format,
+)
+from dmls_ray.workloads.classification.data.loaders import make_loader
+from dmls_ray.workloads.classification.inference_benchmark import measure_inference
+from dmls_ray.workloads.classification.meter import LossAccuracyMeter
+from dmls_ray.workloads.classification.model_builder import build_model
+from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available
+
+
+def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Train and evaluate one configuration on this rank: the workload's entry point, see `run_training`."""
+    return run_training(config, rank, emit, ClassificationTask)
+
+
+def rank_trainer(config: TrialConfig, rank: RankInfo) -> RankTrainer[ClassificationTask]:
+    """One rank of one run, set up and ready to train."""
+    return RankTrainer(config, rank, ClassificationTask)
+
+
+class ClassificationTask(TrainingTask):
+    """Model, images, loss and evaluation of one run on one rank."""
+
+    def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
+        check_available(config)
+        self.config, self.rank, self.device = config, rank, device
+        self.loader = make_loader(config, rank, device)
+        model = build_model(config, self.loader.shape, self.loader.classes).to(device)
+        model.to(memory_format=MEMORY_FORMATS[config.memory_format])
+        self.quantized = QuantizedModel(config, model, self.loader.shape)
+        self.model = self.quantized.trained
+        self.train_samples = self.loader.train_samples
+        self.validation_samples = self.loader.validation_samples
+        self.test_samples = self.loader.test_samples
+
+    def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
+        return self.loader.train(epoch)
+
+    def evaluation_batches(self, split: EvalSplit) -> Iterator[Batch]:
+        return self.loader.evaluation(split)
+
+    def example_batch(self, samples: int) -> Batch:
+        images = torch.zeros(samples, *self.loader.shape, device=self.device)
+        return to_memory_format(images, self.config), torch.zeros(samples, dtype=torch.int64, device=self.device)
+
+    def predict(self, forward: Forward, batch: Batch) -> Tensor:
+        logits: Tensor = forward(batch[0])
+        return logits
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return F.cross_entropy(outputs, batch[1], reduction="sum", label_smoothing=self.config.label_smoothing)
+
+    def meter(self, together: int) -> LossAccuracyMeter:
+        return LossAccuracyMeter(self.device, together, smoothed=self.config.label_smoothing > 0)
+
+    def evaluation_forward(self, forward: Forward) -> Forward:
+        return self.quantized.forward() if self.config.quantization == "qat" else forward
+
+    def reached_target(self, epoch: EpochRecord) -> bool:
+        target, accuracy = self.config.target_accuracy, epoch.test_accuracy
+        return target is not None and accuracy is not None and accuracy >= target
+
+    def finish(self, evaluate: Callable[[Forward], Means]) -> dict[str, Any]:
+        """Accuracies of the fp32 and the int8 model, and latency of inference."""
+        metrics: dict[str, Any] = {}
+        if self.config.quantization != "off":
+            metrics["fp32_test_accuracy"] = evaluate(self.quantized.fp32()).overall["accuracy"]
+            metrics["int8_test_accuracy"] = evaluate(self.quantized.forward()).overall["accuracy"]
+            metrics["quantize_s"] = self.quantized.seconds
+        if self.config.inference_batch is not None and self.rank.rank == 0:
+            pixels = torch.randint(256, (self.config.inference_batch, *self.loader.shape), dtype=torch.uint8)
+            images = to_memory_format(normalize(pixels.to(self.device)), self.config)
+            folder = None if self.rank.artifacts is None else Path(self.rank.artifacts.folder)
+            metrics |= measure_inference(self.quantized.fp32(), self.quantized.converted, images, folder)
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        return {"quantize_s": self.quantized.seconds}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.quantized.seconds = state["quantize_s"]
+
+    def close(self) -> None:
+        self.loader.close()

@@ -1,0 +1,49 @@
+"""Each private API of PyTorch that `training.compat` uses still exists in the installed version."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from dmls_ray.training.compat import (
+    compile_counters,
+    ddp_logging_data,
+    inductor_freezing,
+    reset_compiler,
+    set_ddp_sample_rate,
+)
+
+
+def test_ddp_reports_its_times_at_the_rate_that_is_set() -> None:
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    try:
+        ddp = DistributedDataParallel(torch.nn.Linear(4, 4))
+        set_ddp_sample_rate(ddp, 1)
+        for _ in range(2):  # the averages exist from the second pass on
+            ddp(torch.ones(2, 4)).sum().backward()
+        names = {f"avg_{name}_time" for name in ("forward_compute", "backward_compute", "backward_comm")}
+        assert names <= ddp_logging_data(ddp).keys()
+        assert "avg_backward_compute_comm_overlap_time" in ddp_logging_data(ddp)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_the_compiler_counts_and_forgets() -> None:
+    import torch._dynamo
+
+    counters = compile_counters()
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert counters["stats"]["unique_graphs"] >= 1
+    reset_compiler()
+
+
+def test_inductor_can_fold_constant_weights() -> None:
+    import torch._inductor.config
+
+    with inductor_freezing():
+        assert torch._inductor.config.freezing
+    assert not torch._inductor.config.freezing

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dmls_ray.util.errors import DataError
+from dmls_ray.workloads.classification.data import decoded_images as cache
+from dmls_ray.workloads.classification.data import find
+from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
+from dmls_ray.workloads.classification.data.image_arrays import to_chw
+from dmls_ray.workloads.classification.data.source import Source
+from tests.training.probes import Payload
+from tests.workloads.classification.data.test_sources import write_folder
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    load_decoded.cache_clear()
+    find.cached_source.cache_clear()
+
+
+def test_images_are_decoded_once_and_mapped_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path)
+    assert not is_decoded("image_folder", str(tmp_path), None)
+    first = load_decoded("image_folder", str(tmp_path), None)
+    assert is_decoded("image_folder", str(tmp_path), None)
+    assert first.train_images.dtype == np.uint8
+    assert first.shape == (3, 8, 8)
+    pixels = np.asarray(Image.open(tmp_path / "train" / "dog" / "0001.jpg"))
+    assert np.array_equal(first.train_images[4].transpose(1, 2, 0), pixels)
+    load_decoded.cache_clear()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(cache, "_decode", refuse)
+    again = load_decoded("image_folder", str(tmp_path), None)
+    assert isinstance(again.train_images, np.memmap)
+    assert np.array_equal(again.train_images, first.train_images)
+
+
+def test_a_process_cannot_change_what_others_map(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    mine = load_decoded("image_folder", str(tmp_path), None)
+    kept = mine.train_images[0].copy()
+    mine.train_images[0] ^= 255
+    load_decoded.cache_clear()
+    assert np.array_equal(load_decoded("image_folder", str(tmp_path), None).train_images[0], kept)
+
+
+def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path)
+    calls = []
+    real = cache._decode
+    monkeypatch.setattr(cache, "_decode", lambda *args: (calls.append(args[1]), real(*args)))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: load_decoded.__wrapped__("image_folder", str(tmp_path), None), range(4)))
+    assert sorted(calls) == ["test", "train"]
+
+
+def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    Image.new("RGB", (5, 8)).save(tmp_path / "train" / "dog" / "0009.png")
+    told = "train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
+    with pytest.raises(DataError, match=told):
+        load_decoded("image_folder", str(tmp_path), None)
+    assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
+
+
+def test_a_damaged_image_is_told_and_leaves_no_half_made_cache(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "test" / "cat" / "0000.jpg").write_bytes(b"no image")
+    with pytest.raises(DataError, match="test image 0 cannot be read"):
+        load_decoded("image_folder", str(tmp_path), None)
+    assert not is_decoded("image_folder", str(tmp_path), None)
+
+
+def test_an_image_of_more_pixels_than_a_picture_has_is_told_and_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # an 8x8 image has 64
+    Image.new("RGB", (40, 40)).save(tmp_path / "test" / "cat" / "0000.jpg")
+    with pytest.raises(DataError, match="test image 0 cannot be read: .* exceeds limit of 200 pixels"):
+        load_decoded("image_folder", str(tmp_path), None)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(DataError, match="first sample cannot be read"):
+        peek_dataset("image_folder", str(tmp_path), None)
+
+
+def test_a_cache_that_holds_objects_is_refused_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path / "cache"))
+    write_folder(tmp_path)
+    load_decoded("image_folder", str(tmp_path), None)
+    (file,) = (tmp_path / "cache" / "decoded").glob("image_folder-*/train_labels.npy")
+    marker = tmp_path / "it ran"
+    np.save(file, np.array([Payload(marker)], dtype=object), allow_pickle=True)
+    load_decoded.cache_clear()
+    with pytest.raises(DataError, match="its decoded images in .* cannot be read .*; remove that folder"):
+        load_decoded("image_folder", str(tmp_path), None)
+    assert not marker.exists()
+
+
+def test_grey_and_colour_files_are_brought_to_the_first_ones_mode(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    Image.new("L", (8, 8), 7).save(tmp_path / "train" / "dog" / "0009.png")
+    assert load_decoded("image_folder", str(tmp_path), None).train_images[6].max() == 7
+
+
+@pytest.mark.parametrize(
+    ("image", "shape"),
+    [
+        (Image.new("L", (4, 6)), (1, 6, 4)),
+        (Image.new("RGBA", (4, 6)), (3, 6, 4)),
+        (Image.new("P", (4, 6)), (3, 6, 4)),
+        (np.zeros((6, 4), dtype=np.uint8), (1, 6, 4)),
+        (np.zeros((6, 4, 2), dtype=np.uint8), (2, 6, 4)),
+        (torch.zeros(2, 6, 4), (2, 6, 4)),
+        (torch.zeros(2, 6, 4, dtype=torch.uint8), (2, 6, 4)),
+    ],
+)
+def test_images_of_all_kinds_become_channels_height_width(image: object, shape: tuple[int, int, int]) -> None:
+    assert to_chw(image, None).shape == shape
+    assert to_chw(image, 5).shape == (shape[0], 5, 5)
+
+
+@pytest.mark.parametrize("image", [np.zeros((4, 4)), np.zeros(4, dtype=np.uint8), torch.zeros(4, 4)])
+def test_what_is_no_image_is_told(image: object) -> None:
+    with pytest.raises(DataError, match="an image is .*; give PIL images"):
+        to_chw(image, None)
+
+
+class Mixed:
+    """A data set of one's own whose images are not alike."""
+
+    def __init__(self, *images: object) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> tuple[object, int]:
+        return self._images[index], 0
+
+
+def own(monkeypatch: pytest.MonkeyPatch, train: Mixed, test: Mixed) -> None:
+    source = Source(1, f"own {id(train)}", lambda: (train, test))  # type: ignore[arg-type]
+    monkeypatch.setattr(cache, "cached_source", lambda *_: source)
+
+
+def test_pictures_of_ones_own_are_brought_to_the_colours_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    grey, colour = Image.new("L", (8, 8), 7), Image.new("RGB", (8, 8), (9, 9, 9))
+    own(monkeypatch, Mixed(grey, colour), Mixed(colour))
+    data = load_decoded("mixed:colours", None, None)
+    assert data.train_images.shape == (2, 1, 8, 8)
+    assert data.test_images.max() == 9
+
+
+def test_arrays_of_different_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_, floats = torch.zeros(1, 8, 8, dtype=torch.uint8), torch.zeros(1, 8, 8)
+    own(monkeypatch, Mixed(bytes_, floats), Mixed(bytes_))
+    with pytest.raises(DataError, match="train image 1 is float32 of 1x8x8 and the first one is uint8"):
+        load_decoded("mixed:types", None, None)

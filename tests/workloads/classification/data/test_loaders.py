@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.batches import normalize
+from dmls_ray.workloads.classification.data.loaders import make_loader
+
+CPU = torch.device("cpu")
+DATA = "synthetic:shape=3x6x5,classes=3,train=23,test=11"
+
+
+def config(**changes: object) -> TrialConfig:
+    return TrialConfig(**{"batch_per_rank": 4, "dataset": DATA, **changes})  # type: ignore[arg-type]
+
+
+def test_uint8_is_scaled_to_one_then_normalised_with_mean_and_deviation_one_half() -> None:
+    assert normalize(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist() == pytest.approx([-1.0, -0.6, 1.0])
+    already = torch.tensor([0.3])
+    assert normalize(already) is already
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_both_loaders_give_the_same_batches(world_size: int, workers: int) -> None:
+    for number in range(world_size):
+        rank = RankInfo(rank=number, world_size=world_size)
+        resident = make_loader(config(world_size=world_size), rank, CPU)
+        ordinary = make_loader(config(world_size=world_size, loader="dataloader", loader_workers=workers), rank, CPU)
+        assert (resident.shape, resident.classes) == (ordinary.shape, ordinary.classes) == ((3, 6, 5), 3)
+        for epoch in range(2):
+            pairs = list(zip(resident.train(epoch), ordinary.train(epoch), strict=True))
+            assert len(pairs) == -(-23 // (4 * world_size))
+            for (one, (images, labels)), (other, (same_images, same_labels)) in pairs:
+                assert one == other
+                assert torch.equal(images, same_images)
+                assert torch.equal(labels, same_labels)
+        for (images, labels), (same_images, same_labels) in zip(
+            resident.evaluation(), ordinary.evaluation(), strict=True
+        ):
+            assert torch.equal(images, same_images)
+            assert torch.equal(labels, same_labels)
+        resident.close()
+        ordinary.close()
+
+
+def test_a_rank_without_test_samples_has_no_test_batches() -> None:
+    few = config(world_size=3, dataset="synthetic:shape=1x8x8,train=8,test=2", loader="dataloader", loader_workers=0)
+    loader = make_loader(few, RankInfo(rank=2, world_size=3), CPU)
+    assert list(loader.evaluation()) == []
+
+
+def test_images_are_resized_on_request_in_both_loaders() -> None:
+    for kind in ("resident", "dataloader"):
+        loader = make_loader(config(image_size=12, loader=kind, loader_workers=0), RankInfo(), CPU)
+        assert loader.shape == (3, 12, 12)
+        assert next(iter(loader.evaluation()))[0].shape == (4, 3, 12, 12)

@@ -1,0 +1,250 @@
+"""Each data set on small files in its own true format, which the tests write."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import pickle
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from torchvision import datasets
+
+from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
+from dmls_ray.workloads.classification.data.find import check_source, find_source
+from dmls_ray.workloads.classification.datasets.synthetic import SyntheticSpec
+from tests.training.probes import Payload
+
+RANDOM = np.random.default_rng(0)
+
+
+def test_digits_are_the_1797_images_of_scikit_learn() -> None:
+    train, test = find_source("digits", None).halves
+    assert (len(train), len(test)) == (1438, 359)
+    images = np.stack([train[index][0] for index in range(len(train))])
+    assert images.shape == (1438, 8, 8)
+    assert (images.min(), images.max()) == (0, 255)
+    assert {test[index][1] for index in range(len(test))} == set(range(10))
+
+
+def test_synthetic_data_are_seeded_and_learnable() -> None:
+    name = "synthetic:shape=2x6x5,classes=3,train=60,test=20"
+    (train, _), (again, _) = find_source(name, None).halves, find_source(name, None).halves
+    assert np.array_equal(train[7][0], again[7][0])
+    assert train[7][0].shape == (6, 5, 2)
+    other, _ = find_source(f"{name},seed=1", None).halves
+    assert not np.array_equal(train[7][0], other[7][0])
+    # The nearest class mean finds the label: there is something to learn.
+    images = np.stack([train[index][0] for index in range(60)]).astype(float)
+    labels = np.array([train[index][1] for index in range(60)])
+    means = np.stack([images[labels == label].mean(axis=0) for label in range(3)])
+    nearest = ((images[:, None] - means) ** 2).sum(axis=(2, 3, 4)).argmin(axis=1)
+    assert (nearest == labels).mean() > 0.95
+    with pytest.raises(IndexError):
+        train[60]
+
+
+def test_synthetic_options_may_be_left_out() -> None:
+    assert SyntheticSpec.parse("synthetic") == SyntheticSpec()
+    assert SyntheticSpec.parse("synthetic:train=5,shape=1x2x3") == SyntheticSpec(train=5, shape=(1, 2, 3))
+
+
+@pytest.mark.parametrize("options", ["shape=3x8", "size=3", "train=x", "train", "classes=0", "shape=0x8x8", "train=-1"])
+def test_wrong_synthetic_options_are_refused_with_an_example(options: str) -> None:
+    with pytest.raises(ConfigError, match=rf"dataset=synthetic:{options}: "):
+        check_source(f"synthetic:{options}", None)
+
+
+@pytest.mark.parametrize("name", ["imagenet", "Digits", "digits:all"])
+def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
+    with pytest.raises((UnknownNameError, UserCodeError), match="cifar10, digits|no module named 'digits'"):
+        check_source(name, None)
+
+
+# --- image folder -----------------------------------------------------------------------------------------------
+
+
+def write_folder(root: Path, classes: tuple[str, ...] = ("cat", "dog"), each: int = 3, size: int = 8) -> None:
+    for split in ("train", "test"):
+        for name in classes:
+            (root / split / name).mkdir(parents=True)
+            for number in range(each):
+                pixels = RANDOM.integers(0, 256, (size, size, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(root / split / name / f"{number:04}.jpg")
+
+
+def test_any_tree_of_train_and_test_classes_is_a_data_set(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    source = find_source("image_folder", str(tmp_path))
+    assert source.classes == 2
+    assert [len(half) for half in source.halves] == [6, 6]
+    assert source.halves[0][5][1] == 1
+
+
+def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    before = find_source("image_folder", str(tmp_path)).fingerprint
+    assert find_source("image_folder", str(tmp_path)).fingerprint == before
+    Image.new("RGB", (8, 8)).save(tmp_path / "train" / "cat" / "0000.jpg")
+    assert find_source("image_folder", str(tmp_path)).fingerprint != before
+
+
+def test_an_image_folder_without_its_layout_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="image_folder needs data_dir"):
+        check_source("image_folder", None)
+    with pytest.raises(DataError, match="there is no folder .*train; it holds train/<class>/<image>"):
+        check_source("image_folder", str(tmp_path))
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+    with pytest.raises(DataError, match="find any class folder"):
+        find_source("image_folder", str(tmp_path))
+
+
+def test_classes_that_differ_between_train_and_test_are_told(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "train" / "emu").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "train" / "emu" / "1.png")
+    with pytest.raises(DataError, match="in one only: emu"):
+        find_source("image_folder", str(tmp_path))
+
+
+# --- torchvision's, in their true formats ---------------------------------------------------------------------------
+
+
+def idx(values: np.ndarray) -> bytes:
+    """The idx format of MNIST."""
+    head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+    return head + values.astype(np.uint8).tobytes()
+
+
+def write_mnist(raw: Path) -> None:
+    raw.mkdir(parents=True)
+    for half, count in (("train", 5), ("t10k", 3)):
+        images, labels = RANDOM.integers(0, 256, (count, 28, 28)), RANDOM.integers(0, 10, count)
+        for kind, values in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
+            (raw / f"{half}-{kind}").write_bytes(idx(values))
+            (raw / f"{half}-{kind}.gz").write_bytes(gzip.compress(idx(values)))
+
+
+@pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
+def test_mnist_and_fashion_mnist_are_read_from_idx_files(tmp_path: Path, name: str, folder: str) -> None:
+    write_mnist(tmp_path / folder / "raw")
+    source = find_source(name, str(tmp_path))
+    assert [len(half) for half in source.halves] == [5, 3]
+    assert source.halves[0][0][0].size == (28, 28)
+
+
+def tar_of(files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def test_cifar10_is_unpacked_from_its_archive_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = datasets.CIFAR10
+    files = {}
+    for name, _ in kind.train_list + kind.test_list:
+        batch = {"data": RANDOM.integers(0, 256, (2, 3072), dtype=np.uint8), "labels": [3, 7]}
+        files[name] = pickle.dumps(batch)
+    files["batches.meta"] = pickle.dumps({"label_names": [f"class {number}" for number in range(10)]})
+    archive = tar_of({f"{kind.base_folder}/{name}": content for name, content in files.items()})
+    (tmp_path / kind.filename).write_bytes(archive)
+    monkeypatch.setattr(kind, "tgz_md5", md5(archive))
+    for part in ("train_list", "test_list"):
+        monkeypatch.setattr(kind, part, [[name, md5(files[name])] for name, _ in getattr(kind, part)])
+    monkeypatch.setattr(kind, "meta", {**kind.meta, "md5": md5(files["batches.meta"])})
+    source = find_source("cifar10", str(tmp_path))
+    assert [len(half) for half in source.halves] == [10, 2]
+    assert source.halves[1][1][1] == 7
+    (tmp_path / kind.filename).unlink()
+    monkeypatch.setattr(kind, "url", "http://127.0.0.1:9/cifar.tar.gz")
+    marker = tmp_path / "it ran"
+    for changed in (b"damaged", pickle.dumps(Payload(marker))):
+        # CIFAR-10 comes as pickles, which are read only where their digests are those that torchvision knows.
+        (tmp_path / kind.base_folder / "test_batch").write_bytes(changed)
+        with pytest.raises(DataError, match="cannot be downloaded"):
+            _ = find_source("cifar10", str(tmp_path)).halves
+    assert not marker.exists()
+
+
+def test_stl10_is_unpacked_from_its_archive_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = datasets.STL10
+    files = {"class_names.txt": b"\n".join(b"class" for _ in range(10)), "fold_indices.txt": b"0 1\n"}
+    for half, count in (("train", 3), ("test", 2), ("unlabeled", 1)):
+        files[f"{half}_X.bin"] = RANDOM.integers(0, 256, count * 3 * 96 * 96, dtype=np.uint8).tobytes()
+        files[f"{half}_y.bin"] = bytes(range(1, count + 1))
+    archive = tar_of({f"{kind.base_folder}/{name}": content for name, content in files.items()})
+    (tmp_path / kind.filename).write_bytes(archive)
+    monkeypatch.setattr(kind, "tgz_md5", md5(archive))
+    for part in ("train_list", "test_list"):
+        monkeypatch.setattr(kind, part, [[name, md5(files[name])] for name, _ in getattr(kind, part)])
+    source = find_source("stl10", str(tmp_path))
+    assert [len(half) for half in source.halves] == [3, 2]
+    assert source.halves[0][2][1] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cifar10", "cifar-10-python.tar.gz"),
+        ("stl10", "stl10_binary.tar.gz"),
+        ("mnist", "MNIST/raw/train-images-idx3-ubyte.gz"),
+        ("fashion_mnist", "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz"),
+    ],
+)
+def test_offline_the_error_says_which_file_is_expected_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, expected: str
+) -> None:
+    # Nothing listens on the discard port: every download fails at once, as without a network.
+    monkeypatch.setattr(datasets.CIFAR10, "url", "http://127.0.0.1:9/a")
+    monkeypatch.setattr(datasets.STL10, "url", "http://127.0.0.1:9/a")
+    for kind in (datasets.MNIST, datasets.FashionMNIST):
+        monkeypatch.setattr(kind, "mirrors", ["http://127.0.0.1:9/"])
+    with pytest.raises(DataError, match=f"{name} is not in .* cannot be downloaded .*{tmp_path}/{expected}"):
+        _ = find_source(name, str(tmp_path)).halves
+
+
+# --- the user's own -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_data.py").write_text(
+        "import numpy as np, torch\n"
+        "def plain(split):\n"
+        "    return [(np.full((4, 4, 3), 10 * label, dtype=np.uint8), label) for label in (0, 1, 2)]\n"
+        "def placed(split, data_dir):\n"
+        "    return [(torch.zeros(1, 4, 4), int(data_dir))]\n"
+        "def empty(split): return []\n"
+        "def number(split): return 3\n"
+        "def broken(split): raise FileNotFoundError('my file')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "own_data"
+
+
+def test_a_data_set_of_ones_own_counts_its_classes(own: str) -> None:
+    assert find_source(f"{own}:plain", None).classes == 3
+    assert find_source(f"{own}:placed", "4").classes == 5
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [("empty", "train split is empty"), ("number", "returned int"), ("broken", "FileNotFoundError: my file")],
+)
+def test_a_function_that_gives_no_data_set_is_told(own: str, function: str, told: str) -> None:
+    with pytest.raises((DataError, UserCodeError), match=told):
+        find_source(f"{own}:{function}", None)

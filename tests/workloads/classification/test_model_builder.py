@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.model_builder import build_model, check_fits, find_model
+from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
+
+
+def of(model: str) -> TrialConfig:
+    return TrialConfig(model=model, batch_per_rank=2)
+
+
+def layers(model: nn.Module) -> list[str]:
+    """The leaves of a model in short: C3-32 a convolution, L a linear layer, R, P, D and F the others."""
+    short = []
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            assert (module.kernel_size, module.stride, module.padding) == ((3, 3), (1, 1), (1, 1))
+            short.append(f"C{module.in_channels}-{module.out_channels}")
+        elif isinstance(module, nn.Linear):
+            short.append(f"L{module.in_features}-{module.out_features}")
+        elif isinstance(module, nn.ReLU | nn.MaxPool2d | nn.Dropout | nn.Flatten):
+            short.append({nn.ReLU: "R", nn.MaxPool2d: "P", nn.Dropout: "D", nn.Flatten: "F"}[type(module)])
+    return short
+
+
+def test_convnet_is_report_a_layer_for_layer() -> None:
+    blocks = "C3-32 R C32-64 R P C64-128 R C128-256 R P C256-256 R C256-256 R P".split()  # noqa: SIM905
+    head = ["F", "L4096-256", "R", "L256-32", "R", "L32-10"]
+    assert layers(find_model("convnet")((3, 32, 32), 10)) == [*blocks, *head]
+
+
+def test_simplecnn_is_report_b_layer_for_layer() -> None:
+    blocks = ["C3-32", "R", "P", "C32-64", "R", "P", "C64-128", "R", "P"]
+    assert layers(find_model("simplecnn")((3, 128, 128), 10)) == [*blocks, "F", "L32768-512", "D", "L512-10"]
+
+
+def test_mnist_convnet_is_report_c_layer_for_layer() -> None:
+    model = find_model("mnist_convnet")((1, 28, 28), 10)
+    assert layers(model) == ["C1-4", "R", "P", "C4-8", "R", "P", "F", "L392-10"]
+    assert sum(parameter.numel() for parameter in model.parameters()) == 4266
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 33, 20), (2, 64, 64)])
+def test_every_model_takes_any_image_shape(name: str, shape: tuple[int, int, int]) -> None:
+    assert find_model(name)(shape, 7)(torch.zeros(2, *shape)).shape == (2, 7)
+
+
+def test_images_too_small_for_the_poolings_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match="images of 4 pixels are too small for 3 poolings; set image_size to 8 or more"
+    ):
+        find_model("convnet")((3, 4, 4), 10)
+
+
+def test_a_torchvision_model_by_name_has_no_pretrained_weights() -> None:
+    model = find_model("torchvision:resnet18")((3, 32, 32), 7)
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+
+
+def test_a_torchvision_model_on_grey_images_is_refused() -> None:
+    with pytest.raises(ConfigError, match="takes images of 3 channels, and these have 1"):
+        find_model("torchvision:resnet18")((1, 32, 32), 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("resnet18", "convnet, digits_convnet, mnist_convnet, simplecnn"), ("torchvision:resnet19", "resnet18")],
+)
+def test_a_wrong_name_lists_the_right_ones(name: str, told: str) -> None:
+    with pytest.raises(UnknownNameError, match=told):
+        find_model(name)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "own_models.py").write_text(
+        "from torch import nn\n"
+        "def plain(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 5))\n"
+        "def shaped(shape, classes): return nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], classes))\n"
+        "def wild(**rest): return nn.Linear(rest['classes'], 1)\n"
+        "def number(): return 3\n"
+        "def broken(): raise RuntimeError('no weights')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "own_models"
+
+
+@pytest.mark.parametrize(("function", "outputs"), [("plain", 5), ("shaped", 7)])
+def test_a_model_of_ones_own_gets_what_it_asks_for(own: str, function: str, outputs: int) -> None:
+    assert find_model(f"{own}:{function}")((1, 8, 8), 7)(torch.zeros(2, 1, 8, 8)).shape == (2, outputs)
+
+
+def test_a_model_of_ones_own_may_take_all_by_keyword(own: str) -> None:
+    model = find_model(f"{own}:wild")((1, 8, 8), 7)
+    assert isinstance(model, nn.Linear)
+    assert model.in_features == 7
+
+
+@pytest.mark.parametrize(("function", "told"), [("number", "returned int"), ("broken", "RuntimeError: no weights")])
+def test_a_function_that_gives_no_model_is_told(own: str, function: str, told: str) -> None:
+    with pytest.raises(UserCodeError, match=told):
+        find_model(f"{own}:{function}")((1, 8, 8), 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "told"),
+    [
+        ("torchvision:alexnet", (3, 32, 32), "does not take images of 3x32x32"),
+        ("torchvision:vit_b_16", (3, 32, 32), "does not take images of 3x32x32"),
+        ("torchvision:resnet18", (1, 8, 8), "takes images of 3 channels"),
+        ("convnet", (3, 4, 4), "too small for 3 poolings"),
+    ],
+)
+def test_a_model_that_cannot_take_the_images_is_told_before_it_is_trained(
+    name: str, shape: tuple[int, int, int], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        check_fits(of(name), shape, 10)
+
+
+def test_models_with_auxiliary_classifiers_train_without_them() -> None:
+    check_fits(of("torchvision:googlenet"), (3, 32, 32), 10)
+    model = find_model("torchvision:googlenet")((3, 32, 32), 10)
+    assert isinstance(model.train()(torch.zeros(2, 3, 32, 32)), torch.Tensor)
+
+
+def test_the_smallest_image_that_is_known_without_pytorch_is_the_smallest_that_builds() -> None:
+    for name in MODEL_NAMES:
+        side = builtin_model(name).min_image_side  # type: ignore[union-attr]
+        check_fits(of(name), (1, side, side), 10)
+        with pytest.raises(ConfigError):
+            check_fits(of(name), (1, side - 1, side), 10)
+
+
+def trial(**changes: object) -> TrialConfig:
+    return TrialConfig(**{"batch_per_rank": 8, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_batch_norm_follows_each_convolution_of_a_built_in_model(name: str) -> None:
+    model = build_model(trial(model=name, batch_norm="on"), (3, 32, 32), 10)
+    layers = list(model.features)  # type: ignore[arg-type]
+    convolutions = [number for number, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
+    assert convolutions
+    for number in convolutions:
+        after = layers[number + 1]
+        assert isinstance(after, nn.BatchNorm2d)
+        assert after.num_features == layers[number].out_channels
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_dropout_sets_the_layers_there_are_or_puts_one_before_the_last() -> None:
+    own = build_model(trial(model="simplecnn", dropout=0.2), (3, 32, 32), 10)
+    assert [layer.p for layer in own.modules() if isinstance(layer, nn.Dropout)] == [0.2]
+    assert [layer.p for layer in build_model(trial(model="simplecnn"), (3, 32, 32), 10).modules()
+            if isinstance(layer, nn.Dropout)] == [0.5]  # fmt: skip
+    put = build_model(trial(model="convnet", dropout=0.3), (3, 32, 32), 10).classifier
+    assert isinstance(put, nn.Sequential)
+    assert isinstance(put[-2], nn.Dropout)
+    assert isinstance(put[-1], nn.Linear)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"batch_norm": "on"}, "batch_norm=on puts layers into built-in models"),
+        ({"dropout": 0.5}, "dropout=0.5: model=torchvision:resnet18 has no dropout layer"),
+    ],
+)
+def test_a_model_without_a_place_for_a_regulariser_is_told(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        build_model(trial(model="torchvision:resnet18", **changes), (3, 32, 32), 10)
+
+
+def test_sync_batch_norm_takes_the_place_of_the_layers_there_are() -> None:
+    model = build_model(trial(model="torchvision:resnet18", batch_norm="sync"), (3, 32, 32), 10)
+    kinds = {type(layer) for layer in model.modules()}
+    assert nn.SyncBatchNorm in kinds
+    assert nn.BatchNorm2d not in kinds
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_sync_batch_norm_on_one_gpu_trains_as_batch_norm_does() -> None:
+    data = "synthetic:shape=3x16x16,classes=4,train=128,test=32"
+    runs = [
+        run_inline(trial(model="convnet", dataset=data, epochs=2, device="cuda", batch_norm=kind))
+        for kind in ("sync", "on")
+    ]
+    losses = [[epoch["train_loss"] for epoch in item["run"]["epochs"]] for item in runs]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.training.rank import ArtifactOptions
+from dmls_ray.util.errors import ConflictError
+from dmls_ray.workloads.classification import inference_benchmark, quantization
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.inference_benchmark import checkpoint_bytes, weights_of
+from dmls_ray.workloads.classification.model_builder import build_model
+from dmls_ray.workloads.classification.quantization import QuantizedModel, compiled_for, prepare_for_training, to_int8
+from tests.training.probes import train_and_tell_int8
+
+SHAPE = (1, 8, 8)
+
+
+def config(**changes: Any) -> TrialConfig:
+    base = {"dataset": "digits", "batch_per_rank": 32, "epochs": 3, "device": "cpu", "lr": 3e-3}
+    return TrialConfig(**{**base, **changes})
+
+
+def built() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build_model(config(), SHAPE, 10)
+
+
+@pytest.fixture(scope="module")
+def images() -> torch.Tensor:
+    return torch.rand(64, *SHAPE, generator=torch.Generator().manual_seed(1)) * 2 - 1
+
+
+@pytest.mark.parametrize("kind", ["static", "qat"])
+def test_an_int8_model_holds_its_weights_in_int8_and_differs_from_fp32_by_rounding_alone(
+    kind: str, images: torch.Tensor
+) -> None:
+    model = built()
+    trained = model
+    if kind == "qat":
+        trained = prepare_for_training(model, images[:2])
+        trained.train()
+        trained(images).sum().backward()
+    before = {name: value.clone() for name, value in trained.state_dict().items()}
+    int8 = to_int8(trained, kind, images[:2], [images])
+    held = weights_of(int8)
+    shapes = sorted(tuple(value.shape) for value in held.values() if value.dtype == torch.int8)
+    assert shapes == sorted(tuple(item.shape) for item in model.parameters() if item.ndim > 1)
+    assert not [name for name, value in held.items() if value.ndim > 1 and value.dtype == torch.float32]
+    assert 2 * checkpoint_bytes(int8) < checkpoint_bytes(model)
+    with torch.no_grad():
+        exact, rounded = model.eval()(images), int8(images)
+    assert not torch.equal(exact, rounded)
+    torch.testing.assert_close(rounded, exact, rtol=0.2, atol=0.1)
+    after = trained.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items()), "the trained model stays as it is"
+
+
+def test_dynamic_quantization_converts_the_linear_layers_alone(images: torch.Tensor) -> None:
+    held = weights_of(to_int8(built(), "dynamic", images[:2], [images[:2]]))
+    assert [tuple(value.shape) for value in held.values() if value.dtype == torch.int8] == [(10, 128)]
+    assert "features.0.weight" in held
+
+
+@pytest.mark.slow
+def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batches(
+    images: torch.Tensor, tmp_path: Path
+) -> None:
+    int8 = to_int8(built(), "static", images[:2], [images])
+    forward = compiled_for(int8, 64)
+    with torch.inference_mode():
+        reference = int8(images)
+        torch.testing.assert_close(forward(images), reference, rtol=0.05, atol=0.02)
+        assert forward(images[:5]).shape == (5, 10)
+        torch.testing.assert_close(forward(images[:5]), forward(images)[:5])
+    inference_benchmark._profile(forward, images, tmp_path / "profile_int8.txt")
+    assert "qconv" in (tmp_path / "profile_int8.txt").read_text().lower()
+
+
+@pytest.mark.slow
+def test_a_run_tells_of_both_its_forms_what_report_c_asked(tmp_path: Path) -> None:
+    artifacts = ArtifactOptions(folder=str(tmp_path))
+    fp32 = run_inline(config(inference_batch=16), artifacts=artifacts)["run"]
+    for kind in ("static", "qat"):
+        result = run_inline(config(quantization=kind, inference_batch=16), artifacts=artifacts)
+        assert result["outcome"] == "ok", result.get("traceback")
+        run = result["run"]
+        assert run["int8_test_accuracy"] > 0.85
+        assert run["int8_test_accuracy"] == pytest.approx(run["fp32_test_accuracy"], abs=0.03)
+        assert run["int8_checkpoint_bytes"] < run["fp32_checkpoint_bytes"] == fp32["fp32_checkpoint_bytes"]
+        assert all(
+            0 < run[f"{name}_ms_p50"] <= run[f"{name}_ms_p95"]
+            for name in ("fp32_eager", "fp32_compiled", "int8_compiled")
+        )
+        last = run["epochs"][-1]["test_accuracy"]
+        assert last == run["int8_test_accuracy" if kind == "qat" else "fp32_test_accuracy"]
+        assert run["quantize_s"] > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"profile_fp32.txt", "profile_int8.txt"}
+    assert "int8_test_accuracy" not in fp32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["static", "qat"])
+def test_batch_normalisation_is_folded_into_what_is_quantized(kind: str) -> None:
+    result = run_inline(config(quantization=kind, batch_norm="on"))
+    assert result["outcome"] == "ok", result.get("traceback")
+    run = result["run"]
+    assert run["int8_test_accuracy"] == pytest.approx(run["fp32_test_accuracy"], abs=0.05)
+    assert run["int8_test_accuracy"] > 0.85
+
+
+@pytest.mark.slow
+def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
+    ranks = run_spawned(config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_tell_int8)
+    assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
+    assert ranks[0]["held"] == ranks[1]["held"]
+    assert ranks[0]["run"]["int8_test_accuracy"] == ranks[0]["run"]["epochs"][-1]["test_accuracy"] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"device": "cuda"}, "is for CPUs, and this would train on GPUs. Use device cpu"),
+        ({"precision": "amp-bf16"}, "does not go with precision=amp-bf16; use precision fp32"),
+        ({"compile": "default"}, "does not go with compile=default; use compile off"),
+    ],
+)
+def test_int8_is_refused_where_it_makes_no_sense(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConflictError, match=f"quantization=qat {told}"):
+        config(quantization="qat", **changes)
+
+
+def test_activations_are_observed_over_the_same_images_on_every_rank_whatever_the_other_options() -> None:
+    one = QuantizedModel(config(quantization="static"), built(), SHAPE)
+    two = QuantizedModel(
+        config(quantization="static", world_size=2, zero_redundancy=True, compression="fp16"), built(), SHAPE
+    )
+    batches = [list(item._calibration()) for item in (one, two)]
+    assert sum(len(batch) for batch in batches[0]) == 16 * 32
+    assert all(torch.equal(a, b) for a, b in zip(*batches, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"), [("torchao", "needs torchao: pip install torchao"), ("g++", "no C++ compiler is on the path")]
+)
+def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
+    missing: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing == "torchao":
+        monkeypatch.setattr(quantization.importlib.util, "find_spec", lambda name: None)
+    else:
+        monkeypatch.setattr("shutil.which", lambda name: None)
+    result = run_inline(config(quantization="static"))
+    assert result["outcome"] == "skipped"
+    assert told in result["reason"]
+
+
+@pytest.mark.slow
+def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
+    from torch._dynamo.utils import counters
+
+    from dmls_ray.training.rank import RankInfo
+    from dmls_ray.workloads.classification.train import rank_trainer
+
+    trial = rank_trainer(config(quantization="qat", epochs=1), RankInfo())
+    trial.model.train()
+    forward = trial.task.quantized.forward()
+    before = counters["stats"]["unique_graphs"]
+    trial._evaluate("test", forward)
+    assert counters["stats"]["unique_graphs"] == before
+
+
+@pytest.mark.slow
+def test_the_time_of_conversion_and_inference_is_a_phase_of_its_own() -> None:
+    result = run_inline(config(quantization="dynamic", epochs=1, inference_batch=4))
+    assert result["inference_s"] > result["run"]["quantize_s"] > 0
+    assert result["eval_s"] < 0.5 * result["inference_s"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_inference_is_timed_on_the_gpu_as_well() -> None:
+    result = run_inline(config(device="cuda", epochs=1, inference_batch=4))
+    assert result["outcome"] == "ok", result.get("traceback")
+    assert result["run"]["fp32_compiled_ms_p50"] > 0
+
+
+def test_static_quantization_observes_no_image_that_is_held_out() -> None:
+    from dmls_ray.training.sharding import hold_out
+    from dmls_ray.workloads.classification.data.batches import normalize
+    from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+
+    trial = config(quantization="static", validation_share=0.5)
+    data = load_decoded("digits", None, None)
+    split = hold_out(len(data.train_labels), trial)
+    assert split is not None
+    held_out = {image.numpy().tobytes() for image in normalize(torch.from_numpy(data.train_images[split[1].numpy()]))}
+    seen = [
+        image.numpy().tobytes() for batch in QuantizedModel(trial, built(), SHAPE)._calibration() for image in batch
+    ]
+    assert seen
+    assert not held_out & set(seen)

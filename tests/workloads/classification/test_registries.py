@@ -1,0 +1,64 @@
+"""One file adds a model or a data set."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.workloads.classification import datasets, models
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.data.source import DatasetSpec
+from dmls_ray.workloads.classification.models import ModelSpec
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
+
+
+@pytest.mark.parametrize("name", models.MODEL_NAMES)
+def test_every_file_of_models_defines_a_model(name: str) -> None:
+    assert isinstance(models.builtin_model(name), ModelSpec)
+    assert importlib.import_module(f"{models.__name__}.{name}").__doc__
+
+
+@pytest.mark.parametrize("name", datasets.DATASET_NAMES)
+def test_every_file_of_datasets_defines_a_data_set(name: str) -> None:
+    assert isinstance(datasets.builtin_dataset(name), DatasetSpec)
+    assert importlib.import_module(f"{datasets.__name__}.{name}").__doc__
+
+
+def test_names_are_those_of_the_files() -> None:
+    for package, names in ((models, models.MODEL_NAMES), (datasets, datasets.DATASET_NAMES)):
+        files = {path.stem for path in Path(str(package.__file__)).parent.glob("*.py")}
+        assert files == {*names, "__init__"}
+
+
+def test_unknown_names_and_options_of_a_data_set_without_options_are_not_built_in() -> None:
+    assert models.builtin_model("resnet18") is None
+    assert datasets.builtin_dataset("digits:all") is None
+    assert datasets.builtin_dataset("synthetic:train=8") is not None
+
+
+@pytest.mark.parametrize(
+    ("dataset", "seconds"),
+    [
+        ("digits", 2 * 45 * 0.003),
+        ("synthetic:train=64", 2 * 2 * 0.003),
+        ("synthetic", 2 * 64 * 0.003),
+        ("image_folder", None),
+        ("module:function", None),
+    ],
+)
+def test_the_estimate_follows_the_number_of_training_samples(dataset: str, seconds: float | None) -> None:
+    config = TrialConfig(dataset=dataset, batch_per_rank=32, epochs=2)
+    assert ClassificationWorkload().estimate_s(config) == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_only_profiled_runs_write_files() -> None:
+    workload = ClassificationWorkload()
+    assert not workload.writes_files(TrialConfig(batch_per_rank=8))
+    assert workload.writes_files(TrialConfig(batch_per_rank=8, inference_batch=1))
+
+
+def test_each_decoded_data_set_is_prepared_once() -> None:
+    configs = [TrialConfig(batch_per_rank=size, loader=name) for size in (8, 16) for name in ("resident", "dataloader")]
+    assert ClassificationWorkload().cached_data(configs) == (("digits", None, None),)
