@@ -34,7 +34,11 @@ PROGRAMS = (
     "export ",
     "RAY_AUTH_MODE=",
 )
-LINKING = [*PAGES, *(PROJECT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"))]
+LINKING = [
+    *PAGES,
+    *(PROJECT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *(PROJECT / "results").glob("*/README.md"),
+]
 
 NEEDS = {
     "pip install -e .": "a fresh environment: .ci/run",
@@ -124,7 +128,7 @@ def test_every_command_is_accepted_or_says_what_it_needs(
     assert code in (0, None)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_every_import_and_keyword_of_a_python_example_exists(path: Path) -> None:
     for block in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
         tree = ast.parse(block)
@@ -171,7 +175,7 @@ def generator() -> types.ModuleType:
     return module
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_generated_parts_are_what_the_generator_writes(path: Path) -> None:
     page = path.read_text()
     assert page == generator().regenerated(page), "run python docs/generate.py"
@@ -186,7 +190,7 @@ def test_the_readme_is_short_and_links_to_every_page() -> None:
         assert f"(docs/{path.name})" in readme
 
 
-@pytest.mark.parametrize("path", PAGES[1:], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES[1:], ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_every_page_starts_with_what_the_reader_can_do_after_it(path: Path) -> None:
     title, blank, first, *_ = path.read_text().splitlines()
     assert title.startswith("# ")

@@ -13,7 +13,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from benchmarks import cluster_model as model
+from benchmarks import cluster_model, ring_model
+from benchmarks.cluster_runs import extrapolate, predict, read_lines
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
@@ -24,9 +25,9 @@ PARAMETERS = 250_000
 STEP_MS, BACKWARD_MS = 40.0, 20.0
 
 
-def inputs(**changes: float) -> model.Inputs:
+def inputs(**changes: float) -> ring_model.Inputs:
     usual = {"step_ms": 100.0, "exposed_ms": 0.0, "backward_ms": 60.0, "round_trip_ms": 0.0, "mbit_per_s": 8.0}
-    return model.Inputs(**(usual | changes))
+    return ring_model.Inputs(**(usual | changes))
 
 
 def ring_ms(ranks: int, round_trip_ms: float, mbit_per_s: float) -> float:
@@ -78,52 +79,52 @@ def sweep(
 
 def test_a_ring_sends_twice_all_but_its_share_and_its_messages_wait_for_each_other() -> None:
     # A megabyte is 80 ms at 100 Mbit/s. Of 2 ranks: two halves; of 4: six quarters, half a millisecond before each.
-    assert model.ring_ms(1e6, 2, 0.0, 100.0) == pytest.approx(80)
-    assert model.ring_ms(1e6, 2, 1.0, 100.0) == pytest.approx(81)
-    assert model.ring_ms(1e6, 4, 1.0, 100.0) == pytest.approx(123)
-    assert model.ring_ms(1e6, 1, 1.0, 100.0) == 0
+    assert ring_model.ring_ms(1e6, 2, 0.0, 100.0) == pytest.approx(80)
+    assert ring_model.ring_ms(1e6, 2, 1.0, 100.0) == pytest.approx(81)
+    assert ring_model.ring_ms(1e6, 4, 1.0, 100.0) == pytest.approx(123)
+    assert ring_model.ring_ms(1e6, 1, 1.0, 100.0) == 0
     for ranks in (2, 3, 8, 1024):
-        assert model.ring_ms(1e6, ranks, 0.3, 70.0) == pytest.approx(ring_ms(ranks, 0.3, 70.0))
+        assert ring_model.ring_ms(1e6, ranks, 0.3, 70.0) == pytest.approx(ring_ms(ranks, 0.3, 70.0))
 
 
 def test_gradients_go_in_a_bucket_of_1_mib_and_more_of_25_or_in_as_many_as_the_cap_asks_for() -> None:
     mib = 2**20
-    assert model.bucket_bytes(PARAMETERS) == [1e6]
-    assert model.bucket_bytes(10_000_000) == [mib, 25 * mib, 40_000_000 - 26 * mib]
-    assert model.bucket_bytes(10_000_000, sent=2) == [mib / 2, 25 * mib / 2, 20_000_000 - 13 * mib]
-    assert model.bucket_bytes(10_000_000, cap_mib=5) == [5 * mib] * 7 + [40_000_000 - 35 * mib]
+    assert ring_model.bucket_bytes(PARAMETERS) == [1e6]
+    assert ring_model.bucket_bytes(10_000_000) == [mib, 25 * mib, 40_000_000 - 26 * mib]
+    assert ring_model.bucket_bytes(10_000_000, sent=2) == [mib / 2, 25 * mib / 2, 20_000_000 - 13 * mib]
+    assert ring_model.bucket_bytes(10_000_000, cap_mib=5) == [5 * mib] * 7 + [40_000_000 - 35 * mib]
 
 
 def test_ddp_makes_no_more_buckets_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "BUCKET_MIB", 2)
+    monkeypatch.setattr(ring_model, "BUCKET_MIB", 2)
     chance = np.random.default_rng(0)
     for _ in range(20):
         layers = [torch.empty(int(size)) for size in chance.integers(1, 900_000, 40)]
         assigned, _ = dist._compute_bucket_assignment_by_size(layers, [2**20, 2 * 2**20])
-        counted = model.bucket_bytes(sum(layer.numel() for layer in layers))
+        counted = ring_model.bucket_bytes(sum(layer.numel() for layer in layers))
         assert 1 < len(assigned) <= len(counted)
 
 
 def test_a_bucket_waits_for_its_gradients_and_for_the_one_before_it() -> None:
     # Each takes 500 ms. Ready at 300 and 600: through at 800 and 1300, 700 after the backward pass.
     sizes = [500_000.0, 500_000.0]
-    assert model.exposed_ms(sizes, 2, inputs(backward_ms=600)) == pytest.approx(700)
-    assert model.exposed_ms(sizes, 2, inputs(backward_ms=600), "all hidden") == pytest.approx(400)
-    assert model.exposed_ms(sizes, 2, inputs(backward_ms=600), "nothing hidden") == pytest.approx(1000)
+    assert ring_model.exposed_ms(sizes, 2, inputs(backward_ms=600)) == pytest.approx(700)
+    assert ring_model.exposed_ms(sizes, 2, inputs(backward_ms=600), "all hidden") == pytest.approx(400)
+    assert ring_model.exposed_ms(sizes, 2, inputs(backward_ms=600), "nothing hidden") == pytest.approx(1000)
     # Ready at 1000 and 2000: only the last is exposed.
-    assert model.exposed_ms(sizes, 2, inputs(backward_ms=2000)) == pytest.approx(500)
-    assert model.exposed_ms(sizes, 2, inputs(backward_ms=2000), "all hidden") == 0
+    assert ring_model.exposed_ms(sizes, 2, inputs(backward_ms=2000)) == pytest.approx(500)
+    assert ring_model.exposed_ms(sizes, 2, inputs(backward_ms=2000), "all hidden") == 0
 
 
 def test_the_rules_are_in_order_whatever_the_numbers() -> None:
     chance = np.random.default_rng(0)
     for _ in range(200):
-        sizes = model.bucket_bytes(int(chance.integers(1, 50_000_000)), cap_mib=float(chance.integers(1, 30)))
+        sizes = ring_model.bucket_bytes(int(chance.integers(1, 50_000_000)), cap_mib=float(chance.integers(1, 30)))
         given = inputs(
             backward_ms=chance.uniform(0, 2000), round_trip_ms=chance.uniform(0, 5), mbit_per_s=chance.uniform(10, 9e4)
         )
         least, middle, most = (
-            model.step_ms(sizes, int(chance.integers(2, 3)) * 4, given, rule)
+            ring_model.step_ms(sizes, int(chance.integers(2, 3)) * 4, given, rule)
             for rule in ("all hidden", "in buckets", "nothing hidden")
         )
         assert least <= middle * (1 + 1e-12)
@@ -132,13 +133,15 @@ def test_the_rules_are_in_order_whatever_the_numbers() -> None:
 
 def test_what_was_exposed_on_one_machine_is_not_counted_twice() -> None:
     # The link leaves 1000 ms exposed, of which 30 are in the one-machine step already.
-    assert model.step_ms([1e6], 2, inputs(exposed_ms=30)) == pytest.approx(100 - 30 + 1000)
-    assert model.step_ms([1e6], 2, inputs(exposed_ms=30, mbit_per_s=1e6)) == 100, "never faster than on one machine"
+    assert ring_model.step_ms([1e6], 2, inputs(exposed_ms=30)) == pytest.approx(100 - 30 + 1000)
+    assert ring_model.step_ms([1e6], 2, inputs(exposed_ms=30, mbit_per_s=1e6)) == 100, (
+        "never faster than on one machine"
+    )
 
 
 def test_a_sweep_that_the_model_holds_for_is_predicted_to_the_digit(tmp_path: Path) -> None:
-    lines = model.read_lines([sweep(tmp_path / "slow", (1.0, 100.0)), sweep(tmp_path / "fast", (0.2, 900.0))])
-    predictions, without = model.predict(lines)
+    lines = read_lines([sweep(tmp_path / "slow", (1.0, 100.0)), sweep(tmp_path / "fast", (0.2, 900.0))])
+    predictions, without = predict(lines)
     assert without == []
     assert len(predictions) == 2 * 2 * 2
     for item in predictions:
@@ -152,13 +155,13 @@ def test_a_sweep_that_the_model_holds_for_is_predicted_to_the_digit(tmp_path: Pa
 
 
 def test_how_far_off_the_model_is_is_told_and_widens_its_interval(tmp_path: Path) -> None:
-    lines = model.read_lines([sweep(tmp_path / "slow", (1.0, 100.0), off=1.25)])
-    predictions, _ = model.predict(lines)
+    lines = read_lines([sweep(tmp_path / "slow", (1.0, 100.0), off=1.25)])
+    predictions, _ = predict(lines)
     errors = [item.error() for item in predictions]
     assert errors == pytest.approx([-math.log(1.25)] * 4)
-    assert "in buckets: median absolute error 20.0%" in model.sentences_of(predictions)[0]
-    assert "(n=4 trials" in model.sentences_of(predictions)[0]
-    step, efficiency = model.extrapolate(lines[0], 1, errors)[1024]
+    assert "in buckets: median absolute error 20.0%" in cluster_model.sentences_of(predictions)[0]
+    assert "(n=4 trials" in cluster_model.sentences_of(predictions)[0]
+    step, efficiency = extrapolate(lines[0], 1, errors)[1024]
     truth = STEP_MS + ring_ms(1024, 1.0, 100.0)
     assert step.centre == pytest.approx(truth), "which is not corrected"
     # Nothing else spreads: Student's 2.776 of four degrees of freedom, times the errors' root mean square.
@@ -171,8 +174,8 @@ def test_how_far_off_the_model_is_is_told_and_widens_its_interval(tmp_path: Path
 
 def test_inputs_that_spread_widen_the_interval_and_too_few_have_none(tmp_path: Path) -> None:
     def width(folder: Path, errors: list[float]) -> float | None:
-        (line,) = model.read_lines([folder])
-        step, _ = model.extrapolate(line, 1, errors, [64])[64]
+        (line,) = read_lines([folder])
+        step, _ = extrapolate(line, 1, errors, [64])[64]
         return None if step.low is None or step.high is None else step.high / step.low
 
     exact = [0.0] * 4
@@ -183,11 +186,11 @@ def test_inputs_that_spread_widen_the_interval_and_too_few_have_none(tmp_path: P
 
 
 def test_ranks_go_from_2_to_1024_on_whole_machines_and_more_than_one(tmp_path: Path) -> None:
-    (line,) = model.read_lines([sweep(tmp_path / "slow", (1.0, 100.0))])
-    assert list(model.extrapolate(line, 1, [])) == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
-    assert list(model.extrapolate(line, 2, [])) == [4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    (line,) = read_lines([sweep(tmp_path / "slow", (1.0, 100.0))])
+    assert list(extrapolate(line, 1, [])) == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    assert list(extrapolate(line, 2, [])) == [4, 8, 16, 32, 64, 128, 256, 512, 1024]
     for each in (1, 2):
-        steps = [step.centre for step, _ in model.extrapolate(line, each, []).values()]
+        steps = [step.centre for step, _ in extrapolate(line, each, []).values()]
         assert all(later > earlier for earlier, later in pairwise(steps))
 
 
@@ -197,9 +200,9 @@ def test_hosts_that_share_processors_compute_as_fast_as_so_many_ranks_on_one(tmp
         store.append(run_of(1, 1, 0, 40.0, link=link))
         store.append(run_of(1, 2, 0, 95.0, 15.0, link=link))  # two on the same processors: 80 of computation
         store.append(run_of(2, 1, 0, 80.0 + ring_ms(2, *link), 81.0, link=link))
-    lines = model.read_lines([tmp_path])
-    (apart,), _ = model.predict(lines)
-    (shared,), _ = model.predict(lines, shared=True)
+    lines = read_lines([tmp_path])
+    (apart,), _ = predict(lines)
+    (shared,), _ = predict(lines, shared=True)
     assert apart.predicted_ms["in buckets"] == pytest.approx(40 + 81)
     assert shared.error() == pytest.approx(0, abs=1e-9)
 
@@ -213,10 +216,10 @@ def test_what_the_model_does_not_cover_is_left_out_and_says_why(tmp_path: Path) 
     with Store(tmp_path / "d") as store:
         store.append(run_of(1, 1, 0, 50.0))
         store.append(run_of(2, 1, 0, 50.0))
-    predictions, without = model.predict(model.read_lines([tmp_path / name for name in "abcd"]))
+    predictions, without = predict(read_lines([tmp_path / name for name in "abcd"]))
     assert predictions == []
     told = "\n".join(without)
-    for reason in ("compression=powersgd", "zero_redundancy=True", "no run of it is on one machine", "measured a link"):
+    for reason in ("compression=powersgd", "zero_redundancy=True", "no run is on one machine", "measured a link"):
         assert reason in told
 
 
@@ -225,13 +228,13 @@ def test_compression_sends_half(tmp_path: Path) -> None:
     with Store(folder) as store:
         # As long as what the ring alone sends of half the bytes; one rank alone has no compression.
         store.append(run_of(2, 1, 0, STEP_MS + 1 + 40, link=(1.0, 100.0), compression="bf16"))
-    plain, half = model.read_lines([folder])
+    plain, half = read_lines([folder])
     assert (plain.sizes, half.sizes) == ([PARAMETERS * 4], [PARAMETERS * 2])
-    predictions, without = model.predict([plain, half])
+    predictions, without = predict([plain, half])
     assert without == []
     assert predictions[-1].line is half
     assert predictions[-1].error() == pytest.approx(0, abs=1e-9)
-    assert [column for column in model.table_of(predictions) if column == "compression"], "what differs is told"
+    assert [column for column in cluster_model.table_of(predictions) if column == "compression"], "what differs is told"
 
 
 def test_the_command_prints_tables_assumptions_and_draws_its_figure(
@@ -239,14 +242,14 @@ def test_the_command_prints_tables_assumptions_and_draws_its_figure(
 ) -> None:
     folders = [sweep(tmp_path / "slow", (1.0, 100.0), off=1.1), sweep(tmp_path / "fast", (0.2, 900.0), off=0.9)]
     monkeypatch.setattr(sys, "argv", ["cluster_model.py", *map(str, folders), "--figures", str(tmp_path / "drawn")])
-    model.main()
+    cluster_model.main()
     printed = capsys.readouterr().out
     assert "100 Mbit/s, 1 ms (slow)" in printed
     assert "1,024" in printed
     assert "No stragglers" in printed
     assert "2.00 times the median step" not in printed
     assert "1.50 times the median step" in printed
-    assert "beyond 32 that is a drawing on paper" in printed
+    assert "Beyond 32 ranks that assumption is untested" in printed
     assert (tmp_path / "drawn" / "cluster_model.png").stat().st_size > 10_000
 
 
@@ -258,5 +261,5 @@ def test_a_folder_without_runs_on_several_machines_is_refused(
     for folder, words in (("one", "no run is on several machines"), ("none", "holds no runs.jsonl")):
         monkeypatch.setattr(sys, "argv", ["cluster_model.py", str(tmp_path / folder)])
         with pytest.raises(SystemExit, match="2"):
-            model.main()
+            cluster_model.main()
         assert words in capsys.readouterr().err

@@ -12,8 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.figures.interactive import rounded
 from dmls_ray.analysis.figures.jpeg import REFUSED, is_small_jpeg
+from dmls_ray.analysis.figures.plotly_text import rounded
 from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.interactive import plain, plotly_figure, rounded
+from dmls_ray.analysis.figures.interactive import plotly_figure
+from dmls_ray.analysis.figures.plotly_text import plain, rounded
 from dmls_ray.analysis.figures.style import DARK, LIGHT, Style, Theme, assign_styles
 from tests.conftest import jpeg
 

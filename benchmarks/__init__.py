@@ -1,0 +1,1 @@
+"""Measurements of what dmls_ray costs; each module is a program."""
