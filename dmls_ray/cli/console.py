@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,12 @@ class Console(rich_console.Console):
 def say(console: rich_console.Console, text: str, style: str | None = None) -> None:
     """A line as it is: no mark-up and no command to the terminal in it is read, and none of it is cut."""
     console.print(escape_control_chars(text), style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def print_error(line: str, code: int) -> int:
+    """Print a line to standard error; returns the exit code."""
+    print(escape_control_chars(line), file=sys.stderr)
+    return code
 
 
 def print_table(

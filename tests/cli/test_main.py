@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.cli import main as commands
+from dmls_ray.cli import main as main_module
+from dmls_ray.cli.commands import table
 from dmls_ray.cli.main import main
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
@@ -278,7 +279,7 @@ def test_a_reader_that_is_gone_is_no_error_wherever_the_output_goes(
     def gone(*_: object, **__: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(commands, "_drop_output", lambda: None)
+    monkeypatch.setattr(main_module, "_drop_output", lambda: None)
     monkeypatch.setattr("rich.console.Console._write_buffer", gone)
     assert run(capsys, "table", folder) == (0, "", "")
 
@@ -330,7 +331,7 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "_load", interrupt)
+    monkeypatch.setattr(table, "load", interrupt)
     assert run(capsys, "table", folder) == (130, "", "dmls-ray table: stopped.\n")
 
 
