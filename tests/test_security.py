@@ -94,17 +94,24 @@ def reading_commands(folder: Path) -> Iterator[list[object]]:
     yield ["export", folder, "--format", "parquet"]
 
 
+def functions_of(path: Path) -> set[str]:
+    """Return the names of the functions of a test module."""
+    return {item.name for item in ast.walk(ast.parse(path.read_text())) if isinstance(item, ast.FunctionDef)}
+
+
 def test_every_test_that_the_threat_model_names_exists() -> None:
     guarantees = re.findall(r"^\| .* \| .* \| (`test_.*) \|$", (PROJECT / "SECURITY.md").read_text(), re.MULTILINE)
     assert len(guarantees) > 30
-    there = {
-        item.name
-        for path in (PROJECT / "tests").rglob("test_*.py")
-        for item in ast.walk(ast.parse(path.read_text()))
-        if isinstance(item, ast.FunctionDef)
-    }
+    existing = set[str]().union(*(functions_of(path) for path in (PROJECT / "tests").rglob("test_*.py")))
     named = {name for line in guarantees for name in re.findall(r"`(\w+)`", line)}
-    assert named <= there, f"SECURITY.md names tests that are not there: {', '.join(sorted(named - there))}"
+    assert named <= existing, f"SECURITY.md names tests that do not exist: {', '.join(sorted(named - existing))}"
+
+
+def test_every_test_that_the_ci_script_names_exists() -> None:
+    named = re.findall(r"(tests/\S+\.py)(?:::(\w+))?", (PROJECT / ".ci" / "run").read_text())
+    assert len(named) > 5
+    for path, function in named:
+        assert not function or function in functions_of(PROJECT / path), f".ci/run names {path}::{function}"
 
 
 def test_pickles_are_read_only_by_the_code_that_wrote_them() -> None:
