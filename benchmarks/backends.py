@@ -1,7 +1,7 @@
-"""What each communication library supports here: every collective is tried on two ranks with every number format.
+"""Which collectives and number formats each communication library supports on two ranks.
 
-yes: the result is right; no: it is refused; a wrong result is shown. A library that PyTorch was built without, or that
-has no device here, is said to be not available.
+yes: the result is right; no: the library refuses; a wrong result is shown. A library that PyTorch was built without,
+or that has no device here, is reported as not available.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from dmls_ray.workloads.classification.config import TrialConfig
 FORMATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8)
 
 
-def _mine(rank: int, device: str, dtype: torch.dtype) -> Tensor:
+def _start_value(rank: int, device: str, dtype: torch.dtype) -> Tensor:
     return torch.tensor([rank + 1, 3 * rank + 1], device=device).to(dtype)
 
 
 def _reduced(op: Any, rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
-    tensor = _mine(rank, device, dtype)
+    tensor = _start_value(rank, device, dtype)
     dist.all_reduce(tensor, op=op)
     return tensor, [3, 5] if op == dist.ReduceOp.SUM else [2, 4]
 
 
 def _averaged(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
-    tensor = _mine(rank, device, dtype)
+    tensor = _start_value(rank, device, dtype)
     dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
     return tensor, [1.5, 2.5]
 
 
 def _broadcast(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
-    tensor = _mine(rank, device, dtype)
+    tensor = _start_value(rank, device, dtype)
     dist.broadcast(tensor, 1)
     return tensor, [2, 4]
 
 
 def _gathered(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
     parts = [torch.empty(2, dtype=dtype, device=device) for _ in range(2)]
-    dist.all_gather(parts, _mine(rank, device, dtype))
+    dist.all_gather(parts, _start_value(rank, device, dtype))
     return torch.cat(parts), [1, 1, 2, 4]
 
 
 def _scattered(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
-    own = torch.empty(1, dtype=dtype, device=device)
-    dist.reduce_scatter_tensor(own, _mine(rank, device, dtype))
-    return own, [[3.0], [5.0]][rank]
+    shard = torch.empty(1, dtype=dtype, device=device)
+    dist.reduce_scatter_tensor(shard, _start_value(rank, device, dtype))
+    return shard, [[3.0], [5.0]][rank]
 
 
 def _exchanged(rank: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[float]]:
     theirs = torch.empty(2, dtype=dtype, device=device)
-    dist.all_to_all_single(theirs, _mine(rank, device, dtype))
+    dist.all_to_all_single(theirs, _start_value(rank, device, dtype))
     return theirs, [[1.0, 2.0], [1.0, 4.0]][rank]
 
 
@@ -80,7 +80,7 @@ COLLECTIVES: dict[str, Callable[[int, str, torch.dtype], tuple[Tensor, list[floa
 
 def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """A training function: tries every collective with every format."""
-    told: dict[str, dict[str, str]] = {}
+    answers: dict[str, dict[str, str]] = {}
     for name, collective in COLLECTIVES.items():
         for dtype in FORMATS:
             try:
@@ -89,8 +89,8 @@ def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
                 answer = "yes" if right else f"wrong: {result.tolist()}"
             except (RuntimeError, ValueError, TypeError):
                 answer = "no"
-            told.setdefault(name, {})[str(dtype).removeprefix("torch.")] = answer
-    return {"told": told}
+            answers.setdefault(name, {})[str(dtype).removeprefix("torch.")] = answer
+    return {"answers": answers}
 
 
 def main() -> None:
@@ -111,7 +111,7 @@ def main() -> None:
         if first["outcome"] != "ok":
             raise SystemExit(first["traceback"])
         print(f"{backend}, for {', '.join(devices)}; tried on {device}:\n")
-        print(pd.DataFrame(first["told"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(pd.DataFrame(first["answers"]).T.to_markdown(disable_numparse=True) + "\n")
     config = TrialConfig(batch_per_rank=1, world_size=2, backend="mpi", launcher="mpirun", device="cpu")
     if reason := unavailable(config):
         print(f"mpi: not available; {reason}\n")
@@ -122,9 +122,9 @@ def main() -> None:
         )  # fmt: skip
         if first["outcome"] != "ok":
             raise SystemExit(first["traceback"])
-        whose = "PyTorch's own" if dist.is_mpi_available() else "ours over mpi4py"
+        whose = "PyTorch's" if dist.is_mpi_available() else "dmls_ray's, over mpi4py"
         print(f"mpi, {whose}, under mpirun; tried on cpu:\n")
-        print(pd.DataFrame(first["told"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(pd.DataFrame(first["answers"]).T.to_markdown(disable_numparse=True) + "\n")
     versions = describe_versions()
     print(f"{describe_machine()['cpu']}; torch {versions['torch']}")
 

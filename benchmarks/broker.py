@@ -1,11 +1,11 @@
-"""What the broker costs by itself: 10,000 queued runs on 1,000 ranks of 125 machines, without Ray and without PyTorch.
+"""Cost of the broker alone: 10,000 queued runs on 1,000 ranks of 125 machines, without Ray and without PyTorch.
 
-Ranks and Trainables are coroutines of the broker's own process, so its rules are all that is measured: what Ray takes
-to carry a call is not in it, and `scale.py` has that. Runs take 1 to 16 ranks each.
+Ranks and Trainables are coroutines in the broker's process, so only its rules are measured. `scale.py` includes the
+cost of Ray's calls. Runs take 1 to 16 ranks each.
 
-search    runs go side by side; every rank asks after its epoch whether to go on, and a run in ten is stopped there
+search    runs go in parallel; every rank asks after its epoch whether to continue, and one run in ten is stopped there
 bench     one run at a time, as a sweep measures; its ranks have nothing to do, so a run takes what the broker takes
-a lease   from the look at the queue to the last rank of the run being told: where it goes, and who is told what
+a lease   from the look at the queue to the message to the last rank of the run
 memory    as Python traces its objects: after all ranks have joined, with all runs queued, and once all have ended and
           been forgotten
 """
@@ -91,7 +91,7 @@ def cards(machines: int, each: int) -> list[RankRegistration]:
 
 
 def jobs(count: int, *, prunable: bool) -> list[Job]:
-    """Runs of 1 to 16 ranks in a random order; each is its own in memory, as those are that come over a network."""
+    """Runs of 1 to 16 ranks in a random order; each is a separate object, as if it came over a network."""
     sizes = random.Random(0)
     made = []
     for number in range(count):
@@ -110,7 +110,7 @@ def jobs(count: int, *, prunable: bool) -> list[Job]:
 
 
 async def rank(broker: Broker, name: str, work_s: float) -> None:
-    """A rank that computes nothing: it takes leases, tells of an epoch and returns, until there is no more."""
+    """A rank that computes nothing: it takes leases, reports an epoch and returns, until there is none left."""
     while isinstance(lease := await broker.next_lease(name), Lease):
         await broker.begun(name, lease.lease_id, None)
         if work_s:
@@ -124,7 +124,7 @@ async def rank(broker: Broker, name: str, work_s: float) -> None:
 
 
 async def follow(broker: Broker, job: Job) -> int:
-    """A Trainable: hears what its run tells, decides, and forgets; returns how many ranks returned."""
+    """A Trainable: receives the events of its run, decides, and forgets; returns the number of returned ranks."""
     stops = job.prunable and int(job.trial_id, 16) % STOPPED == 0
     while True:
         for event in await broker.events(job.run_id):
@@ -237,17 +237,17 @@ def main() -> None:
     parser.add_argument("--ranks-per-machine", type=int, default=8)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--work-s", type=float, default=0.05, help="in a search, seconds of a run (default: 0.05)")
-    given = parser.parse_args()
-    if given.machines * given.ranks_per_machine < MOST_RANKS:
+    args = parser.parse_args()
+    if args.machines * args.ranks_per_machine < MOST_RANKS:
         parser.error(f"--machines x --ranks-per-machine is below {MOST_RANKS}, which the largest run takes; give more.")
-    size = (given.machines, given.ranks_per_machine, given.runs)
-    all_served = [asyncio.run(timed(mode, *size, work_s)) for mode, work_s in (("search", given.work_s), ("bench", 0))]
+    size = (args.machines, args.ranks_per_machine, args.runs)
+    all_served = [asyncio.run(timed(mode, *size, work_s)) for mode, work_s in (("search", args.work_s), ("bench", 0))]
     resident = psutil.Process().memory_info().rss / MIB
     memory = asyncio.run(traced(*size))
-    print(table_of(all_served, given.runs).to_markdown(index=False, disable_numparse=True))
+    print(table_of(all_served, args.runs).to_markdown(index=False, disable_numparse=True))
     print("\n" + pd.DataFrame(memory).to_markdown(index=False, disable_numparse=True))
     print(
-        f"\n{given.machines * given.ranks_per_machine:,} ranks on {given.machines} machines, all simulated; resident "
+        f"\n{args.machines * args.ranks_per_machine:,} ranks on {args.machines} machines, all simulated; resident "
         f"set of the whole process, ranks and Trainables included: {resident:,.0f} MiB"
     )
     machine, versions = describe_machine(), describe_versions()

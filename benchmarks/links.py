@@ -1,10 +1,10 @@
-"""Report C's table over links of several rates, on hosts of their own on this one machine.
+"""Report C's table over links of several rates, between virtual hosts on this machine.
 
     python benchmarks/links.py --out results/reference/machines
 
-Each host is a set of namespaces with an address and a Ray of its own (tests/multihost/hosts.py); needs root and
-iproute2. They share this machine's processors, so more ranks than it has cores take turns: what can be compared is the
-same row over different links. The gradients of mnist_convnet are 17 KB, those of simplecnn 2.7 MB.
+Each host is a set of network namespaces with its address and its Ray (tests/multihost/hosts.py); needs root and
+iproute2. Hosts share this machine's processors, so more ranks than cores take turns: compare the same row over
+different links, not rows. The gradients of mnist_convnet are 17 KB, those of simplecnn 2.7 MB.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder of the results, below this project")
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     tables, notes = [], []
     with Network([PROJECT, *install_folders()]) as network:
         one, two = network.add(2)
@@ -56,8 +56,8 @@ def main() -> None:
             if rate != "unshaped":
                 two.shape(rate)
             for model in MODELS:
-                out = f"{given.out}/{model}-{rate}"
-                sweep(one, out, model, given.repeats)
+                out = f"{args.out}/{model}-{rate}"
+                sweep(one, out, model, args.repeats)
                 layout = by_machines(load(out))
                 frame = layout.frame
                 frame.insert(0, "link", rate)
@@ -66,7 +66,7 @@ def main() -> None:
                 notes = list(layout.notes)
                 print(markdown(frame), flush=True)
     text = "\n".join([markdown(pd.concat(tables).fillna("")), "", *notes])
-    Path(given.out, "links.md").write_text(f"# `python benchmarks/links.py --out {given.out}`\n\n{text}\n")
+    Path(args.out, "links.md").write_text(f"# `python benchmarks/links.py --out {args.out}`\n\n{text}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How true the communication timers are, and what looking at utilization costs.
+"""Accuracy of the communication timers, and cost of sampling utilization.
 
 communication    exposed_comm_ms by DDP's timers, against the time of a step less that of the same step under no_sync
                  (which reduces nothing), on two ranks
@@ -33,9 +33,9 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
     """A training function: milliseconds of a pass with and without reduction, and what the timers say of the former."""
     trial = rank_trainer(config, rank)
     batches = [batch for _, batch in trial.task.loader.train(0)][:-1]
-    told: dict[str, list[float]] = {"reducing": [], "no_sync": []}
+    step_times: dict[str, list[float]] = {"reducing": [], "no_sync": []}
     for number in range(rounds + 1):
-        for name in told:
+        for name in step_times:
             dist.barrier()
             began = time.perf_counter()
             for images, labels in batches:
@@ -43,28 +43,28 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
                     F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
                 trial.model.zero_grad(set_to_none=True)
             if number:  # the first round warms up
-                told[name].append((time.perf_counter() - began) / len(batches) * 1e3)
-    return {"ms": told, "timers": trial.ddp_model.communication()}
+                step_times[name].append((time.perf_counter() - began) / len(batches) * 1e3)
+    return {"ms": step_times, "timers": trial.ddp_model.communication()}
 
 
 def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
     """A training function: seconds of an epoch with the sampler and without."""
-    told: dict[str, list[float]] = {"with": [], "without": []}
+    seconds: dict[str, list[float]] = {"with": [], "without": []}
     for number in range(rounds + 1):
         for name in ("with", "without") if number % 2 else ("without", "with"):
             trial = rank_trainer(config, rank)
             with UtilizationSampler(trial.device) if name == "with" else nullcontext():
                 trial.run(lambda event: None)
             if number:
-                told[name].append(trial.epochs[0].train_s)
-    return {"s": told}
+                seconds[name].append(trial.epochs[0].train_s)
+    return {"s": seconds}
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default: 7)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("DMLS_RAY_CACHE", cache)
@@ -78,18 +78,18 @@ def main() -> None:
                 warmup_steps=0,
                 device="cpu",
             )
-            rows.append(_communication_row(config, given.rounds))
-            rows.append(_utilization_row(config.replace(world_size=1, epochs=1), given.rounds))
+            rows.append(_communication_row(config, args.rounds))
+            rows.append(_utilization_row(config.replace(world_size=1, epochs=1), args.rounds))
     look_us = _look_us()
     machine, versions = describe_machine(), describe_versions()
     print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
-    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; n={given.rounds} rounds")
+    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; n={args.rounds} rounds")
     share = look_us / 1e6 / PERIOD_S
     print(f"One look of the sampler: {look_us:.0f} us of processor time (95th percentile), {share:.3%} of a core.")
 
 
 def _look_us() -> float:
-    """Microseconds of processor time that a look takes, at the 95th percentile: an epoch's own noise hides them."""
+    """Microseconds of processor time per sample, at the 95th percentile: the noise of an epoch hides them."""
     times = []
     with UtilizationSampler(torch.device("cpu")) as sampler:
         for _ in range(300):

@@ -1,9 +1,9 @@
-"""What does a trial cost beyond its training?
+"""Cost of a trial beyond its training.
 
-This system beside the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `train_rank`
-on the same trivial configuration, and the cost of a trial is its wall time less what the rank itself measured from
-assignment to result. Beside it, the whole-process time of a sweep of 64 trivial runs, from Enter to prompt, and the
-time until its first row is on the disk.
+dmls_ray against the documented Tune + TorchTrainer pattern and a torchrun launch: all three run the same `train_rank`
+on the same trivial configuration, and the cost of a trial is its wall time minus the time that the rank measured from
+assignment to result. In addition: the time of the whole process of a sweep of 64 trivial runs, from Enter to prompt,
+and the time until its first row is on the disk.
 
     python benchmarks/overhead.py [--peer-trials 3] [--trials 12] [--sweeps 3]
 """
@@ -94,22 +94,22 @@ def torchrun(world_size: int, trials: int) -> list[float]:
     costs = []
     for _ in range(trials):
         with tempfile.TemporaryDirectory() as folder:
-            told = Path(folder) / "total_s"
+            total_s_file = Path(folder) / "total_s"
             began = time.monotonic()
             subprocess.run(
                 [
                     *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"),
-                    *(__file__, "--as-rank", str(told)),
+                    *(__file__, "--as-rank", str(total_s_file)),
                 ],
                 check=True,
                 capture_output=True,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
-            costs.append(time.monotonic() - began - float(told.read_text()))
+            costs.append(time.monotonic() - began - float(total_s_file.read_text()))
     return costs
 
 
-def _as_torchrun_rank(told: str) -> None:
+def _as_torchrun_rank(total_s_file: str) -> None:
     import torch.distributed as dist
 
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -120,7 +120,7 @@ def _as_torchrun_rank(told: str) -> None:
     if world_size > 1:
         dist.destroy_process_group()
     if rank == 0:
-        Path(told).write_text(str(total_s))
+        Path(total_s_file).write_text(str(total_s))
 
 
 def _run_rank(rank: int, world_size: int, assigned_at: float | None = None) -> float:
@@ -183,20 +183,20 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=12, help="trials of this system (default: 12)")
     parser.add_argument("--sweeps", type=int, default=3, help="whole sweeps of 64 runs (default: 3)")
     parser.add_argument("--as-rank", metavar="FILE", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.as_rank:
-        _as_torchrun_rank(given.as_rank)
+    args = parser.parse_args()
+    if args.as_rank:
+        _as_torchrun_rank(args.as_rank)
         return
     rows = []
     ways: list[tuple[str, Callable[[int, int], list[float]], int]] = [
-        ("Tune + TorchTrainer, as documented", documented, given.peer_trials),
-        ("torchrun, a launch a trial", torchrun, given.peer_trials),
-        ("dmls_ray, one worker group", ours, given.trials),
+        ("Tune + TorchTrainer, as documented", documented, args.peer_trials),
+        ("torchrun, a launch a trial", torchrun, args.peer_trials),
+        ("dmls_ray, one worker group", ours, args.trials),
     ]
     for world_size in (1, 2):
         for name, measure, trials in ways:
             rows.append(_row(f"{name}: s a trial beyond training", world_size, measure(world_size, trials)))
-    whole = [whole_sweep() for _ in range(given.sweeps)]
+    whole = [whole_sweep() for _ in range(args.sweeps)]
     rows.append(_row("dmls_ray: s for 64 runs, Enter to prompt", "1, 2", [ended for ended, _ in whole]))
     rows.append(_row("dmls_ray: s from Enter to the first run's row", "1, 2", [first for _, first in whole]))
     machine, versions = describe_machine(), describe_versions()

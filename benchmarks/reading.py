@@ -1,7 +1,7 @@
-"""What reading a large sweep costs: its table in the terminal, its report, a comparison, advice.
+"""Time to read a large sweep: its table in the terminal, its report, a comparison, advice.
 
-Each is the command as a user types it, from Enter to prompt, over a folder whose runs are copies of real ones but for
-their identity and for 5% of noise on their rates.
+Each command is timed from Enter to prompt, over a folder whose runs are copies of real runs with new ids and 5% of
+noise on their rates.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2_000, help="of the report, the comparison and the advice")
     parser.add_argument("--rows", type=int, default=100_000, help="of the table")
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="reading-") as name:
-        some, other = (make_sweep(Path(name) / f"some-{seed}", given.runs, seed) for seed in (1, 2))
-        many = make_sweep(Path(name) / "many", given.rows, 3)
+        sweep_a, sweep_b = (make_sweep(Path(name) / f"some-{seed}", args.runs, seed) for seed in (1, 2))
+        many = make_sweep(Path(name) / "many", args.rows, 3)
         for what, runs, words in (
-            ("table", given.rows, ["table", str(many)]),
-            ("report", given.runs, ["report", str(some)]),
-            ("compare", given.runs, ["compare", str(some), str(other)]),
-            ("advise", given.runs, ["advise", str(some), "--for", "throughput"]),
+            ("table", args.rows, ["table", str(many)]),
+            ("report", args.runs, ["report", str(sweep_a)]),
+            ("compare", args.runs, ["compare", str(sweep_a), str(sweep_b)]),
+            ("advise", args.runs, ["advise", str(sweep_a), "--for", "throughput"]),
         ):
-            seconds, size = timed(words, given.repeats)
-            written = some / "report.html" if what == "report" else None
+            seconds, size = timed(words, args.repeats)
+            written = sweep_a / "report.html" if what == "report" else None
             peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
             rows.append(
                 {

@@ -1,4 +1,4 @@
-"""What many runs cost: 1,000 trivial ones through the worker group, and 100,000 rows read back.
+"""Cost of many runs: 1,000 trivial runs through the worker group, and 100,000 rows read back.
 
 cost a run         overhead_s, from the 10th run to the last: it must not grow
 memory, files      resident set, open file descriptors and threads of driver, broker, Tune's actor and ranks, over time
@@ -104,11 +104,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=100_000)
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         folder = Path(name)
         began = time.monotonic()
-        looks = run_many(folder / "many", given.runs)
+        looks = run_many(folder / "many", args.runs)
         seconds = time.monotonic() - began
         records = sorted(load(folder / "many").records, key=lambda record: record.order)
         costs = [record.overhead_s for record in records if record.overhead_s is not None]
@@ -118,20 +118,20 @@ def main() -> None:
         print(f"cost a run: median {first * 1e3:.1f} ms from the 10th on, {last * 1e3:.1f} ms at the end, ratio "
               f"{last / first:.2f}\n")  # fmt: skip
         print(pd.DataFrame(looks).fillna("").to_markdown(index=False, disable_numparse=True))
-        make_rows(folder / "many" / "runs.jsonl", folder / "large", given.rows)
+        make_rows(folder / "many" / "runs.jsonl", folder / "large", args.rows)
         done = subprocess.run(
             [sys.executable, "-c", READ, str(folder / "large")], capture_output=True, text=True, check=True
         )
         rows, trials, *parts, peak = done.stdout.split()
         heads = ("load s", "runs frame s", "table s", "all s")
-        told = {
+        row = {
             "rows": rows,
             "trials": trials,
             **dict(zip(heads, (f"{float(part):.1f}" for part in parts), strict=True)),
         }
-        told["peak MiB"] = f"{float(peak):,.0f}"
-        told["file MiB"] = f"{(folder / 'large' / 'runs.jsonl').stat().st_size / MIB:,.0f}"
-    print("\n" + pd.DataFrame([told]).to_markdown(index=False, disable_numparse=True))
+        row["peak MiB"] = f"{float(peak):,.0f}"
+        row["file MiB"] = f"{(folder / 'large' / 'runs.jsonl').stat().st_size / MIB:,.0f}"
+    print("\n" + pd.DataFrame([row]).to_markdown(index=False, disable_numparse=True))
     machine, versions = describe_machine(), describe_versions()
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
 

@@ -1,6 +1,6 @@
 """A sweep of 300 runs in which a random rank is killed every few seconds, against the same sweep left alone.
 
-Nothing may be lost: every run has one row, none has two, and what is ok equals the undisturbed sweep's, bit for bit.
+Nothing may be lost: every run has exactly one row, and every ok run equals that of the undisturbed sweep, bit for bit.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def command(out: Path, repeats: int, epochs: int) -> list[str]:
 
 def ranks_of(process: psutil.Process) -> list[psutil.Process]:
     """The worker group's processes."""
-    found = []
+    workers = []
     for child in process.children(recursive=True):
         try:
             if " ".join(child.cmdline()).startswith("ray::RayTrainWorker"):
-                found.append(child)
+                workers.append(child)
         except psutil.NoSuchProcess:
             continue
-    return found
+    return workers
 
 
 def disturbed(words: list[str], every_s: float) -> tuple[float, int, int]:
@@ -70,18 +70,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300, help="a multiple of 4 (default: 300)")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--every-s", type=float, default=12.0, help="mean seconds between two kills (default: 12)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        folder, repeats = Path(name), given.runs // 4
+        folder, repeats = Path(name), args.runs // 4
         began = time.monotonic()
-        subprocess.run(command(folder / "alone", repeats, given.epochs), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command(folder / "alone", repeats, args.epochs), check=True, stdout=subprocess.DEVNULL)
         alone_s = time.monotonic() - began
-        soak_s, kills, code = disturbed(command(folder / "soaked", repeats, given.epochs), given.every_s)
+        soak_s, kills, code = disturbed(command(folder / "soaked", repeats, args.epochs), args.every_s)
         alone = {record.run_id: measured(record) for record in load(folder / "alone").records}
         lines = (folder / "soaked" / "runs.jsonl").read_text().splitlines()
         records = load(folder / "soaked").records
     ok = [record for record in records if record.outcome == "ok"]
-    told = {
+    results = {
         "runs": len(alone),
         "rows": len(lines),
         "rows twice": len(lines) - len({record.run_id for record in records}),
@@ -97,7 +97,7 @@ def main() -> None:
         "s a run, undisturbed (median)": round(statistics.median(record.total_s or 0 for record in ok), 2),
     }
     print(
-        pd.DataFrame([(name, str(value)) for name, value in told.items()], columns=["what", ""]).to_markdown(
+        pd.DataFrame([(name, str(value)) for name, value in results.items()], columns=["what", ""]).to_markdown(
             index=False, disable_numparse=True
         )
     )

@@ -1,14 +1,14 @@
-"""Images a second of training: the reports' loop, ours, the bare limit and other trainers, in turn in one process.
+"""Images per second of training: the reports' loop, dmls_ray, the bare limit and other trainers, in one process.
 
     plain        the reports' loop: PIL, ToTensor and Normalize in a DataLoader with 2 workers, .item() every step
-    dataloader   ours with --loader dataloader
-    resident     ours with --loader resident
+    dataloader   dmls_ray with --loader dataloader
+    resident     dmls_ray with --loader resident
     bare         the limit: forward, backward and fused step on tensors in memory, and nothing else
     accelerate, lightning    the same model under Hugging Face accelerate and under Lightning, where they are installed
 
 All train the same model on the same images (scikit-learn's digits as JPEGs of the model's size, or --images FOLDER, an
-image folder) with Adam and one thread a rank. Each round runs all ways one after the other, in an order that turns; a
-ratio is taken within a round. Printed are medians over rounds, with the least and the greatest ratio.
+image folder) with Adam and one thread per rank. Each round runs all ways one after the other, in a rotating order;
+ratios are taken within a round. The output has medians over rounds, with the smallest and the largest ratio.
 """
 
 from __future__ import annotations
@@ -274,11 +274,11 @@ def _barrier(rank: RankInfo) -> None:
 def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways: list[str]) -> dict[str, Any]:
     """A training function: all ways, round by round; returns the seconds of each."""
     torch.set_num_threads(config.threads_per_rank)
-    # A spawned process would spawn its loader workers as well, which takes seconds and tells nothing; forked off a
+    # A spawned process would spawn its loader workers as well, which takes seconds and measures nothing; forked off a
     # process with threads, they may hang.
     multiprocessing.set_start_method("forkserver", force=True)
     multiprocessing.set_forkserver_preload(["torch", "torchvision"])
-    told: dict[str, list[float]] = {name: [] for name in ways}
+    seconds_by_way: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(count + 1):
         turn = number % len(ways)
         for name in ways[turn:] + ways[:turn]:
@@ -287,8 +287,8 @@ def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways:
             release_free_pages()
             seconds = (WAYS | PEERS)[name](config, rank)
             if number:  # the first round warms up
-                told[name].append(seconds)
-    return {"seconds": told}
+                seconds_by_way[name].append(seconds)
+    return {"seconds": seconds_by_way}
 
 
 def measure(config: TrialConfig, count: int, ways: list[str]) -> dict[str, list[float]]:
@@ -315,23 +315,23 @@ def main() -> None:
     parser.add_argument("--memory-format", default="contiguous")
     parser.add_argument("--images", help="image folder to take the pictures from (default: scikit-learn's digits)")
     parser.add_argument("--scale", type=int, default=1, help="times as many images a round (default: 1)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     peers = [name for name in PEERS if _installed(name)]
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("DMLS_RAY_CACHE", cache)
-        for model, batch, world_size in itertools.product(given.models, given.batches, given.world_sizes):
-            config = settings(model, batch, world_size, given)
+        for model, batch, world_size in itertools.product(args.models, args.batches, args.world_sizes):
+            config = settings(model, batch, world_size, args)
             rank_info(config, 0)  # enough devices, or one clear line
-            ways = [name for name in [*WAYS, *(peers if world_size == 1 else [])] if name in (given.ways or [name])]
-            seconds = measure(config, given.rounds, ways)
-            rows.append(_row(config, seconds, IMAGES[model] * given.scale))
+            ways = [name for name in [*WAYS, *(peers if world_size == 1 else [])] if name in (args.ways or [name])]
+            seconds = measure(config, args.rounds, ways)
+            rows.append(_row(config, seconds, IMAGES[model] * args.scale))
             print(f"{model}, batch {batch}, world size {world_size}: done", flush=True)
     machine, versions = describe_machine(), describe_versions()
     print(pd.DataFrame(rows).fillna("").to_markdown(index=False, disable_numparse=True))
     print(
         f"\n{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['gpus']) or 'no GPU'}; "
-        f"torch {versions['torch']}; {given.precision}, {given.memory_format}; n={given.rounds}, 1 thread a rank"
+        f"torch {versions['torch']}; {args.precision}, {args.memory_format}; n={args.rounds}, 1 thread a rank"
     )
 
 
@@ -342,7 +342,7 @@ def _row(config: TrialConfig, seconds: dict[str, list[float]], images: int) -> d
     for one, other in (("resident", "bare"), ("resident", "plain"), ("dataloader", "plain"), ("resident", "accelerate"),
                        ("resident", "lightning")):  # fmt: skip
         if one in seconds and other in seconds:
-            ratios = [theirs / own for own, theirs in zip(seconds[one], seconds[other], strict=True)]
+            ratios = [b / a for a, b in zip(seconds[one], seconds[other], strict=True)]
             row[f"{one} / {other}"] = f"{statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
     return row
 

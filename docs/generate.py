@@ -24,7 +24,9 @@ from dmls_ray import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.layouts import by_machines
 from dmls_ray.cli.main import main as dmls_ray_main
+from dmls_ray.records.metric import Metric
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.registry import registered_metrics
 
 PROJECT = Path(__file__).resolve().parents[1]
 REFERENCE = PROJECT / "results" / "reference"
@@ -73,6 +75,29 @@ def rank_info() -> str:
     return "\n".join(["| field | meaning |", "|---|---|", *rows])
 
 
+def metrics() -> str:
+    """A row per registered metric: first those with a column in tables, then those in records only."""
+    registered = registered_metrics().values()
+    in_tables = _metric_rows([metric for metric in registered if metric.label], labelled=True)
+    in_records = _metric_rows([metric for metric in registered if not metric.label], labelled=False)
+    return "\n".join(
+        ["### In tables", "", *in_tables, "", "### In records only (`runs.csv`, `dmls-ray show`)", "", *in_records]
+    )
+
+
+def _metric_rows(metrics: Sequence[Metric], *, labelled: bool) -> list[str]:
+    better = {"max": "more", "min": "less", "none": ""}
+    ranks = {"rank0": "", "max": "largest", "min": "smallest", "sum": "sum", "mean": "mean"}
+    rows = ["| column | name | meaning | better | of the ranks |" if labelled else "| name | meaning | of the ranks |"]
+    rows.append("|---" * rows[0].count(" | ") + "|---|")
+    for metric in metrics:
+        cells = [f"`{metric.name}`", metric.doc]
+        if labelled:
+            cells = [metric.label, *cells, better[metric.direction]]
+        rows.append(f"| {' | '.join([*cells, ranks[metric.across_ranks]])} |")
+    return rows
+
+
 def commands() -> str:
     """`--help` of dmls-ray, of each of its commands, and of a sweep."""
     overview = _help("dmls-ray")
@@ -89,6 +114,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "grayscale_memory": grayscale_memory,
     "machines": machines,
     "rank_info": rank_info,
+    "metrics": metrics,
     "commands": commands,
 }
 
