@@ -81,7 +81,7 @@ def metrics() -> str:
     in_tables = _metric_rows([metric for metric in registered if metric.label], labelled=True)
     in_records = _metric_rows([metric for metric in registered if not metric.label], labelled=False)
     return "\n".join(
-        ["### In tables", "", *in_tables, "", "### In records only (`runs.csv`, `dmls-ray show`)", "", *in_records]
+        ["### In tables", "", *in_tables, "", "### In records only (`runs.csv`, the page of a run)", "", *in_records]
     )
 
 
