@@ -131,6 +131,8 @@ def test_no_package_imports_from_a_layer_above_its_own() -> None:
     found = set()
     for name in level:
         for path in (PROJECT / "dmls_ray" / name).rglob("*.py"):
+            if name == "workloads" and path.name.startswith("presentation"):
+                continue  # the part of a workload above analysis, which loads it by name
             for other in imported_by(path) - {name}:
                 assert not any({name, other} <= pair for pair in APART), f"{path} imports {other}"
                 if level[other] >= level[name]:

@@ -19,7 +19,7 @@ from dmls_ray.storage.folder import latest_records
 from dmls_ray.storage.mirror import Mirror, pending_files
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri
-from dmls_ray.workloads.classification.config import DEFAULTS
+from dmls_ray.workloads.registry import workload_of
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
 PICTURE = "picture"
@@ -27,10 +27,6 @@ PICTURE = "picture"
 KEYS = ("run_id", "trial_id", "repeat")
 RESERVED = (*KEYS, "outcome", "reason", "run_seed")
 """Columns that say which run a row is of, and how it ended: no field of the user's own takes their place."""
-OWN = "train"
-"""The entry of a configuration that names a training function of the user's own."""
-GRAYSCALE = "dmls_ray.grayscale.trial:turn_grey"
-"""What `OWN` names where implementations that turn images grey are compared."""
 
 
 class Results:
@@ -151,17 +147,6 @@ def load(folder: str | os.PathLike[str]) -> Results:
     return Results(folder, latest_records(folder))
 
 
-def turns_grey(record: RunRecord) -> bool:
-    """Whether it is a run of `GRAYSCALE`, with a configuration as that has it: the folder may come from anybody."""
-    config = record.config
-    return (
-        config.get(OWN) == GRAYSCALE
-        and isinstance(config.get("implementation"), str)
-        and config.get("device") in ("cpu", "cuda")
-        and all(type(config.get(name)) is int and config[name] > 0 for name in ("images", "image_size"))
-    )
-
-
 def factors_of(record: RunRecord) -> dict[str, Any]:
     """Every field of the run's configuration, and what follows from them: global_batch."""
     return config_factors(record.config)
@@ -169,13 +154,7 @@ def factors_of(record: RunRecord) -> dict[str, Any]:
 
 def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
     """Likewise, of a configuration as plain values."""
-    if OWN in config:
-        return dict(config)
-    # What a newer version, or a report, tells besides stands last.
-    factors = {**DEFAULTS, **config}
-    if factors["batch_per_rank"] is not None:
-        factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
-    return factors
+    return workload_of(config).factors(config)
 
 
 def _apart(name: str, columns: Iterable[str]) -> str:

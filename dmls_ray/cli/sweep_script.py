@@ -133,7 +133,7 @@ def _run(
 def _show_results(results: Any, plan: Plan, options: Options, console: Console) -> int:
     from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
     from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
-    from dmls_ray.analysis.table.layouts import LAYOUTS
+    from dmls_ray.analysis.table.layouts import all_layouts
 
     searched = options.mode == "search"
     question = SweepQuestion(
@@ -144,7 +144,7 @@ def _show_results(results: Any, plan: Plan, options: Options, console: Console) 
     elsewhere = f"dmls-ray table {shlex.quote(results.where)} --format csv"
     frame, notes = reading.table.frame(), reading.table.notes
     if options.layout:
-        layout = LAYOUTS[options.layout](results)
+        layout = all_layouts()[options.layout](results)
         frame, notes = layout.frame, [*layout.notes]
     print_table(frame, console, spare=SPARE, elsewhere=elsewhere)
     for note in notes:

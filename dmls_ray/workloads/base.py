@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from dmls_ray.config.fields import field_specs
+from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
@@ -36,6 +36,8 @@ class Workload:
     """Name of the metric of kind `rate` from which speed-up and efficiency follow; None: runs per second."""
     epoch_metrics: ClassVar[Sequence[str] | None] = None
     """Metrics that `--metric` of a search may name; None: any that a run reports."""
+    durations_compare: ClassVar[bool] = False
+    """Whether all runs do the same work, so that their durations compare where no rate is known."""
     presentation: ClassVar[str] = "dmls_ray.analysis.presentation:Presentation"
     """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
 
@@ -49,14 +51,18 @@ class Workload:
         """The workload of a recorded configuration that it claims."""
         return cls()
 
+    def specs(self) -> Mapping[str, FieldSpec]:
+        """The fields of the configuration class, without importing user code."""
+        config_class: type = self.config
+        return field_specs(config_class)
+
     def schema(self) -> Schema:
         """The fields that a sweep can vary.
 
         Raises:
             ConfigError: a field of the configuration has a reserved name.
         """
-        config_class: type = self.config
-        specs = field_specs(config_class)
+        specs = self.specs()
         for name in RESERVED_FIELDS:
             if name in specs:
                 raise ConfigError(f"workload {self.name}: its field {name} has a reserved name; give it another name.")

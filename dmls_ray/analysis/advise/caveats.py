@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from dmls_ray.analysis.advise.objectives import Candidate, Goal
-from dmls_ray.analysis.results import OWN, Results, factors_of
+from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.stats.paired import mean_interval
@@ -110,13 +107,7 @@ def _work(table: Table, goal: Goal) -> str:
 
 def _scope(table: Table) -> str:
     factors = [factors_of(row.records[0]) for row in table.rows]
-    if any(OWN in each for each in factors):
-        return f"anything of another function than {_only(factors, OWN)}."
-    return f"anything of another model or data set than {_only(factors, 'model')} on {_only(factors, 'dataset')}."
-
-
-def _only(factors: Sequence[Mapping[str, Any]], name: str) -> str:
-    return " and ".join(sorted({str(each.get(name)) for each in factors}))
+    return f"anything of {table.presentation.scope(factors)}."
 
 
 def _cost(goal: Goal) -> str:

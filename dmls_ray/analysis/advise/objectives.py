@@ -134,8 +134,8 @@ def goal_of(
     if aim == "cost":
         if "total_s" not in costs_of(table):
             raise ConfigError(
-                "--for cost needs runs that end when their work is done, and images are turned grey for as long as "
-                "--timed-s says; give --for throughput."
+                f"--for cost needs runs that end when their work is done, and {table.presentation.duration_set_by}; "
+                "give --for throughput."
             )
         return Goal(aim, "total_s", "cost/run", GENERIC, True, True, price_per_hour=price_per_hour)
     name = {"throughput": _speed(table), "memory": "peak_mem_mib"}.get(aim) or _metric(table, metric)

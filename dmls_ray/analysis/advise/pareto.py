@@ -33,9 +33,9 @@ class Front:
 def costs_of(table: Table) -> list[str]:
     """What a trial costs, all of it to be small; beside what was learnt a front is of that.
 
-    Turning images grey goes on for as long as it was told to, so how long its runs took is no cost.
+    The duration of runs that go on for a given time is no cost.
     """
-    return [name for name in _COSTS if not (name == "total_s" and table.is_of_images)]
+    return [name for name in _COSTS if not (name == "total_s" and table.presentation.duration_set_by)]
 
 
 def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:

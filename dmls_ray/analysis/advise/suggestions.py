@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from dmls_ray.analysis.advise.objectives import Candidate, Goal
-from dmls_ray.analysis.results import OWN, factors_of, turns_grey
+from dmls_ray.analysis.presentation import presentation_of
+from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, difference
 from dmls_ray.analysis.stats.paired import paired, repeats_to_tell
@@ -16,8 +16,6 @@ from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration
 from dmls_ray.analysis.table.grouping import all_groups_along_axis
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 
 MOST_REPEATS = 30
 """More than these are not advised: what they would tell apart is the same for any use."""
@@ -105,23 +103,7 @@ def _next(here: float, near: float, row: Row, axis: str) -> int | float | None:
         value = min(value, _capacity(row) or value)
     if value <= 0 or value == here or (value - here) * (here - near) < 0:
         return None
-    return value if _can_be(row, axis, value) else None
-
-
-def _can_be(row: Row, axis: str, value: Any) -> bool:
-    """Whether there is such a configuration, and data for it."""
-    config = row.records[0].config
-    if OWN in config:
-        return True
-    if axis not in DEFAULTS:
-        return False  # a report, or another version, tells it: there is no such flag
-    known = {name: config[name] for name in DEFAULTS if config.get(name) is not None}
-    try:
-        changed = TrialConfig(**known).replace(**{axis: value})
-    except ConfigError:
-        return False
-    samples = [record.train_samples for record in row.records if record.train_samples]
-    return not samples or (changed.global_batch or 0) <= min(samples)
+    return value if presentation_of(row.workload).can_run(row, axis, value) else None
 
 
 def _capacity(row: Row) -> int | None:
@@ -142,8 +124,8 @@ def _more_ranks(table: Table, goal: Goal, best: Candidate) -> str:
     room = _capacity(best.row)
     if goal.aim not in ("throughput", "time-to-accuracy") or len(tried) > 1 or room is None or room <= max(tried):
         return ""
-    if turns_grey(best.row.counted[0]):
-        return ""  # one rank turns all images grey
+    if not table.presentation.scales_world_size:
+        return ""
     sizes = sorted({min(2**power, room) for power in range(math.ceil(math.log2(room)) + 1)} | tried)
     return (
         f"--world-size {' '.join(map(str, sizes))}: {count_noun(tried.pop(), 'rank')} alone was tried, and the machine "
@@ -178,7 +160,11 @@ def _more_repeats(goal: Goal, best: Candidate, alike: Sequence[Candidate], level
 
 def _scaled_lr(table: Table, goal: Goal) -> str:
     """A learning rate that follows the batch, where accuracy falls with the batch at one learning rate."""
-    if table.is_own or goal.aim == "memory" or {"lr", "lr_scaling", "epochs"} & set(table.varied):
+    if (
+        not table.presentation.tunes_training
+        or goal.aim == "memory"
+        or {"lr", "lr_scaling", "epochs"} & set(table.varied)
+    ):
         return ""
     if any(record.config.get("lr_scaling", "none") != "none" for row in table.rows for record in row.records):
         return ""
@@ -203,15 +189,19 @@ def _scaled_lr(table: Table, goal: Goal) -> str:
 
 def _smaller(table: Table) -> list[str]:
     """The same global batch in less memory, for what ran out of it."""
+    if not table.presentation.tunes_training:
+        return []
     known = {str(sorted(factors_of(row.records[0]).items(), key=str)) for row in table.rows}
     lines = []
     for row in table.rows:
         factors = factors_of(row.records[0])
         batch, passes = factors.get("batch_per_rank"), factors.get("accum_steps", 1)
-        if OWN in factors or not batch or batch % 2 or any(item.outcome is not Outcome.OOM for item in row.records):
+        if not batch or batch % 2 or any(item.outcome is not Outcome.OOM for item in row.records):
             continue
         other = {**factors, "batch_per_rank": batch // 2, "accum_steps": passes * 2}
-        if str(sorted(other.items(), key=str)) not in known and _can_be(row, "accum_steps", passes * 2):
+        if str(sorted(other.items(), key=str)) not in known and table.presentation.can_run(
+            row, "accum_steps", passes * 2
+        ):
             lines.append(
                 f"--batch-per-rank {batch // 2} --accum-steps {passes * 2}: the global_batch of "
                 f"{describe_configuration(row.factors)}, which ran out of memory, in smaller passes."

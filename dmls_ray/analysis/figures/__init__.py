@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dmls_ray.analysis.figures import (
     batch,
     communication,
-    implementations,
     learning,
     memory,
     rank_spread,
@@ -20,7 +19,6 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.table.row import Table
 
 FIGURES: dict[str, Callable[[Table], Chart | None]] = {
-    "implementations": implementations.chart,
     "tradeoff": tradeoff.chart,
     "scaling": scaling.chart,
     "batch": batch.chart,
@@ -36,4 +34,5 @@ FIGURES: dict[str, Callable[[Table], Chart | None]] = {
 
 def charts(table: Table) -> list[Chart]:
     """All figures that these trials have something to show in."""
-    return [chart for work_out in FIGURES.values() if (chart := work_out(table)) is not None]
+    figures = [*table.presentation.figures.values(), *FIGURES.values()]
+    return [chart for work_out in figures if (chart := work_out(table)) is not None]

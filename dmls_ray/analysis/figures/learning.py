@@ -31,7 +31,7 @@ def chart(table: Table) -> Chart | None:
     if not rows:
         return None
     names = dict(zip(trial_labels(table, rows), rows, strict=True))
-    unit = "as the training function told it" if table.is_own else "nats a sample"
+    unit = table.presentation.loss_unit
     panels = []
     for kind, of_unit in (("loss", unit), ("accuracy", "fraction of samples")):
         splits = [split for split in ("test", "train") if any(curve(row, f"{split}_{kind}") for row in rows)]

@@ -10,21 +10,19 @@ from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.results import GRAYSCALE, OWN, Results
+from dmls_ray.analysis.results import Results
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
+"""The folder of the published figures."""
 
 PUBLISHED = "published"
 """The isolation of such a record; ours have `group` or `per_run`."""
 
-IMPLEMENTATION = "implementation"
-"""The table of `published_images`."""
-
 REPORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "A": ("cifar10", ("batch", "rank"), ("world_size", "backend")),
-    "B": ("stl10", ("batch", "rank", "backend", IMPLEMENTATION), ("world_size", "backend")),
+    "B": ("stl10", ("batch", "rank", "backend", "implementation"), ("world_size", "backend")),
     "C": ("mnist", ("machines", "backend", "quantization"), ("machines", "backend", "quantization")),
 }
 """A report's data set, the tables that it gives, and the fields that it asks about."""
@@ -64,36 +62,17 @@ def published(dataset: str | None = None) -> Results:
         dataset: cifar10, stl10 or mnist for one report's; without it, all.
     """
     epochs: dict[str, list[dict[str, Any]]] = {}
-    for row in _read("published_epochs"):
+    for row in read_rows("published_epochs"):
         epochs.setdefault(row["experiment"], []).append(row)
     records = [
-        _record(order, row, epochs.get(row["experiment"], [])) for order, row in enumerate(_read("published_runs"))
+        _record(order, row, epochs.get(row["experiment"], [])) for order, row in enumerate(read_rows("published_runs"))
     ]
-    return Results(_FOLDER, [record for record in records if dataset in (None, record.config["dataset"])])
+    return Results(FOLDER, [record for record in records if dataset in (None, record.config["dataset"])])
 
 
-IMAGE_SET = ("images", "image_size")
-
-
-def published_images() -> Results:
-    """What report B says of turning images grey, as runs of ours; `pass_ms` is of all images."""
-    records = []
-    for order, row in enumerate(_read("published_images")):
-        config = {OWN: GRAYSCALE, **{name: row[name] for name in ("implementation", "device", *IMAGE_SET)}}
-        records.append(
-            RunRecord(
-                run_id=row["implementation"], trial_id=row["implementation"], repeat=0, order=order, order_seed=0,
-                seed=0, outcome=Outcome.OK, config={**config, "world_size": 1}, isolation=PUBLISHED,
-                reason=row["note"] or "",
-                machine={"host": "", "cpu": row["hardware"], "hardware": row["hardware"], "gpus": []},
-                images_per_s=row["images"] / row["seconds"], measures={"pass_ms": row["seconds"] * 1e3},
-            )
-        )  # fmt: skip
-    return Results(_FOLDER, records)
-
-
-def _read(name: str) -> list[dict[str, Any]]:
-    frame = pd.read_csv(_FOLDER / f"{name}.csv")
+def read_rows(name: str) -> list[dict[str, Any]]:
+    """Return the rows of a published CSV file; an empty cell is None."""
+    frame = pd.read_csv(FOLDER / f"{name}.csv")
     rows: list[Any] = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return rows
 

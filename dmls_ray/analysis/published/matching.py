@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from dmls_ray.analysis.published.data import IMAGE_SET, published, published_images
-from dmls_ray.analysis.results import OWN, factors_of, turns_grey
+from dmls_ray.analysis.published.data import published
+from dmls_ray.analysis.results import factors_of
+from dmls_ray.config.fields import FieldSpec
 from dmls_ray.records.model import RunRecord
-from dmls_ray.workloads.classification.config import COUNTS_WITH, DEFAULTS
+from dmls_ray.workloads.registry import workload_of
 
 _MATCHED = ("model", "batch_per_rank", "accum_steps", "world_size", "machines", "backend", "precision", "quantization",
             "batch_norm")  # fmt: skip
@@ -41,7 +42,7 @@ class Match:
         return str(self.record.machine["hardware"])
 
 
-def match(record: RunRecord) -> Match | None:
+def match_training(record: RunRecord) -> Match | None:
     """The published run that stands beside one of ours; None where the reports have none.
 
     The model, batch_per_rank, accum_steps, world_size, machines, backend, precision, quantization and batch_norm are
@@ -49,9 +50,8 @@ def match(record: RunRecord) -> Match | None:
     one that differs in the fewest other fields: those that the report tells, and those of ours that are not at their
     default.
     """
-    if OWN in record.config:
-        return _match_of_images(record)
     ours = {**factors_of(record), **_resolved(record)}
+    specs = workload_of(record.config).specs()
     found = []
     for theirs in _all():
         config = theirs.config
@@ -59,25 +59,11 @@ def match(record: RunRecord) -> Match | None:
             ours["dataset"] == "image_folder" and record.train_samples == theirs.train_samples
         )
         if same_data and all(ours.get(name) == config.get(name) for name in _MATCHED):
-            found.append((_differences(ours, config), theirs))
+            found.append((_differences(ours, config, specs), theirs))
     if not found:
         return None
     apart, best = min(found, key=lambda item: len(item[0]))
     return Match(best, ", ".join(apart))
-
-
-def _match_of_images(record: RunRecord) -> Match | None:
-    """Of the same set of images, turned grey in the same way; one launch an image may be the report's as well."""
-    if not turns_grey(record):
-        return None
-    name = record.config["implementation"].removesuffix("_per_image")
-    for theirs in published_images().records:
-        same_set = all(record.config[field] == theirs.config[field] for field in IMAGE_SET)
-        if theirs.config["implementation"] == name and same_set:
-            planar = record.config.get("layout") == "planar"
-            untold = [theirs.reason] if theirs.reason else []
-            return Match(theirs, "; ".join([*(["layout planar / not told"] if planar else []), *untold]))
-    return None
 
 
 @cache
@@ -85,17 +71,17 @@ def _all() -> Sequence[RunRecord]:
     return published().records
 
 
-def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], specs: Mapping[str, FieldSpec]) -> list[str]:
     """What is not equal, ours / theirs."""
     # Regularised runs have dropout, and the report does not tell its rate.
     unknown = {"dropout": "of a rate that is not told"} if theirs["batch_norm"] == "on" else {}
     told = []
     for name in dict.fromkeys((*theirs, *unknown, *ours)):
-        other, counts = COUNTS_WITH.get(name, ("", ()))
+        condition = specs[name].setting.counts_with if name in specs else None
         mine = ours.get(name)
-        if name in _NO_MATTER or (other and ours.get(other) not in counts):
+        if name in _NO_MATTER or (condition is not None and ours.get(condition[0]) not in condition[1]):
             continue
-        if name in unknown or (name not in theirs and mine != DEFAULTS.get(name, mine)):
+        if name in unknown or (name not in theirs and name in specs and mine != specs[name].default):
             told.append(f"{name} {_told(mine)} / {unknown.get(name, _NOT_TOLD)}")
         elif name in theirs and mine != theirs[name]:
             told.append(f"{name} {_told(mine)} / {_told(theirs[name])}")

@@ -17,12 +17,9 @@ from dmls_ray.analysis.stats.formatting import (
     with_sign,
 )
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, bonferroni_level, compare, difference
-from dmls_ray.analysis.summary.images import answer_images
 from dmls_ray.analysis.summary.phrases import without_derived_batch
-from dmls_ray.analysis.summary.user_function import summarize_user_function
 from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.workloads.classification.config import DEFAULTS
 
 _MOST_LOST = 4
 """Trials that are named of those that could not be measured."""
@@ -30,7 +27,12 @@ _MOST_LOST = 4
 _WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
 
-def answer(table: Table, axis: str) -> str:
+def summarize_axis(table: Table, axis: str) -> str:
+    """What an axis does to the metrics of the table's workload."""
+    return table.presentation.summary(table, axis)
+
+
+def summarize_training(table: Table, axis: str) -> str:
     """What the axis does to speed, memory and accuracy.
 
     Where it is a number, from its first value to its last; else which value is best.
@@ -39,10 +41,6 @@ def answer(table: Table, axis: str) -> str:
         table: the sweep's table.
         axis: the field that the sweep asks about.
     """
-    if table.is_of_images:
-        return answer_images(table, axis)
-    if table.is_own:
-        return summarize_user_function(table, axis)
     rows = [row for row in table.rows if row.rates()]
     if not rows:
         if any(row.counted for row in table.rows):
@@ -66,7 +64,7 @@ def answer(table: Table, axis: str) -> str:
     return f"{alone} {sentence}" if asked != axis and alone else sentence
 
 
-def answer_variants(table: Table, changed: Collection[str]) -> str:
+def summarize_variants(table: Table, changed: Collection[str]) -> str:
     """What each change, made alone, does to test accuracy and to its gap to training, against the trial without any.
 
     Args:
@@ -122,7 +120,8 @@ def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -
 
 def _changes(row: Row, changed: Collection[str]) -> str:
     """What a row changes: `dropout=0.3`."""
-    made = {name: value for name, value in row.factors.items() if name in changed and value != DEFAULTS[name]}
+    specs = row.workload.specs()
+    made = {name: value for name, value in row.factors.items() if name in changed and value != specs[name].default}
     return " ".join(f"{name}={value}" for name, value in made.items())
 
 

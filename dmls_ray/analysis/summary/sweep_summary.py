@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sentence import answer, answer_variants
-from dmls_ray.analysis.summary.user_function import answer_search
+from dmls_ray.analysis.summary.generic import summarize_search
+from dmls_ray.analysis.summary.sentence import summarize_axis, summarize_variants
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.row import Note, Table
 from dmls_ray.storage.folder import read_sweep
 
 
@@ -70,7 +70,7 @@ class SweepSummary:
         best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
         table = make_table(self.results, self.question.varied, best_by=best_by)
         if self.unfinished:
-            table.notes.append(self.unfinished)
+            table.typed_notes.append(Note("unfinished", self.unfinished))
         return table
 
     @cached_property
@@ -98,8 +98,12 @@ class SweepSummary:
         """The answer."""
         question = self.question
         if question.metric:
-            return answer_search(self.table, question.metric, minimizes=question.minimizes)
-        return answer_variants(self.table, question.changed) if question.changed else answer(self.table, self.axis)
+            return summarize_search(self.table, question.metric, minimizes=question.minimizes)
+        return (
+            summarize_variants(self.table, question.changed)
+            if question.changed
+            else summarize_axis(self.table, self.axis)
+        )
 
 
 def summarize(results: Results) -> SweepSummary:

@@ -7,16 +7,15 @@ from operator import attrgetter
 from typing import Any
 
 from dmls_ray.analysis.metrics import TABLE_METRICS, is_time, quantity_of
-from dmls_ray.analysis.results import OWN, Results, factors_of, field_names
+from dmls_ray.analysis.presentation import presentation_of_rows
+from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.columns import columns_of
-from dmls_ray.analysis.table.grouping import IMPLEMENTATION_FIELDS, group_by_other_factors
 from dmls_ray.analysis.table.notes import notes_of
+from dmls_ray.analysis.table.order import positions_of
 from dmls_ray.analysis.table.row import Row, Table
-from dmls_ray.config.fields import field_specs
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.gc import gc_disabled
-from dmls_ray.workloads.classification.config import TrialConfig
 
 _measured = attrgetter(*TABLE_METRICS)
 
@@ -38,22 +37,18 @@ def make_table(
     factors = [factors_of(records[0]) for records in by_trial.values()]
     names = factor_names(factors, varied)
     rows = [_row(each, records, names) for each, records in zip(factors, by_trial.values(), strict=True)]
-    rows.sort(key=lambda row: _places(row, names))
+    rows.sort(key=lambda row: positions_of(row, names))
     if best_by is not None:
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.level(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: row.level(metric) is None)
     fixed_batch_field = _held_batch(factors, varied or ())
-    table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field)
-    if not table.is_of_images:
-        _add_speed_up(rows, fixed_batch_field)
-    else:
-        _add_speed_up_over_loops(rows)
-        if best_by is None:
-            # From the slowest to the fastest, whatever they are called.
-            rows.sort(key=lambda row: -(row.level("pass_ms") or 0.0))
-            rows.sort(key=lambda row: _places(row, [name for name in names if name not in IMPLEMENTATION_FIELDS]))
-    table.notes = notes_of(results, rows, fixed_batch_field)
+    presentation = presentation_of_rows(rows)
+    table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation)
+    presentation.add_speed_up(rows, fixed_batch_field)
+    if best_by is None:
+        presentation.order(rows, names)
+    table.typed_notes = notes_of(results, table)
     table.columns = columns_of(table)
     return table
 
@@ -102,7 +97,7 @@ def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> 
     """
     sizes: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for each in factors:
-        if OWN not in each and each.get("global_batch") is not None:
+        if "accum_steps" in each and each.get("global_batch") is not None:
             per_rank, together = sizes.setdefault((each["world_size"], each["accum_steps"]), (set(), set()))
             per_rank.add(each["batch_per_rank"])
             together.add(each["global_batch"])
@@ -111,46 +106,3 @@ def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> 
     if "global_batch" in varied:
         return "global_batch"
     return "global_batch" if same_together and not same_per_rank else "batch_per_rank"
-
-
-def _add_speed_up(rows: Sequence[Row], fixed_batch_field: str) -> None:
-    """Against world size 1 at the same held batch, all else equal."""
-    free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {fixed_batch_field}
-
-    def rest(row: Row, *besides: str) -> str:
-        return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
-
-    bases = {rest(row): row for row in reversed(rows) if row.world_size == 1}
-    # One rank talks to nobody: where no backend is told of it, it stands for any.
-    lone = [row for row in rows if row.world_size == 1 and not row.factors.get("backend")]
-    alone = {rest(row, "backend"): row for row in reversed(lone)}
-    for row in rows:
-        base = bases.get(rest(row), alone.get(rest(row, "backend"))) if row.world_size > 1 else None
-        if base is not None:
-            row.speed_up = row.speed_against(base)
-
-
-def _add_speed_up_over_loops(rows: Sequence[Row]) -> None:
-    """Against the Python loops over the same images."""
-    for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
-        base = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
-        for row in group:
-            if base is not None and row is not base:
-                row.speed_up = row.speed_against(base)
-
-
-def _places(row: Row, names: Sequence[str]) -> tuple[tuple[int, Any], ...]:
-    return tuple(place_of(name, row.factors[name]) for name in names)
-
-
-def place_of(name: str, value: Any) -> tuple[int, Any]:
-    """Where a value of a field stands in a table: numbers by size; choices in the order of their field, which begins
-    with the plain one.
-    """
-    if value is None:
-        return (0, 0)
-    spec = field_specs(TrialConfig).get(name)
-    choices = spec.choices if spec else ()
-    if value in choices:
-        return (1, choices.index(value))
-    return (1, value) if isinstance(value, int | float) else (2, str(value))

@@ -6,29 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dmls_ray.analysis.metrics import format_of, label_of
+from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.table.row import Column, Row, Table
+from dmls_ray.config.fields import FieldSpec
 from dmls_ray.records.outcome import Outcome
-
-_INFERENCE = ("fp32_test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
-              "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
-
-_LINK = ("link_round_trip_ms", "link_mbit_per_s")
-
-_OF_IMAGES = ("gb_per_s", "copy_gb_per_s", "of_copy", "to_device_ms", "from_device_ms", "levels_apart")
+from dmls_ray.workloads.registry import registered_metrics
 
 INTERVAL = " [95%]"
 """Ends the head of a column whose values have intervals."""
 
-_REGULARISERS = {"dropout", "batch_norm", "label_smoothing", "weight_decay", "l1", "augmentation", "early_stopping"}
-"""Fields whose tables tell the gap between training and test."""
-
 
 def columns_of(table: Table) -> list[Column]:
     """The columns of a table, in the order a reader wants."""
-    return _headed(table, _columns(table))
+    return _headed(table, table.presentation.columns(table))
 
 
 def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
@@ -38,9 +30,9 @@ def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
     columns = []
     for place, name in enumerate(names):
         if name == "speed_up":
-            columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
+            columns += speed_up_column(table)
         elif table.has(name):
-            columns.append(_measure(name, interval=True, answers=place == 0))
+            columns.append(metric_column(name, interval=True, answers=place == 0))
         elif name in table.custom_metric_names:
             columns.append(_named(name))
     return _headed(table, [*columns, _COUNT, _OUTCOME])
@@ -53,47 +45,80 @@ def _headed(table: Table, columns: list[Column]) -> list[Column]:
     return [replace(column, head=column.head.removesuffix(INTERVAL)) for column in columns]
 
 
-def _columns(table: Table) -> list[Column]:
-    columns = [_factor(name) for name in table.varied]
-    if table.is_of_images:
-        columns.append(_measure("pass_ms", interval=True, answers=True))
-        columns += [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
-        columns += [
-            _measure(name, interval=name == "of_copy") for name in _OF_IMAGES if name in table.custom_metric_names
-        ]
-        return [*columns, _COUNT, _OUTCOME]
+def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
+    """The factors, then every metric that a run has, in the order of the registry.
+
+    Args:
+        table: a sweep's table.
+        losses: whether losses have columns, with accuracies.
+    """
+    columns = factor_columns(table)
     is_timed = any(record.mode == "bench" for row in table.rows for record in row.records)
     if table.has("images_per_s"):
-        columns += [_measure("images_per_s", interval=True, answers=True), _measure("epoch_s"), _measure("total_s")]
+        columns += [
+            metric_column("images_per_s", interval=True, answers=True),
+            metric_column("epoch_s"),
+            metric_column("total_s"),
+        ]
     elif is_timed:
-        columns += [_measure("total_s", interval=True, answers=True)]
-        columns += [_measure("step_ms_p50")] if table.has("step_ms_p50") else []
+        columns += [metric_column("total_s", interval=True, answers=True)]
+        columns += [metric_column("step_ms_p50")] if table.has("step_ms_p50") else []
     if "launcher" in table.varied:
-        columns.append(_measure("overhead_s"))
+        columns.append(metric_column("overhead_s"))
     if any(row.speed_up for row in table.rows):
         columns += [_SPEED_UP, _EFFICIENCY]
     if is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
         columns.append(_TARGET)
     if table.has("exposed_comm_ms"):
-        columns.append(_measure("exposed_comm_ms"))
-    columns += [_measure(name) for name in _LINK if table.has(name)]
+        columns.append(metric_column("exposed_comm_ms"))
+    columns += [metric_column(name) for name in _family("link") if table.has(name)]
     if table.has("peak_mem_mib") or not table.custom_metric_names:
-        columns.append(_measure("peak_mem_mib"))
-    columns += [_measure("train_accuracy")] if table.has("train_accuracy") else []
+        columns.append(metric_column("peak_mem_mib"))
+    columns += [metric_column("train_accuracy")] if table.has("train_accuracy") else []
     if table.has("test_accuracy"):
-        columns.append(_measure("test_accuracy", interval=True, answers=not is_timed))
-    if _REGULARISERS & set(table.varied):
-        columns += [_measure("accuracy_gap"), _OVERFIT]
-    columns += [_measure(name) for name in _INFERENCE if table.has(name)]
-    columns += [_measure("gradient_noise_scale", interval=True)] if table.has("gradient_noise_scale") else []
-    for name in ("train_loss", "test_loss", "validation_loss") if table.is_own else ():
+        columns.append(metric_column("test_accuracy", interval=True, answers=not is_timed))
+    if any(spec.setting.family == "regulariser" for spec in varied_specs(table)):
+        columns += [metric_column("accuracy_gap"), _OVERFIT]
+    columns += [metric_column(name) for name in _family("inference") if table.has(name)]
+    columns += [metric_column("gradient_noise_scale", interval=True)] if table.has("gradient_noise_scale") else []
+    for name in ("train_loss", "test_loss", "validation_loss") if losses else ():
         columns += [_named(name)] if table.has(name) else []
-    columns += [_named(name) for name in table.custom_metric_names]
-    columns += [_measure("stopped_epoch")] if table.has("stopped_epoch") else []
-    columns += [_COUNT, _OUTCOME]
+    columns += [_custom(name) for name in table.custom_metric_names]
+    columns += [metric_column("stopped_epoch")] if table.has("stopped_epoch") else []
+    columns += ending_columns()
     if any(record.oversubscribed for row in table.rows for record in row.records):
         columns.append(_OVERSUBSCRIBED)
     return columns
+
+
+def factor_columns(table: Table) -> list[Column]:
+    """A column for each factor that varies."""
+    return [_factor(name) for name in table.varied]
+
+
+def speed_up_column(table: Table) -> list[Column]:
+    """The speed-up, if any trial has one."""
+    return [_SPEED_UP] if any(row.speed_up for row in table.rows) else []
+
+
+def ending_columns() -> list[Column]:
+    """How many runs count, and how all of them ended."""
+    return [_COUNT, _OUTCOME]
+
+
+def varied_specs(table: Table) -> list[FieldSpec]:
+    """The fields that vary, as far as the configuration class of the workload has them."""
+    specs = table.presentation.workload.specs()
+    return [specs[name] for name in table.varied if name in specs]
+
+
+def _family(name: str) -> list[str]:
+    return [metric.name for metric in TABLE_METRICS.values() if metric.family == name]
+
+
+def _custom(name: str) -> Column:
+    """A metric without a field of a record: by its entry, if it has one."""
+    return metric_column(name, interval=True) if name in registered_metrics() else _named(name)
 
 
 def _factor(name: str) -> Column:
@@ -103,7 +128,7 @@ def _factor(name: str) -> Column:
     return Column(name, text, lambda row: {name: row.factors[name]})
 
 
-def _measure(name: str, *, interval: bool = False, answers: bool = False) -> Column:
+def metric_column(name: str, *, interval: bool = False, answers: bool = False) -> Column:
     """A measure of the vocabulary.
 
     Args:

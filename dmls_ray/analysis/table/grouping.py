@@ -6,11 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.workloads.classification.config import COUNTS_WITH
 
 BATCHES = {"batch_per_rank", "global_batch"}
-IMPLEMENTATION_FIELDS = {"implementation", "device"}
-"""What differs where one implementation that turns images grey takes another's place."""
 
 
 def all_groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str) -> list[list[Row]]:
@@ -31,7 +28,9 @@ def all_groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str
     if axis in ("world_size", "machines", "ranks_per_machine"):
         return _with_each_backend(rows, free)
     # What counts with some values of the axis alone may follow from it: momentum from the optimizer.
-    follows = {name for name, (other, _) in COUNTS_WITH.items() if other == axis}
+    specs = rows[0].workload.specs() if rows else {}
+    conditions = {name: spec.setting.counts_with for name, spec in specs.items()}
+    follows = {name for name, condition in conditions.items() if condition is not None and condition[0] == axis}
     wide = group_by_other_factors(rows, free | follows)
     if all(len(group) == count_values(group, axis) for group in wide):
         return wide

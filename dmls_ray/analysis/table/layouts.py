@@ -10,17 +10,20 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
-from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, IMPLEMENTATION, PUBLISHED
-from dmls_ray.analysis.published.matching import Match, match
+from dmls_ray.analysis.presentation import installed_presentations, presentation_of
+from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, PUBLISHED
+from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, SECONDS, format_value
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.summary.phrases import factor_cells
-from dmls_ray.analysis.table.build import make_table, place_of
+from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import measure_columns
+from dmls_ray.analysis.table.order import positions_of
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.workloads.registry import workload_of
 
 
 @dataclass(frozen=True)
@@ -106,27 +109,36 @@ def by_rank(results: Results, *, beside: bool = False) -> RenderedTable:
     return RenderedTable(_without_empty(frame), notes)
 
 
-def by_implementation(results: Results, *, beside: bool = False) -> RenderedTable:
-    """Time of turning images grey by implementation, as report B tells it.
-
-    Args:
-        results: the runs.
-        beside: whether the published rows stand beside ours.
-    """
-    table = make_table(results)
-    if results.records and not table.is_of_images:
-        return RenderedTable(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
-    return beside_published(table) if beside else RenderedTable(_without_empty(table.frame()), _notes(table))
-
-
 LAYOUTS: dict[str, Callable[..., RenderedTable]] = {
     "batch": by_batch,
     "rank": by_rank,
     "backend": by_backend,
     "machines": by_machines,
     "quantization": by_quantization,
-    IMPLEMENTATION: by_implementation,
 }
+"""The tables of training by their names after `--by`."""
+
+
+def all_layouts() -> dict[str, Callable[..., RenderedTable]]:
+    """Return the tables of training and those that workloads add, by name."""
+    added = [item.layouts for item in installed_presentations()]
+    return {**LAYOUTS, **{name: layout for layouts in added for name, layout in layouts.items()}}
+
+
+def published_runs(name: str, results: Results) -> Results:
+    """Return the published runs of a table: those of the workload that adds it, else these."""
+    added = (item.published(name) for item in installed_presentations())
+    return next((runs for runs in added if runs is not None), results)
+
+
+def as_rendered(table: Table) -> RenderedTable:
+    """Return a table without its empty columns."""
+    return RenderedTable(_without_empty(table.frame()), _notes(table))
+
+
+def match(record: RunRecord) -> Match | None:
+    """Return the published run of the same configuration."""
+    return presentation_of(workload_of(record.config)).match(record)
 
 
 def beside_published(table: Table) -> RenderedTable:
@@ -146,7 +158,7 @@ def _by(results: Results, factors: Sequence[str], measures: Sequence[str], besid
     # What was varied besides tells rows apart, too.
     heads = list(dict.fromkeys((*factors, *_heads(table))))
     columns = measure_columns(table, measures)
-    rows = sorted(table.rows, key=lambda row: [place_of(name, row.factors.get(name)) for name in heads])
+    rows = sorted(table.rows, key=lambda row: positions_of(row, heads))
     table = replace(table, rows=rows)
     cells = []
     for row in rows:
@@ -183,7 +195,8 @@ def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:
     """Likewise, of a table that has these published runs beside ours."""
     if not any(found):
         return [*_notes(table), "The reports have no run of these configurations."]
-    ours = table.notes[0].partition("measured on ")[2].rstrip(".") or "this machine"
+    hardware = next((note.about for note in table.typed_notes if note.kind == "measured_on"), "")
+    ours = hardware.rstrip(".") or "this machine"
     theirs = ", ".join(dict.fromkeys(item.hardware for item in found if item))
     return [
         *table.notes,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.images import notes_of_images
-from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.table.row import Note, Row, Table
 from dmls_ray.records.outcome import Outcome
 
+_comparability = functools.partial(Note, "comparability")
+"""A note on what in a table cannot be compared."""
 
-def notes_of(results: Results, rows: Sequence[Row], fixed_batch_field: str) -> list[str]:
-    """The notes of a table, the most telling first."""
+
+def notes_of(results: Results, table: Table) -> list[Note]:
+    """The notes of a table, the most important first."""
+    rows = table.rows
     if not results.records:
-        return ["No runs."]
+        return [Note("measured_on", "No runs.")]
     machines = {_machine_text(machine) for machine in _distinct(record.machine for record in results.records)}
     versions = {
         ", ".join(f"{name} {item[name]}" for name in ("python", "torch", "ray") if name in item)
@@ -25,34 +29,47 @@ def notes_of(results: Results, rows: Sequence[Row], fixed_batch_field: str) -> l
     most = max((len(row.counted) for row in rows), default=0)
     values = "Median of n repeats and its 95% bootstrap interval" if most > 2 else "Medians" if most > 1 else "Values"
     where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)
-    notes = [f"{values}; measured on {where}."]
+    notes = [Note("measured_on", f"{values}; measured on {where}.", about=where)]
     sessions = {record.session for record in results.records if record.outcome is not Outcome.SKIPPED}
     if len(sessions) > 1:
         notes.append(
-            f"Measured in {len(sessions)} sessions: what drifted from one to the next is not evened out by the blocks."
+            _comparability(
+                f"Measured in {len(sessions)} sessions: what drifted from one to the next is not "
+                "evened out by the blocks."
+            )
         )
     if len(machines) > 1:
-        notes.append("Rows come from different machines: times of one are not compared with those of another.")
+        notes.append(
+            _comparability("Rows come from different machines: times of one are not compared with those of another.")
+        )
     if len(versions) > 1:
-        notes.append("Rows come from different versions: a difference may be theirs.")
+        notes.append(_comparability("Rows come from different versions: a difference may be theirs."))
     isolations = {record.isolation for record in results.records if record.outcome is not Outcome.SKIPPED}
     if len(isolations) > 1:
-        notes.append(f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs.")
+        notes.append(
+            _comparability(
+                f"Runs were made under different isolations ({', '.join(sorted(isolations))}): set-up differs."
+            )
+        )
     if any(record.mode == "search" for record in results.records):
-        notes.append("Runs of a search go side by side and some are stopped early: their times are left out.")
+        notes.append(
+            _comparability("Runs of a search go side by side and some are stopped early: their times are left out.")
+        )
     devices = {record.device for row in rows for record in row.counted if record.config.get("device") == "auto"}
     if len(devices) > 1:
         told = ", ".join(sorted(devices))
-        notes.append(f"Rows come from different devices ({told}): their times are not compared.")
-    notes += _of_scaling(results, rows, fixed_batch_field)
-    notes += notes_of_images(rows)
+        notes.append(_comparability(f"Rows come from different devices ({told}): their times are not compared."))
+    notes += [Note("baseline", text) for text in _of_scaling(results, rows, table.fixed_batch_field)]
+    notes += table.presentation.notes(rows)
     slow = {record.config["precision"] for record in results.records if record.fast_units is False}
     if slow:
-        notes.append(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")
+        notes.append(
+            _comparability(f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32.")
+        )
     if any(record.resumed_epoch for record in results.records):
-        notes.append("Some runs were taken up from a checkpoint: their times leave out what was lost.")
+        notes.append(_comparability("Some runs were taken up from a checkpoint: their times leave out what was lost."))
     for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
-        notes.append(reason if reason.endswith(".") else f"{reason}.")
+        notes.append(Note("outcome", reason if reason.endswith(".") else f"{reason}."))
     return notes
 
 

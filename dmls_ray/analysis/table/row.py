@@ -6,17 +6,22 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from dmls_ray.analysis.export.text_tables import markdown, markdown_text
 from dmls_ray.analysis.metrics import is_time
-from dmls_ray.analysis.results import GRAYSCALE, OWN, field_names, turns_grey
+from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import workload_of
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.presentation import Presentation
 
 
 @dataclass
@@ -32,6 +37,11 @@ class Row:
     """What a training function of the user's own measured."""
     speed_up: Comparison | None = None
     """Against world size 1 without DDP, all else equal; where images are turned grey, against the Python loops."""
+
+    @property
+    def workload(self) -> Workload:
+        """What its runs run."""
+        return workload_of(self.records[0].config)
 
     @property
     def world_size(self) -> int:
@@ -89,7 +99,7 @@ class Row:
 
     def _runs_per_s(self) -> dict[int, float]:
         """Of a function of the user's own nobody knows whether runs are of the same work."""
-        if OWN in self.records[0].config:
+        if not self.workload.durations_compare:
             return {}
         return {block: 1 / taken for block, taken in self.by_block("total_s").items() if taken > 0}
 
@@ -147,6 +157,19 @@ def dedupe_headers(heads: Sequence[str]) -> list[str]:
     return named[::-1]
 
 
+NoteKind = Literal["measured_on", "comparability", "baseline", "method", "scaled", "outcome", "unfinished"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence below a table."""
+
+    kind: NoteKind
+    text: str
+    about: str = ""
+    """The fact in it that other texts quote: of `measured_on` the hardware, versions and days."""
+
+
 @dataclass
 class Table:
     """A sweep's trials, in the order of their factors."""
@@ -155,9 +178,16 @@ class Table:
     rows: list[Row]
     fixed_batch_field: str
     """The batch that stays where the ranks or the passes of a step change: `batch_per_rank` or `global_batch`."""
-    notes: list[str] = field(default_factory=list)
+    presentation: Presentation
+    """What its workload adds to it, to figures and to sentences."""
+    typed_notes: list[Note] = field(default_factory=list)
     """What its reader must know."""
     columns: list[Column] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[str]:
+        """The texts of its notes."""
+        return [note.text for note in self.typed_notes]
 
     def frame(self) -> pd.DataFrame:
         """The table as texts, a column a head."""
@@ -173,17 +203,6 @@ class Table:
     def markdown(self) -> str:
         """The table and its notes as Markdown."""
         return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {markdown_text(note)}" for note in self.notes) + "\n"
-
-    @property
-    def is_own(self) -> bool:
-        """Whether a training function of the user's own was swept."""
-        return any(OWN in record.config for row in self.rows for record in row.records)
-
-    @property
-    def is_of_images(self) -> bool:
-        """Whether it compares implementations that turn images grey."""
-        claimed = any(row.records[0].config.get(OWN) == GRAYSCALE for row in self.rows)
-        return claimed and all(turns_grey(row.counted[0]) for row in self.rows if row.counted)
 
     @property
     def custom_metric_names(self) -> list[str]:

@@ -58,7 +58,7 @@ from dmls_ray.config.hashing import digest
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
-from dmls_ray.workloads.classification.config import DEFAULTS
+from dmls_ray.workloads.registry import workload_of
 
 _RANK_EPOCH_FIELDS = frozenset(("epoch", "train_s", "warmup_s", "eval_s", *LEARNED))
 
@@ -280,8 +280,9 @@ class TensorBoardWriter:
 def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] = ()) -> str:
     """Name of the folder of a run: its varied fields, its repeat, and its attempt unless it is the first."""
     factors = factors_of(record)
+    defaults = {name: spec.default for name, spec in workload_of(record.config).specs().items()}
     fields = [name for name in varied if factors.get(name) is not None]
-    words = [f"{name}={factors[name]}" for name in fields if name not in changed or factors[name] != DEFAULTS.get(name)]
+    words = [f"{name}={factors[name]}" for name in fields if name not in changed or factors[name] != defaults.get(name)]
     if not words and changed:
         words = ["as it is"]
     words.append(f"repeat={record.repeat}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from dmls_ray.analysis.export.text_tables import latex_comment
-from dmls_ray.analysis.published.data import IMPLEMENTATION, REPORTS, published, published_images
-from dmls_ray.analysis.summary.sentence import answer
+from dmls_ray.analysis.published.data import REPORTS, published
+from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import LAYOUTS
+from dmls_ray.analysis.table.layouts import all_layouts, published_runs
 from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_OK, Parser
 from dmls_ray.cli.results_io import (
@@ -26,7 +26,7 @@ _ONE_RUN = "Each value is of one run (n = 1), so that none has an interval."
 def add_arguments(parser: Parser) -> None:
 
     parser.add_argument("report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"{', '.join(REPORTS)}; or all")
-    parser.add_argument("--by", choices=LAYOUTS, help="One of their tables alone")
+    parser.add_argument("--by", choices=list(all_layouts()), help="One of their tables alone")
     parser.add_argument("--figures", metavar="DIR", help="Draw their curves into this folder")
     add_format(parser)
 
@@ -53,11 +53,11 @@ def run(given: argparse.Namespace, console: Console) -> int:
             if given.format != "csv":
                 print()
                 say(console, told(f"Report {report}, by {by}"), style="bold")
-            layout = LAYOUTS[by](published_images() if by == IMPLEMENTATION else results)
+            layout = all_layouts()[by](published_runs(by, results))
             notes |= dict.fromkeys(layout.notes)
             print_result(layout.frame, [], given.format, console)
         table = make_table(results)
-        sentences = [] if given.by else [answer(table, axis) for axis in axes]
+        sentences = [] if given.by else [summarize_axis(table, axis) for axis in axes]
         if given.format != "csv" and any(of == report for of, _ in asked):
             for sentence in (*notes, _ONE_RUN, *sentences):
                 print()

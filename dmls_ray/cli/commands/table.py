@@ -7,7 +7,7 @@ import argparse
 from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
-from dmls_ray.analysis.table.layouts import LAYOUTS, RenderedTable, beside_published
+from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, beside_published
 from dmls_ray.cli.console import SPARE, Console
 from dmls_ray.cli.parser import EXIT_OK, Parser
 from dmls_ray.cli.results_io import (
@@ -20,7 +20,7 @@ from dmls_ray.cli.results_io import (
 def add_arguments(parser: Parser) -> None:
 
     add_folder(parser)
-    parser.add_argument("--by", choices=LAYOUTS, help="One of the reports' tables, in place of the sweep's")
+    parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
     parser.add_argument("--published", action="store_true", help="Lay the published rows beside ours")
     add_format(parser)
 
@@ -29,7 +29,7 @@ def run(given: argparse.Namespace, console: Console) -> int:
 
     reading = summarize(load(given.folder))
     if given.by:
-        layout = LAYOUTS[given.by](reading.results, beside=given.published)
+        layout = all_layouts()[given.by](reading.results, beside=given.published)
     elif given.published:
         layout = beside_published(reading.table)
     else:

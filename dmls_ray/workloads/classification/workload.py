@@ -25,6 +25,8 @@ class ClassificationWorkload(Workload):
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
     metrics = TRAINING_METRICS
     throughput = "images_per_s"
+    durations_compare = True
+    presentation = "dmls_ray.workloads.classification.presentation:ClassificationPresentation"
     epoch_metrics = LEARNED
 
     @classmethod

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from dmls_ray.config.runtime import DeviceName
 
@@ -86,3 +87,23 @@ def files_in(folder: Path) -> list[Path]:
 
 IMPLEMENTATIONS: tuple[str, ...] = get_args(ImplementationName)
 """All names, the plainest first, as tables have them."""
+
+IMPLEMENTATION_FIELDS = frozenset(("implementation", "device"))
+"""Fields that differ where one implementation takes the place of another."""
+
+TIMES_THE_CACHE = 4
+"""A set of images this many times as large as the last-level cache comes from memory."""
+
+RECORDED_NAME = "dmls_ray.grayscale.trial:turn_grey"
+"""Entry `train` of recorded configurations, from the time when this workload was called as a training function. Hashes
+include it, so it never changes."""
+
+
+def is_complete(config: Mapping[str, Any]) -> bool:
+    """Whether a recorded configuration has the fields that tables of this workload read."""
+    return (
+        config.get("train") == RECORDED_NAME
+        and isinstance(config.get("implementation"), str)
+        and config.get("device") in ("cpu", "cuda")
+        and all(type(config.get(name)) is int and config[name] > 0 for name in ("images", "image_size"))
+    )

@@ -16,9 +16,6 @@ LEAST_PASSES = 5
 _MOST_PASSES = 1000
 _WARM_PASSES = 2
 
-TIMES_THE_CACHE = 4
-"""Sets that are so many times as large as the last-level cache come from memory, whoever reads them."""
-
 
 def time_passes(
     run: Callable[[], Any], device: torch.device, seconds: float, tell: Callable[[], None], beside: Any = None

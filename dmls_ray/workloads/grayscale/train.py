@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.workloads.grayscale.config import GrayscaleConfig
+from dmls_ray.workloads.grayscale.config import TIMES_THE_CACHE, GrayscaleConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
 LOOPED = 4
@@ -68,7 +68,7 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Emit) -> dict[str, 
 
     share = len(pictures) / config.images
     cache_mib = timing.cache_mib(device)
-    from_memory = cache_mib is not None and images.bytes_moved >= timing.TIMES_THE_CACHE * cache_mib * MIB
+    from_memory = cache_mib is not None and images.bytes_moved >= TIMES_THE_CACHE * cache_mib * MIB
     bound = from_memory and not own_output
     passes, copies = timing.time_passes(
         run, device, config.timed_s, tell, beside=timing.copy_of(images) if bound else None

@@ -8,13 +8,9 @@ from typing import Any
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.grayscale.config import GrayscaleConfig
+from dmls_ray.workloads.grayscale.config import RECORDED_NAME, GrayscaleConfig
 from dmls_ray.workloads.grayscale.metrics import GRAYSCALE_METRICS
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_schema
-
-RECORDED_NAME = "dmls_ray.grayscale.trial:turn_grey"
-"""Entry `train` of recorded configurations, from the time when this workload was called as a training function. Hashes
-include it, so it never changes."""
 
 
 class GrayscaleWorkload(Workload):
@@ -24,6 +20,7 @@ class GrayscaleWorkload(Workload):
     config = UserFunctionConfig
     entrypoint = "dmls_ray.workloads.grayscale.train:run_rank"
     metrics = (*TRAINING_METRICS, *GRAYSCALE_METRICS)
+    presentation = "dmls_ray.workloads.grayscale.presentation:GrayscalePresentation"
 
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.paired import mean_interval, repeats_to_tell
-from dmls_ray.analysis.summary.sentence import answer
+from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
@@ -91,7 +91,7 @@ def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: 
     for _ in range(100):
         for record in swept.records:
             record.images_per_s = math.exp(random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04))
-        advice, answered = advise(swept, "throughput"), answer(make_table(swept), "batch_per_rank")
+        advice, answered = advise(swept, "throughput"), summarize_axis(make_table(swept), "batch_per_rank")
         assert ("indistinguishable in speed" in answered) == bool(advice.alike), answered
         told.add(bool(advice.alike))
     assert told == {True, False}

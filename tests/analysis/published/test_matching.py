@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.published.data import published
-from dmls_ray.analysis.published.matching import match
-from dmls_ray.analysis.summary.sentence import answer
+from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import beside_published
+from dmls_ray.analysis.table.layouts import beside_published, match
 from dmls_ray.records.model import RunRecord
 from tests.analysis.samples import own_results, results
 
@@ -21,7 +20,7 @@ def test_the_published_figures_are_all_here() -> None:
 
 
 def test_they_give_report_as_sentence_on_two_gpus_against_one() -> None:
-    told = answer(make_table(published("cifar10")), "world_size")
+    told = summarize_axis(make_table(published("cifar10")), "world_size")
     at_32, at_256 = told.split("; ")
     assert "t batch_per_rank 32, " in at_32
     assert "from world_size 1 to 2 a run went from 161 to 634 s, 3.95 times as long" in at_32
@@ -30,7 +29,7 @@ def test_they_give_report_as_sentence_on_two_gpus_against_one() -> None:
 
 
 def test_they_give_report_bs_sentence_for_each_backend() -> None:
-    told = answer(make_table(published("stl10")), "world_size")
+    told = summarize_axis(make_table(published("stl10")), "world_size")
     assert (
         "at batch_per_rank 32, backend nccl, from world_size 1 to 2 a run went from 179 to 63.9 s, 2.81 times" in told
     )
@@ -40,7 +39,7 @@ def test_they_give_report_bs_sentence_for_each_backend() -> None:
 
 
 def test_they_give_report_cs_sentence_on_machines() -> None:
-    told = answer(make_table(published("mnist")), "machines")
+    told = summarize_axis(make_table(published("mnist")), "machines")
     assert "At ranks_per_machine 1, batch_per_rank 32, quantization off, backend gloo, from machines 1 to 2 " in told
     assert "a run went from 186 to 99.0 s, 1.88 times as fast" in told
 

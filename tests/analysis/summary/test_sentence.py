@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.summary.sentence import answer, answer_variants
-from dmls_ray.analysis.summary.user_function import answer_search
+from dmls_ray.analysis.summary.generic import summarize_search
+from dmls_ray.analysis.summary.sentence import summarize_axis, summarize_variants
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results
 
@@ -16,7 +16,7 @@ def test_a_number_is_followed_from_its_first_value_to_its_last_at_each_other_fac
         return float(values["batch_per_rank"] * (10 + repeat) * values["world_size"])
 
     table = make_table(results({"batch_per_rank": [16, 64], "world_size": [1, 2]}, rate))
-    assert answer(table, "batch_per_rank") == (
+    assert summarize_axis(table, "batch_per_rank") == (
         "At world_size 1, from batch_per_rank 16 to 64 training went from 176 to 700 images/s, faster: "
         "4.00 [4.00, 4.00] times as fast, peak memory from 116 to 164 MiB, "
         "test accuracy from 0.900 to 0.900, not told apart: +0.000 [+0.000, +0.000]; "
@@ -35,7 +35,7 @@ def test_what_cannot_be_told_apart_is_called_indistinguishable() -> None:
             lambda values, repeat: 100 * noise[repeat] ** values["world_size"],
         )
     )
-    sentence = answer(table, "world_size")
+    sentence = summarize_axis(table, "world_size")
     assert sentence.startswith("At batch_per_rank 16, from world_size 1 to 2 training went from")
     assert "indistinguishable in speed: 1.00 [0.78, 1.29] times as fast" in sentence
 
@@ -49,7 +49,7 @@ def test_of_choices_the_most_accurate_and_the_fastest_are_named() -> None:
             accuracy=lambda values, repeat: accuracies[values["optimizer"]],
         )
     )
-    assert answer(table, "optimizer") == (
+    assert summarize_axis(table, "optimizer") == (
         "Optimizer adam reached 0.900 [0.900, 0.900], the highest test accuracy; in training, sgd against adam is "
         "faster: 1.50 [1.50, 1.50] times as fast (n=3)."
     )
@@ -76,7 +76,7 @@ def test_a_choice_that_is_not_told_apart_from_the_best_is_not_called_worse(
             accuracy=lambda values, repeat: 0.9 - less[values["optimizer"]][repeat],
         )
     )
-    assert told in answer(table, "optimizer")
+    assert told in summarize_axis(table, "optimizer")
 
 
 def test_a_field_that_counts_with_one_choice_alone_does_not_part_the_choices() -> None:
@@ -86,7 +86,7 @@ def test_a_field_that_counts_with_one_choice_alone_does_not_part_the_choices() -
             lambda values, repeat: 100.0,
         )
     )
-    assert answer(table, "optimizer").startswith("Optimizer adam reached 0.900")
+    assert summarize_axis(table, "optimizer").startswith("Optimizer adam reached 0.900")
 
 
 def test_where_only_one_choice_could_be_measured_that_comes_first() -> None:
@@ -96,7 +96,7 @@ def test_where_only_one_choice_could_be_measured_that_comes_first() -> None:
             lambda values, repeat: None if values["backend"] == "nccl" else 100.0,
         )
     )
-    assert answer(table, "backend").startswith(
+    assert summarize_axis(table, "backend").startswith(
         "Of backend only gloo could be measured, so it is not "
         "compared with nccl (8 GiB asked for). At backend gloo, from batch_per_rank 16 to 32 training went from"
     )
@@ -106,7 +106,7 @@ def test_strong_scaling_is_one_line_of_world_sizes() -> None:
     table = make_table(
         results({"global_batch": 64, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
     )
-    assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in answer(table, "world_size")
+    assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in summarize_axis(table, "world_size")
 
 
 def test_a_factor_that_differs_along_with_the_axis_is_never_mixed_in() -> None:
@@ -117,14 +117,14 @@ def test_a_factor_that_differs_along_with_the_axis_is_never_mixed_in() -> None:
             lambda values, repeat: speeds[values["optimizer"]] * values["world_size"],
         )
     )
-    sentence = answer(table, "world_size")
+    sentence = summarize_axis(table, "world_size")
     assert sentence.count("2.00 [2.00, 2.00] times as fast") == 2
     assert "at optimizer sgd, global_batch 64" in sentence or "at global_batch 64, optimizer sgd" in sentence
     mixed = results({"batch_per_rank": 16, "optimizer": ["adam", "sgd"]}, lambda values, repeat: 10.0)
     for record in mixed.records:
         if record.config["optimizer"] == "sgd":
             record.config["epochs"] = 7
-    assert answer(make_table(mixed), "optimizer") == (
+    assert summarize_axis(make_table(mixed), "optimizer") == (
         "No two trials differ in optimizer alone, so nothing can be said of it."
     )
 
@@ -132,23 +132,23 @@ def test_a_factor_that_differs_along_with_the_axis_is_never_mixed_in() -> None:
 def test_a_sweep_of_batches_answers_about_the_batch_that_was_given() -> None:
     axes = {"global_batch": [64, 128], "world_size": [1, 2]}
     table = make_table(results(axes, lambda values, repeat: 10.0), ("world_size", "global_batch"))
-    assert "from global_batch 64 to 128" in answer(table, "batch_per_rank")
+    assert "from global_batch 64 to 128" in summarize_axis(table, "batch_per_rank")
 
 
 def test_one_repeat_gives_a_bare_ratio_and_says_n_1() -> None:
     table = make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0, repeats=1))
-    assert "1.00 times as fast" in answer(table, "batch_per_rank")
-    assert answer(table, "batch_per_rank").endswith("(n=1).")
+    assert "1.00 times as fast" in summarize_axis(table, "batch_per_rank")
+    assert summarize_axis(table, "batch_per_rank").endswith("(n=1).")
 
 
 def test_without_an_ok_run_nothing_is_said() -> None:
     table = make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: None))
-    assert answer(table, "batch_per_rank") == "No run ended ok, so nothing can be said of batch_per_rank."
+    assert summarize_axis(table, "batch_per_rank") == "No run ended ok, so nothing can be said of batch_per_rank."
 
 
 def test_a_single_value_cannot_be_compared() -> None:
     table = make_table(results({"batch_per_rank": [16]}, lambda values, repeat: 100.0))
-    assert answer(table, "batch_per_rank").startswith("Only one value of batch_per_rank was measured")
+    assert summarize_axis(table, "batch_per_rank").startswith("Only one value of batch_per_rank was measured")
 
 
 def test_accumulation_at_one_global_batch_is_compared_at_that_batch() -> None:
@@ -156,7 +156,7 @@ def test_accumulation_at_one_global_batch_is_compared_at_that_batch() -> None:
         results({"global_batch": 64, "accum_steps": [1, 4]}, lambda values, repeat: 100.0 / values["accum_steps"])
     )
     assert table.fixed_batch_field == "global_batch"
-    assert answer(table, "accum_steps").startswith(
+    assert summarize_axis(table, "accum_steps").startswith(
         "At global_batch 64, from accum_steps 1 to 4 training went from 100 to 25.0 images/s"
     )
 
@@ -166,7 +166,7 @@ def test_an_axis_with_one_value_gives_way_to_the_one_that_varies() -> None:
         results({"global_batch": 64, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"]),
         ["world_size"],
     )
-    assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in answer(table, "batch_per_rank")
+    assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in summarize_axis(table, "batch_per_rank")
 
 
 def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None:
@@ -180,7 +180,7 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes)
     table = make_table(runs)
     assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
-    assert answer_variants(table, ["dropout", "l1", "label_smoothing"]) == (
+    assert summarize_variants(table, ["dropout", "l1", "label_smoothing"]) == (
         "Against a test accuracy of 0.800 [0.800, 0.800] without, it is higher with dropout=0.3 "
         "(+0.030 [+0.026, +0.034]), lower with l1=0.1 (-0.100 [-0.125, -0.075]), not told apart from it with "
         "label_smoothing=0.1 (+0.00 [-0.44, +0.44]); the gap to training accuracy, 0.150, is closest to zero with "
@@ -198,7 +198,7 @@ def test_of_quantization_it_is_told_what_int8_does_to_accuracy_size_and_latency(
             record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.89
             record.fp32_checkpoint_bytes, record.int8_checkpoint_bytes = 27_221, 10_943
             record.int8_compiled_ms_p50 = 0.25
-    assert answer(make_table(runs), "quantization") == (
+    assert summarize_axis(make_table(runs), "quantization") == (
         "Static: int8 test accuracy 0.890 [0.890, 0.890], -0.010 [-0.010, -0.010] against its own fp32 form, "
         "checkpoint 10,943 against 27,221 bytes, inference of 32 images slower: 0.80 [0.80, 0.80] times as fast as in "
         "fp32, both compiled; in training, static against off is indistinguishable in speed: 1.00 [1.00, 1.00] times "
@@ -211,7 +211,7 @@ def test_of_a_function_of_ones_own_every_measure_is_compared_along_the_axis() ->
         {"depth": [1, 2, 4]},
         lambda values, repeat: (values["depth"] + repeat, {"bits": 8 / values["depth"], "seen": 7}),
     )
-    assert answer(make_table(runs), "depth") == (
+    assert summarize_axis(make_table(runs), "depth") == (
         "From depth 1 to 4 seconds a run went from 2 to 5 (+3 [+3, +3]), bits went from 8 to 2 (-6 [-6, -6]), seen "
         "went from 7 to 7 (+0 [+0, +0], not told apart) (n=3)."
     )
@@ -222,7 +222,7 @@ def test_of_choices_of_ones_own_the_least_and_the_most_of_each_measure_are_told(
     runs = own_results(
         {"cell": list(level)}, lambda values, repeat: (4.0, {"bits": level[values["cell"]] + repeat / 10})
     )
-    told = answer(make_table(runs), "cell")
+    told = summarize_axis(make_table(runs), "cell")
     assert "bits from 1.10 with cell lstm to 3.10 with rnn (+2 [+2, +2])" in told
 
 
@@ -232,16 +232,16 @@ def test_a_search_tells_the_best_of_how_many_and_that_the_best_of_many_flatters(
 
     runs = own_results({"lr": [0.1, 0.3, 0.6]}, tell, repeats=1, mode="search", stopped_epoch=None)
     runs.records[0].stopped_epoch = 1
-    told = answer_search(make_table(runs), "bits", minimizes=True)
+    told = summarize_search(make_table(runs), "bits", minimizes=True)
     assert told.startswith(
         "The least bits of 3 configurations is 1, with lr=0.3000; the next is 1.200, with lr=0.1000; "
     )
     assert "1 were stopped early" in told
     assert "looks better than it is" in told
-    assert answer_search(make_table(runs), "bits", minimizes=False).startswith(
+    assert summarize_search(make_table(runs), "bits", minimizes=False).startswith(
         "The highest bits of 3 configurations is 1.3"
     )
-    assert "nothing can be said" in answer_search(make_table(runs), "absent", minimizes=False)
+    assert "nothing can be said" in summarize_search(make_table(runs), "absent", minimizes=False)
 
 
 def test_the_best_of_an_axis_is_named_where_it_is_in_between() -> None:
@@ -253,7 +253,7 @@ def test_the_best_of_an_axis_is_named_where_it_is_in_between() -> None:
             accuracy=lambda values, repeat: accuracies[values["batch_per_rank"]],
         )
     )
-    told = answer(table, "batch_per_rank")
+    told = summarize_axis(table, "batch_per_rank")
     assert "slower: 0.95 [0.95, 0.95] times as fast, fastest at batch_per_rank 32 (900 images/s)" in told
     assert "test accuracy from 0.500 to 0.900, higher: +0.400 [+0.400, +0.400] (n=3)" in told
 
@@ -264,7 +264,7 @@ def test_what_did_not_fit_is_part_of_the_answer() -> None:
             {"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0 if values["batch_per_rank"] < 64 else None
         )
     )
-    assert answer(table, "batch_per_rank").endswith("(n=3); not measured: batch_per_rank 64 (oom).")
+    assert summarize_axis(table, "batch_per_rank").endswith("(n=3); not measured: batch_per_rank 64 (oom).")
 
 
 def test_a_comparison_of_fewer_blocks_than_there_are_runs_says_so() -> None:
@@ -273,7 +273,9 @@ def test_a_comparison_of_fewer_blocks_than_there_are_runs_says_so() -> None:
         return 100.0 * values["world_size"] * (1 - 0.1 * repeat) if measured else None
 
     table = make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate, repeats=5))
-    assert "2.00 times as fast in the one block that has both on one machine and device" in answer(table, "world_size")
+    assert "2.00 times as fast in the one block that has both on one machine and device" in summarize_axis(
+        table, "world_size"
+    )
     assert table.frame()["speed-up [95%]"][1] == "2.00 (1 of 3)"
 
 
@@ -285,7 +287,7 @@ def test_runs_of_two_machines_or_devices_are_not_compared() -> None:
                 setattr(record, name, other)
         table = make_table(runs)
         assert table.rows[1].speed_up is None
-        assert "not compared: no block has both on one machine and device" in answer(table, "world_size")
+        assert "not compared: no block has both on one machine and device" in summarize_axis(table, "world_size")
         assert any("different" in note for note in table.notes)
 
 
@@ -294,7 +296,7 @@ def test_images_a_second_are_never_held_against_seconds_a_run() -> None:
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
             record.images_per_s = None
-    told = answer(make_table(runs), "batch_per_rank")
+    told = summarize_axis(make_table(runs), "batch_per_rank")
     assert "indistinguishable in speed: 1.00 [1.00, 1.00] times as fast" in told
     assert "images/s" not in told
 
@@ -303,7 +305,7 @@ def test_runs_that_were_searched_alone_say_nothing_of_speed() -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
     for record in runs.records:
         record.mode = "search"
-    assert "run them with --mode bench" in answer(make_table(runs), "batch_per_rank")
+    assert "run them with --mode bench" in summarize_axis(make_table(runs), "batch_per_rank")
 
 
 def test_of_equally_fast_choices_one_is_called_faster_at_most_5_times_in_100() -> None:
@@ -320,7 +322,7 @@ def test_of_equally_fast_choices_one_is_called_faster_at_most_5_times_in_100() -
                 repeats=4,
             )
         )
-        told = answer(table, "optimizer")
+        told = summarize_axis(table, "optimizer")
         false += " faster: " in told
         lower += "the highest test accuracy" in told
     assert false <= 10
@@ -328,7 +330,9 @@ def test_of_equally_fast_choices_one_is_called_faster_at_most_5_times_in_100() -
 
 
 def test_of_choices_of_ones_own_that_are_all_alike_none_is_named() -> None:
-    told = answer(make_table(own_results({"size": ["b", "a"]}, lambda values, repeat: (1.0 + repeat, {}))), "size")
+    told = summarize_axis(
+        make_table(own_results({"size": ["b", "a"]}, lambda values, repeat: (1.0 + repeat, {}))), "size"
+    )
     assert told == "Seconds a run is 2 with every size (n=3)."
 
 
@@ -337,7 +341,7 @@ def test_what_is_best_in_between_is_not_named_where_it_may_be_chance() -> None:
     table = make_table(
         results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: speeds[values["batch_per_rank"]][repeat])
     )
-    assert "fastest at" not in answer(table, "batch_per_rank")
+    assert "fastest at" not in summarize_axis(table, "batch_per_rank")
 
 
 def test_a_rate_of_nothing_is_compared_with_nothing() -> None:
@@ -352,4 +356,4 @@ def test_a_measure_that_few_runs_told_says_of_how_many_it_is() -> None:
     )
     table = make_table(runs)
     assert table.frame()["bits [95%]"].tolist() == ["1 [1, 1] (3 of 5)", "2 [2, 2] (3 of 5)"]
-    assert "bits went from 1 to 2 (+1 [+1, +1] in the 3 blocks that have both)" in answer(table, "depth")
+    assert "bits went from 1 to 2 (+1 [+1, +1] in the 3 blocks that have both)" in summarize_axis(table, "depth")

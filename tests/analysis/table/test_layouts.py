@@ -6,6 +6,7 @@ from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import (
     LAYOUTS,
+    all_layouts,
     beside_published,
     by_backend,
     by_batch,
@@ -51,12 +52,12 @@ def test_machines_are_set_against_one_rank() -> None:
     assert normal["speed-up"].tolist() == ["1.55", "1.88", "2.78"]
 
 
-OF_TRAINING = [name for name in LAYOUTS if name != "implementation"]
+OF_TRAINING = list(LAYOUTS)
 
 
 def test_of_training_there_is_no_table_by_implementation() -> None:
     ours = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
-    layout = LAYOUTS["implementation"](ours)
+    layout = all_layouts()["implementation"](ours)
     assert layout.frame.empty
     assert layout.notes == ["No images were turned grey: python sweeps/grayscale.py does."]
 
@@ -142,4 +143,4 @@ def test_a_sweep_that_no_report_tells_of_says_so() -> None:
 def test_a_layout_of_no_runs_is_empty() -> None:
     none = results({"batch_per_rank": 16}, lambda values, repeat: 100.0)
     none.records = []
-    assert all(make(none).frame.empty for make in LAYOUTS.values())
+    assert all(make(none).frame.empty for make in all_layouts().values())

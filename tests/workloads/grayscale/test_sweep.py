@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from dmls_ray import load
-from dmls_ray.analysis.figures import FIGURES
+from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from tests.conftest import Command
 
@@ -36,8 +36,7 @@ def test_a_sweep_of_implementations_fills_its_table_and_says_what_is_missing(
         assert "needs a GPU" in outcomes["cuda"].reason or "needs nvcc" in outcomes["cuda"].reason
         assert "skipped: " in done.stdout
     reading = summarize(results)
-    figure = FIGURES["implementations"](reading.table)
-    assert figure is not None
+    (figure,) = [chart for chart in charts(reading.table) if chart.name == "implementations"]
     assert [panel.picture != "" for panel in figure.panels] == [False, True]
     assert "Turning images grey" in (tmp_path / "results" / "grayscale" / "report.html").read_text()
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dmls_ray.analysis.figures import implementations
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.workloads.grayscale import presentation_figure as implementations
 from tests.analysis.samples import results
-from tests.analysis.summary.test_images import ALL, sweep, usual
 from tests.conftest import jpeg
+from tests.workloads.grayscale.test_presentation import ALL, sweep, usual
 
 
 def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was_scaled() -> None:

@@ -13,7 +13,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
 
 
-def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
+def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
     """Which configuration reached the best value of a metric, among how many, and how the next one did.
 
     Args:
@@ -42,7 +42,7 @@ def answer_search(table: Table, metric: str, *, minimizes: bool) -> str:
     )
 
 
-def summarize_user_function(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
+def summarize_metrics(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
     """What the axis does to the time of a run and to whatever a training function of the user's own measured.
 
     Args:

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.advise.rank import advise
-from dmls_ray.analysis.figures import implementations, interactive
-from dmls_ray.analysis.published.data import published_images
-from dmls_ray.analysis.published.matching import match
+from dmls_ray.analysis.figures import interactive
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.images import _TIMES_THE_CACHE
-from dmls_ray.analysis.summary.sentence import answer
+from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import LAYOUTS, beside_published
+from dmls_ray.analysis.table.layouts import all_layouts, beside_published, match
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.grayscale import presentation_figure as implementations
+from dmls_ray.workloads.grayscale.presentation import GrayscalePresentation
+from dmls_ray.workloads.grayscale.presentation_published import published_images
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 from tests.analysis.samples import MACHINE
 
@@ -105,7 +105,7 @@ def test_the_share_of_a_copy_is_a_ratio() -> None:
 
 
 def test_the_answer_names_the_fastest_the_next_and_how_far_the_pictures_are_apart() -> None:
-    assert answer(make_table(sweep(ALL, usual)), "implementation") == (
+    assert summarize_axis(make_table(sweep(ALL, usual)), "implementation") == (
         "On the processor cpp is the fastest of 5: 0.2020 [0.1970, 0.2071] ms a pass of 200 images of 128x128, "
         "5,000 [5,000, 5,000] times as fast as python_loops, 2.00 [2.00, 2.00] times as fast as opencv, the next "
         "(n=3); no grey level is more than 1 from the float64 reference's."
@@ -114,7 +114,7 @@ def test_the_answer_names_the_fastest_the_next_and_how_far_the_pictures_are_apar
 
 def test_the_gpu_is_a_question_of_its_own() -> None:
     with_gpu = sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)
-    sentence = answer(make_table(with_gpu), "implementation")
+    sentence = summarize_axis(make_table(with_gpu), "implementation")
     assert "On the processor cpp is the fastest of 5" in sentence
     assert "; on the GPU cuda takes 0.01" in sentence
 
@@ -124,7 +124,7 @@ def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
         factor = (0.8, 1.0, 1.3)[(repeat + (values["implementation"] == "cpp")) % 3]
         return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
 
-    sentence = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, noisy)), "implementation")
+    sentence = summarize_axis(make_table(sweep({"implementation": ["opencv", "cpp"]}, noisy)), "implementation")
     assert sentence.startswith(
         "On the processor cpp took the least time of 2: 0.38 [0.21, 0.70] ms a pass of 200 images"
     )
@@ -137,9 +137,9 @@ def test_of_many_the_least_is_held_to_more_than_of_two() -> None:
         known = usual(values, 0)
         return known and known * (1.0, 1.1, 1.3)[repeat] if values["implementation"] == "cpp" else known
 
-    two = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, drifting)), "implementation")
+    two = summarize_axis(make_table(sweep({"implementation": ["opencv", "cpp"]}, drifting)), "implementation")
     assert "cpp is the fastest of 2" in two
-    five = answer(make_table(sweep({"implementation": list(MS)}, drifting)), "implementation")
+    five = summarize_axis(make_table(sweep({"implementation": list(MS)}, drifting)), "implementation")
     assert "cpp took the least time of 5" in five
     assert "not told apart from it: opencv" in five
 
@@ -150,27 +150,29 @@ def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> Non
             return 0.1 if repeat > 2 else 0.5
         return 0.3 if repeat < 3 else None
 
-    sentence = answer(make_table(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7)), "implementation")
+    sentence = summarize_axis(
+        make_table(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7)), "implementation"
+    )
     assert "opencv took the least time of 2" in sentence
     assert "not told apart from it: cpp" in sentence
     assert "(n=3 to 7)" in sentence
 
 
 def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None:
-    once = answer(make_table(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1)), "implementation")
+    once = summarize_axis(make_table(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1)), "implementation")
     assert "cpp took the least time of 2" in once
     assert "; too few repeats to tell it from numpy (10 ms) (n=1)" in once
     results = sweep({"implementation": ["numpy", "cpp"]}, usual)
     for record in results.records:
         if record.config["implementation"] == "cpp":
             record.machine = {**MACHINE, "host": "another"}
-    apart = answer(make_table(results), "implementation")
+    apart = summarize_axis(make_table(results), "implementation")
     assert "cpp took the least time of 2" in apart
     assert "; not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms) (n=3)" in apart
 
 
 def test_where_the_loops_are_next_they_are_told_once() -> None:
-    sentence = answer(make_table(sweep({"implementation": ["python_loops", "numpy"]}, usual)), "implementation")
+    sentence = summarize_axis(make_table(sweep({"implementation": ["python_loops", "numpy"]}, usual)), "implementation")
     assert sentence.count("python_loops") == 1
     assert "of 128x128, 100.0 [100.0, 100.0] times as fast as python_loops, the next" in sentence
 
@@ -200,13 +202,13 @@ def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that
     for record in results.records:
         if record.measures:
             record.measures["levels_apart"] = int(record.repeat == 1)
-    assert "no grey level is more than 1 from" in answer(make_table(results), "implementation")
-    assert "grey level" not in answer(make_table(sweep(ALL, usual, levels_apart=None)), "implementation")
+    assert "no grey level is more than 1 from" in summarize_axis(make_table(results), "implementation")
+    assert "grey level" not in summarize_axis(make_table(sweep(ALL, usual, levels_apart=None)), "implementation")
 
 
 def test_several_sets_of_images_are_answered_each_by_itself() -> None:
     table = make_table(sweep({**ALL, "images": [200, 4000]}, usual))
-    sentence = answer(table, "implementation")
+    sentence = summarize_axis(table, "implementation")
     assert sentence.startswith("At images 200, on the processor cpp")
     assert "; at images 4000, on the processor cpp" in sentence
     assert [row.factors["images"] for row in table.rows] == [200] * 6 + [4000] * 6
@@ -214,7 +216,7 @@ def test_several_sets_of_images_are_answered_each_by_itself() -> None:
 
 def test_another_axis_is_answered_as_for_any_function() -> None:
     table = make_table(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
-    assert answer(table, "implementation") == (
+    assert summarize_axis(table, "implementation") == (
         "From images 200 to 400 pass_ms went from 0.2020 to 0.2020 (+0 [+0, +0], not told apart), gb_per_s went from "
         "990 to 1,980 (+990 [+965, +1,015]) (n=3)."
     )
@@ -246,12 +248,6 @@ def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> N
     assert any("cache of the processor is not known" in note for note in unknown.notes)
 
 
-def test_the_cache_counts_as_often_as_where_it_is_measured() -> None:
-    from dmls_ray.workloads.grayscale.timing import TIMES_THE_CACHE
-
-    assert _TIMES_THE_CACHE == TIMES_THE_CACHE
-
-
 def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:
     results = sweep({"implementation": ["python_loops", "numpy", "cuda", "cuda_per_image"]}, lambda values, repeat: 1.0)
     frame = beside_published(make_table(results)).frame.set_index("implementation")
@@ -268,7 +264,7 @@ def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:
 
 
 def test_the_report_itself_says_so_much() -> None:
-    layout = LAYOUTS["implementation"](published_images())
+    layout = all_layouts()["implementation"](published_images())
     assert layout.frame.to_dict("list") == {
         "implementation": ["python_loops", "cuda"], "device": ["cpu", "cuda"], "ms": ["205,160", "180.1"],
         "speed-up": ["", "1,139"], "n": ["1", "1"], "outcome": ["ok", "ok"],
@@ -292,15 +288,15 @@ def test_a_folder_that_only_claims_to_be_of_images_is_read_as_any_function(chang
     for record in results.records:
         record.config = json.loads(json.dumps(record.config | changes))
     table = make_table(results)
-    assert not table.is_of_images
-    assert answer(table, "implementation")
+    assert not isinstance(table.presentation, GrayscalePresentation)
+    assert summarize_axis(table, "implementation")
 
 
 @pytest.mark.parametrize("name", ["pass_ms", "timed_images", "set_mib", "cache_mib", "levels_apart", "own_output"])
 @pytest.mark.parametrize("value", ["text", None, [1], float("inf"), 0, -1, 1.7e308, 5e-324, 2**63 - 1])
 def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
     table = make_table(sweep(ALL, usual, **{name: value}))
-    assert answer(table, "implementation")
+    assert summarize_axis(table, "implementation")
     assert len(table.frame()) == len(table.numbers()) == 6
     chart = implementations.chart(table)
     assert chart is None or interactive.plotly_figure(chart)

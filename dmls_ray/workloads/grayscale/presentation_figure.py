@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
 from dmls_ray.analysis.figures.series import limit_items, measured_series
-from dmls_ray.analysis.table.grouping import IMPLEMENTATION_FIELDS, context_phrase, group_by_other_factors
+from dmls_ray.analysis.table.grouping import context_phrase, group_by_other_factors
 from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS
 
 _DEVICES = {"cpu": "on the processor", "cuda": "on the GPU"}
 
@@ -18,7 +19,7 @@ def chart(table: Table) -> Chart | None:
     some; None where no images were turned grey.
     """
     rows = [row for row in table.rows if row.level("pass_ms") is not None]
-    if not table.is_of_images or not rows:
+    if not rows:
         return None
     groups, notes = limit_items(group_by_other_factors(rows, IMPLEMENTATION_FIELDS), "sets of images", most=3)
     panels = [
@@ -31,7 +32,7 @@ def chart(table: Table) -> Chart | None:
         panels.append(Panel(title=title, picture=pictures[0]))
     return Chart(
         name="implementations", title="Turning images grey: time by implementation", panels=panels,
-        notes=(*notes, *(note for note in table.notes if "is scaled to all" in note)),
+        notes=(*notes, *(note.text for note in table.typed_notes if note.kind == "scaled")),
     )  # fmt: skip
 
 

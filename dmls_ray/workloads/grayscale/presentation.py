@@ -1,18 +1,35 @@
-"""What a sweep over implementations that turn images grey says, and what a reader of its table must know."""
+"""How the results of turning images grey are read: by implementation, against the Python loops."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
+from dmls_ray.analysis.figures.chart import Chart
+from dmls_ray.analysis.presentation import Presentation
 from dmls_ray.analysis.published.data import PUBLISHED
-from dmls_ray.analysis.results import turns_grey
+from dmls_ray.analysis.published.matching import Match
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Comparison, bonferroni_level
+from dmls_ray.analysis.summary.generic import summarize_metrics
 from dmls_ray.analysis.summary.phrases import join_names
-from dmls_ray.analysis.summary.user_function import summarize_user_function
-from dmls_ray.analysis.table.grouping import IMPLEMENTATION_FIELDS, context_phrase, count_values, group_by_other_factors
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
+from dmls_ray.analysis.table.grouping import context_phrase, count_values, group_by_other_factors
+from dmls_ray.analysis.table.layouts import RenderedTable
+from dmls_ray.analysis.table.order import positions_of
+from dmls_ray.analysis.table.row import Column, Note, Row, Table
+from dmls_ray.records.model import RunRecord
+from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, RECORDED_NAME, TIMES_THE_CACHE, is_complete
+from dmls_ray.workloads.grayscale.metrics import GRAYSCALE_METRICS
+from dmls_ray.workloads.grayscale.presentation_figure import chart
+from dmls_ray.workloads.grayscale.presentation_published import (
+    LAYOUT,
+    by_implementation,
+    match_images,
+    published_images,
+)
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
 _ONE_THREAD = ("python_loops", "numpy", "pillow")
@@ -23,11 +40,58 @@ _DOUBTS: dict[str, tuple[str | None, ...]] = {
     "not compared, for they ran elsewhere or at other times:": (None,),
 }
 """Why the one of least time is not called the fastest, by what comparing it with others came to."""
-_TIMES_THE_CACHE = 4
-"""A set so many times as large as the last-level cache comes from memory; as `dmls_ray.workloads.grayscale` has it."""
 
 
-def answer_images(table: Table, axis: str) -> str:
+class GrayscalePresentation(Presentation):
+    """Rows from the slowest to the fastest, each against the Python loops over the same images."""
+
+    figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {"implementations": chart}
+    layouts: ClassVar[Mapping[str, Callable[..., RenderedTable]]] = {LAYOUT: by_implementation}
+    duration_set_by = "images are turned grey for as long as --timed-s says"
+    scales_world_size = False
+
+    def fits(self, rows: Sequence[Row]) -> bool:
+        return all(is_complete(row.counted[0].config) for row in rows if row.counted)
+
+    def add_speed_up(self, rows: Sequence[Row], fixed_batch_field: str) -> None:
+        for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
+            baseline = next((row for row in group if row.factors.get("implementation") == "python_loops"), None)
+            for row in group:
+                if baseline is not None and row is not baseline:
+                    row.speed_up = row.speed_against(baseline)
+
+    def order(self, rows: list[Row], names: Sequence[str]) -> None:
+        rows.sort(key=lambda row: -_ms(row))
+        others = [name for name in names if name not in IMPLEMENTATION_FIELDS]
+        rows.sort(key=lambda row: positions_of(row, others))
+
+    def columns(self, table: Table) -> list[Column]:
+        answer, *others = (metric.name for metric in GRAYSCALE_METRICS)
+        return [
+            *factor_columns(table),
+            metric_column(answer, interval=True, answers=True),
+            *speed_up_column(table),
+            *(metric_column(name, interval=name == "of_copy") for name in others if name in table.custom_metric_names),
+            *ending_columns(),
+        ]
+
+    def notes(self, rows: Sequence[Row]) -> list[Note]:
+        return _notes(rows)
+
+    def summary(self, table: Table, axis: str) -> str:
+        return _summary(table, axis)
+
+    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
+        return f"another function than {RECORDED_NAME}"
+
+    def match(self, record: RunRecord) -> Match | None:
+        return match_images(record)
+
+    def published(self, layout: str) -> Results | None:
+        return published_images() if layout == LAYOUT else None
+
+
+def _summary(table: Table, axis: str) -> str:
     """Which implementation is fastest on the processor and on the GPU, by how much, and whether the pictures agree; or
     what another axis does to the time of a pass.
 
@@ -39,7 +103,7 @@ def answer_images(table: Table, axis: str) -> str:
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis != "implementation" or count_values(rows, axis) < 2:
-        return summarize_user_function(table, axis, [name for name in _TOLD if name in table.custom_metric_names])
+        return summarize_metrics(table, axis, [name for name in _TOLD if name in table.custom_metric_names])
     told = []
     for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
         parts = [_fastest(sorted(on, key=_ms)) for on in _by_device(group) if on]
@@ -105,38 +169,50 @@ def _name(row: Row) -> str:
     return str(row.counted[0].config["implementation"])
 
 
-def notes_of_images(rows: Sequence[Row]) -> list[str]:
+def _notes(rows: Sequence[Row]) -> list[Note]:
     """What was timed, and what its times can be held against; nothing where no images were turned grey."""
-    known = [row for row in rows if row.counted and turns_grey(row.counted[0]) and row.level("pass_ms") is not None]
+    known = [
+        row for row in rows if row.counted and is_complete(row.counted[0].config) and row.level("pass_ms") is not None
+    ]
     ours = [row for row in known if row.counted[0].isolation != PUBLISHED]
-    notes = []
+    notes: list[Note] = []
     if ours:
         anew = ", ".join(dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output")))
         besides = f" (in each pass by {anew})" if anew else ""
         notes.append(
-            f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes that "
-            "it cannot but read and write."
+            Note(
+                "method",
+                f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes "
+                "that it cannot but read and write.",
+            )
         )
     threads = {row.counted[0].config.get("threads_per_rank") for row in ours}
     if len(threads) == 1:
         alone = dict.fromkeys(_name(row) for row in ours if _name(row) in _ONE_THREAD)
         whatever = f"; {', '.join(alone)} {'uses' if len(alone) == 1 else 'use'} one thread at any" if alone else ""
-        notes.append(f"threads_per_rank is {threads.pop()}{whatever}.")
+        notes.append(Note("method", f"threads_per_rank is {threads.pop()}{whatever}."))
     for row in ours:
         timed, images = row.level("timed_images"), row.counted[0].config["images"]
         if timed is not None and timed < images:
             notes.append(
-                f"{_name(row)} went over {timed:.0f} of {images:,} images, and its time is scaled to all; --full goes "
-                "over all."
+                Note(
+                    "scaled",
+                    f"{_name(row)} went over {timed:.0f} of {images:,} images, and its time is scaled to all; --full "
+                    "goes over all.",
+                )
             )
     if known and any(row.speed_up for row in rows):
-        notes.append("Speed-up is against python_loops.")
+        notes.append(Note("baseline", "Speed-up is against python_loops."))
     if any(row.level("of_copy") is not None for row in ours):
         notes.append(
-            "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy "
-            "writes half of them and a pass a quarter, so more than 1 is possible."
+            Note(
+                "method",
+                "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a "
+                "copy writes half of them and a pass a quarter, so more than 1 is possible.",
+            )
         )
-    return list(dict.fromkeys([*notes, *(note for row in ours if (note := _without_bound(row)))]))
+    bounds = (Note("method", text) for row in ours if (text := _without_bound(row)))
+    return list(dict.fromkeys([*notes, *bounds]))
 
 
 def _without_bound(row: Row) -> str:
@@ -147,9 +223,9 @@ def _without_bound(row: Row) -> str:
     size, cache = row.level("set_mib"), row.level("cache_mib")
     if cache is None or not math.isfinite(cache):
         return f"The last-level cache of {on} is not known, so no time is held against its memory's bandwidth."
-    if not size or size >= _TIMES_THE_CACHE * cache:
+    if not size or size >= TIMES_THE_CACHE * cache:
         return ""  # one of which a part was timed
-    enough = images * _TIMES_THE_CACHE * cache / size
+    enough = images * TIMES_THE_CACHE * cache / size
     if not math.isfinite(enough):
         return ""  # no cache is so large, and no set so small
     return (

@@ -1,0 +1,119 @@
+"""`Presentation`: what a workload adds to tables, sentences, figures and advice.
+
+The defaults serve any workload. A workload names its subclass in `Workload.presentation`; the subclass stands in
+`workloads/<name>/presentation.py`, since it needs pandas.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dmls_ray.analysis.summary.generic import summarize_metrics
+from dmls_ray.analysis.table.columns import default_columns
+from dmls_ray.analysis.table.row import Column, Note, Row, Table
+from dmls_ray.analysis.table.speed_up import add_scaling_speed_up
+from dmls_ray.records.model import RunRecord
+from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import DEFAULT, workload, workload_names
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.figures.chart import Chart
+    from dmls_ray.analysis.published.matching import Match
+    from dmls_ray.analysis.results import Results
+    from dmls_ray.analysis.table.layouts import RenderedTable
+
+
+class Presentation:
+    """How the results of a workload are read.
+
+    Args:
+        workload: the workload that the rows are of.
+    """
+
+    figures: ClassVar[Mapping[str, Callable[[Table], Chart | None]]] = {}
+    """Figures besides those of every workload, by name; they come first."""
+    layouts: ClassVar[Mapping[str, Callable[..., RenderedTable]]] = {}
+    """Tables of `--by` besides those of training, by name."""
+    loss_unit: ClassVar[str] = "as the training function told it"
+    """Unit of a loss on the axis of a figure."""
+    duration_set_by: ClassVar[str] = ""
+    """Why the duration of a run is no cost: what sets it; empty where a run ends when its work is done."""
+    scales_world_size: ClassVar[bool] = True
+    """Whether more ranks may be faster."""
+    tunes_training: ClassVar[bool] = False
+    """Whether the fields of `TrainingConfig` mean what they mean there, so that advice may name them."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+
+    def fits(self, rows: Sequence[Row]) -> bool:
+        """Whether the recorded configurations have what this presentation needs: a folder may come from anybody."""
+        return True
+
+    def add_speed_up(self, rows: Sequence[Row], fixed_batch_field: str) -> None:
+        """Fill in the speed-up of rows over their baseline: world size 1, all else equal."""
+        add_scaling_speed_up(rows, fixed_batch_field)
+
+    def order(self, rows: list[Row], names: Sequence[str]) -> None:
+        """Sort the rows in place, which are in the order of their factors."""
+
+    def columns(self, table: Table) -> list[Column]:
+        """The columns of a table."""
+        return default_columns(table)
+
+    def notes(self, rows: Sequence[Row]) -> list[Note]:
+        """The notes that a table has besides those of every workload."""
+        return []
+
+    def summary(self, table: Table, axis: str) -> str:
+        """The sentence that says what an axis does."""
+        return summarize_metrics(table, axis)
+
+    def can_run(self, row: Row, axis: str, value: Any) -> bool:
+        """Whether the trial of a row can be run with another value of an axis."""
+        return True
+
+    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
+        """What the results say nothing of: `another model than ...`."""
+        return f"another workload than {self.workload.name}"
+
+    def match(self, record: RunRecord) -> Match | None:
+        """The published run of the same configuration; None if there is none."""
+        return None
+
+    def published(self, layout: str) -> Results | None:
+        """The published runs of one of its layouts."""
+        return None
+
+
+def presentation_of(workload: Workload) -> Presentation:
+    """Return the presentation of a workload."""
+    return _load(workload.presentation)(workload)
+
+
+def presentation_of_rows(rows: Sequence[Row]) -> Presentation:
+    """Return the presentation of a table: that of the rows' workload, if their configurations fit it.
+
+    Rows of several workloads share the default.
+    """
+    workloads = {row.workload.name: row.workload for row in rows} or {DEFAULT: workload(DEFAULT)}
+    presentations = [presentation_of(item) for item in workloads.values()]
+    kinds = {type(item) for item in presentations}
+    if len(kinds) == 1 and presentations[0].fits(rows):
+        return presentations[0]
+    return Presentation(presentations[0].workload)
+
+
+def installed_presentations() -> Iterator[Presentation]:
+    """Yield the presentation of every workload in the registry."""
+    return (presentation_of(workload(name)) for name in workload_names())
+
+
+@functools.cache
+def _load(reference: str) -> type[Presentation]:
+    module, _, attribute = reference.partition(":")
+    loaded: type[Presentation] = getattr(importlib.import_module(module), attribute)
+    return loaded

@@ -1,0 +1,51 @@
+"""How the results of image classification are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmls_ray.analysis.presentation import Presentation
+from dmls_ray.analysis.published.matching import Match, match_training
+from dmls_ray.analysis.summary.sentence import summarize_training
+from dmls_ray.analysis.table.columns import default_columns
+from dmls_ray.analysis.table.row import Column, Row, Table
+from dmls_ray.records.model import RunRecord
+from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
+
+
+class ClassificationPresentation(Presentation):
+    """Accuracies instead of losses, a sentence on speed, memory and accuracy, and the published reports."""
+
+    loss_unit = "nats a sample"
+    tunes_training = True
+
+    def columns(self, table: Table) -> list[Column]:
+        return default_columns(table, losses=False)
+
+    def summary(self, table: Table, axis: str) -> str:
+        return summarize_training(table, axis)
+
+    def can_run(self, row: Row, axis: str, value: Any) -> bool:
+        """Whether there is such a configuration, and enough data for it."""
+        if axis not in DEFAULTS:
+            return False  # a field of a report or of another version: there is no such flag
+        config = row.records[0].config
+        given = {name: config[name] for name in DEFAULTS if config.get(name) is not None}
+        try:
+            changed = TrialConfig(**given).replace(**{axis: value})
+        except ConfigError:
+            return False
+        samples = [record.train_samples for record in row.records if record.train_samples]
+        return not samples or (changed.global_batch or 0) <= min(samples)
+
+    def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
+        models, datasets = (" and ".join(sorted({str(each.get(name)) for each in factors})) for name in _SCOPE)
+        return f"another model or data set than {models} on {datasets}"
+
+    def match(self, record: RunRecord) -> Match | None:
+        return match_training(record)
+
+
+_SCOPE = ("model", "dataset")

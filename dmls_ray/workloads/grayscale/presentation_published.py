@@ -1,0 +1,63 @@
+"""The published times of turning images grey, next to those of a sweep."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dmls_ray.analysis.published.data import FOLDER, PUBLISHED, read_rows
+from dmls_ray.analysis.published.matching import Match
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.layouts import RenderedTable, as_rendered, beside_published
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.workloads.grayscale.config import RECORDED_NAME, is_complete
+
+LAYOUT = "implementation"
+"""Name of the table after `--by`."""
+
+IMAGE_SET = ("images", "image_size")
+
+
+def published_images() -> Results:
+    """What report B says of turning images grey, as runs of ours; `pass_ms` is of all images."""
+    records = []
+    for order, row in enumerate(read_rows("published_images")):
+        config = {"train": RECORDED_NAME, **{name: row[name] for name in ("implementation", "device", *IMAGE_SET)}}
+        records.append(
+            RunRecord(
+                run_id=row["implementation"], trial_id=row["implementation"], repeat=0, order=order, order_seed=0,
+                seed=0, outcome=Outcome.OK, config={**config, "world_size": 1}, isolation=PUBLISHED,
+                reason=row["note"] or "",
+                machine={"host": "", "cpu": row["hardware"], "hardware": row["hardware"], "gpus": []},
+                images_per_s=row["images"] / row["seconds"], measures={"pass_ms": row["seconds"] * 1e3},
+            )
+        )  # fmt: skip
+    return Results(FOLDER, records)
+
+
+def match_images(record: RunRecord) -> Match | None:
+    """Of the same set of images, turned grey in the same way; one launch an image may be the report's as well."""
+    if not is_complete(record.config):
+        return None
+    name = record.config["implementation"].removesuffix("_per_image")
+    for theirs in published_images().records:
+        same_set = all(record.config[field] == theirs.config[field] for field in IMAGE_SET)
+        if theirs.config["implementation"] == name and same_set:
+            planar = record.config.get("layout") == "planar"
+            untold = [theirs.reason] if theirs.reason else []
+            return Match(theirs, "; ".join([*(["layout planar / not told"] if planar else []), *untold]))
+    return None
+
+
+def by_implementation(results: Results, *, beside: bool = False) -> RenderedTable:
+    """Time of turning images grey by implementation, as report B has it.
+
+    Args:
+        results: the runs.
+        beside: whether the published rows stand next to ours.
+    """
+    table = make_table(results)
+    if results.records and LAYOUT not in table.presentation.layouts:
+        return RenderedTable(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
+    return beside_published(table) if beside else as_rendered(table)
