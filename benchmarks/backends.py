@@ -108,23 +108,23 @@ def main() -> None:
         device = "cpu" if "cpu" in devices else "cuda"
         config = TrialConfig(batch_per_rank=1, world_size=2, backend=backend, device=device)  # type: ignore[arg-type]
         (first, _) = run_spawned(config, train=probe)
-        if first["outcome"] != "ok":
-            raise SystemExit(first["traceback"])
+        if first.outcome != "ok":
+            raise SystemExit(first.traceback)
         print(f"{backend}, for {', '.join(devices)}; tried on {device}:\n")
-        print(pd.DataFrame(first["answers"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(pd.DataFrame(first.values["answers"]).T.to_markdown(disable_numparse=True) + "\n")
     config = TrialConfig(batch_per_rank=1, world_size=2, backend="mpi", launcher="mpirun", device="cpu")
     if reason := unavailable(config):
         print(f"mpi: not available; {reason}\n")
     else:
         (first, _) = run_command(
             config, train="backends:probe", artifacts=None, path=[str(Path(__file__).parent)], cwd=".",
-            emit=lambda event: None, overdue=lambda: "",
+            emit=lambda event: None, end_reason=lambda: "",
         )  # fmt: skip
-        if first["outcome"] != "ok":
-            raise SystemExit(first["traceback"])
+        if first.outcome != "ok":
+            raise SystemExit(first.traceback)
         whose = "PyTorch's" if dist.is_mpi_available() else "dmls_ray's, over mpi4py"
         print(f"mpi, {whose}, under mpirun; tried on cpu:\n")
-        print(pd.DataFrame(first["answers"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(pd.DataFrame(first.values["answers"]).T.to_markdown(disable_numparse=True) + "\n")
     versions = describe_versions()
     print(f"{describe_machine()['cpu']}; torch {versions['torch']}")
 

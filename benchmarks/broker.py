@@ -27,10 +27,14 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from dmls_ray.cluster.messages import Job, Lease, Limits, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import Queued
+from dmls_ray.cluster.messages import Job, Lease, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.cluster.scheduler.dispatcher import Dispatcher
+from dmls_ray.cluster.scheduler.retry import Queued
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine, describe_versions
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished
 from dmls_ray.workloads.classification.config import TrialConfig
 
 MOST_RANKS = 16
@@ -39,23 +43,34 @@ STOPPED = 10
 MIB = 2**20
 
 
-class TimedBroker(Broker):
-    """A broker whose leases are timed."""
+class TimedDispatcher(Dispatcher):
+    """A dispatcher whose leases are timed."""
 
-    def __init__(self, awaited: dict[str, int], *, exclusive: bool) -> None:
-        super().__init__(awaited, exclusive=exclusive, limits=Limits())
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.lease_ms: list[float] = []
         self._looked = 0.0
 
-    def _dispatch(self) -> None:
+    def dispatch(self) -> None:
         self._looked = time.perf_counter()
-        super()._dispatch()
+        super().dispatch()
 
-    def _lease(self, queued: Queued, names: list[str]) -> None:
-        super()._lease(queued, names)
+    def start(self, queued: Queued, names: list[str]) -> None:
+        super().start(queued, names)
         now = time.perf_counter()
         self.lease_ms.append((now - self._looked) * 1e3)
         self._looked = now
+
+
+class TimedBroker(Broker):
+    """A broker whose leases are timed."""
+
+    dispatcher_class = TimedDispatcher
+
+    @property
+    def lease_ms(self) -> list[float]:
+        assert isinstance(self._core, TimedDispatcher)
+        return self._core.lease_ms
 
 
 @dataclass
@@ -115,12 +130,12 @@ async def rank(broker: Broker, name: str, work_s: float) -> None:
         await broker.begun(name, lease.lease_id, None)
         if work_s:
             await asyncio.sleep(work_s)
-        event = {"kind": "epoch", "epoch": 1}
-        if lease.prunable:
-            await broker.epoch(name, lease.lease_id, event, number=1, tells=lease.rank == 0)
-        elif lease.rank == 0:
+        event = EpochEnded(epoch=EpochRecord(epoch=1))
+        if lease.rank.prunable:
+            await broker.epoch(name, lease.lease_id, event, number=1, reports=lease.rank.rank == 0)
+        elif lease.rank.rank == 0:
             await broker.emit(name, lease.lease_id, event)
-        await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
+        await broker.finish(name, lease.lease_id, RankResult(rank=lease.rank.rank))
 
 
 async def follow(broker: Broker, job: Job) -> int:
@@ -128,13 +143,14 @@ async def follow(broker: Broker, job: Job) -> int:
     stops = job.prunable and int(job.trial_id, 16) % STOPPED == 0
     while True:
         for event in await broker.events(job.run_id):
-            if event["kind"] == "epoch" and job.prunable:
+            if isinstance(event, EpochEnded) and job.prunable:
                 await broker.decide(job.run_id, 1, None if stops else 1)
-            elif event["kind"] == "done":
+            elif isinstance(event, RunFinished):
                 await broker.forget(job.run_id)
-                if event["outcome"] != "ok":
-                    raise SystemExit(f"run {job.run_id} ended as {event['outcome']}: {event['reason']}")
-                return len(event["results"])
+                verdict = event.verdict
+                if verdict.outcome is not Outcome.OK:
+                    raise SystemExit(f"run {job.run_id} ended as {verdict.outcome.value}: {verdict.reason}")
+                return len(event.results)
 
 
 async def joined(broker: Broker, all_cards: Sequence[RankRegistration]) -> list[str]:

@@ -102,9 +102,9 @@ def _look_us() -> float:
 
 def _run(config: TrialConfig, train: Any) -> dict[str, Any]:
     first = run_spawned(config, train=train)[0]
-    if first["outcome"] != "ok":
-        raise SystemExit(first["traceback"])
-    return first
+    if first.outcome != "ok":
+        raise SystemExit(first.traceback)
+    return dict(first.values)
 
 
 def _communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:

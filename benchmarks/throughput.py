@@ -295,10 +295,11 @@ def measure(config: TrialConfig, count: int, ways: list[str]) -> dict[str, list[
     """Seconds by way and round; of several ranks, the slowest."""
     ranks = run_spawned(config, train=functools.partial(rounds, count=count, ways=ways))
     for result in ranks:
-        if result["outcome"] != "ok":
-            raise SystemExit(result["traceback"])
+        if result.outcome != "ok":
+            raise SystemExit(result.traceback)
     return {
-        name: [max(values) for values in zip(*(rank["seconds"][name] for rank in ranks), strict=True)] for name in ways
+        name: [max(values) for values in zip(*(rank.values["seconds"][name] for rank in ranks), strict=True)]
+        for name in ways
     }
 
 

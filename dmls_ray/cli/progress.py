@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,6 +16,7 @@ from dmls_ray.execution.plain_view import PlainView, Progress, custom_measures, 
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
 from dmls_ray.util.text import escape_control_chars
 
 
@@ -48,19 +48,19 @@ class LiveView:
         self._under_way = "starting Ray and the ranks ..."
         self._live.start(refresh=True)
 
-    def event(self, run: Run, event: Mapping[str, Any]) -> None:
+    def event(self, run: Run, event: RunEvent) -> None:
         name = self._progress.name(run)
-        if event["kind"] == "start":
-            again = f", attempt {event['attempt']}: a rank died" if event["attempt"] > 1 else ""
+        if isinstance(event, RunStarted):
+            again = f", attempt {event.attempt}: a rank died" if event.attempt > 1 else ""
             self._under_way = f"{name}{again}"
-        elif event["kind"] == "epoch":
-            epochs = run.values.get("epochs")
-            self._under_way = f"{name}  epoch {event['epoch']}" + (f"/{epochs}" if epochs else "")
-            if event.get("train_loss") is not None:
-                self._under_way += f"  loss {event['train_loss']:.4f}"
-            if event.get("test_accuracy") is not None:
-                self._under_way += f"  test accuracy {event['test_accuracy']:.3f}"
-            self._under_way += "".join(f"  {text}" for text in custom_measures(event.get("measures", {})))
+        elif isinstance(event, EpochEnded):
+            epoch, epochs = event.epoch, run.values.get("epochs")
+            self._under_way = f"{name}  epoch {epoch.epoch}" + (f"/{epochs}" if epochs else "")
+            if epoch.train_loss is not None:
+                self._under_way += f"  loss {epoch.train_loss:.4f}"
+            if epoch.test_accuracy is not None:
+                self._under_way += f"  test accuracy {epoch.test_accuracy:.3f}"
+            self._under_way += "".join(f"  {text}" for text in custom_measures(epoch.measures))
 
     def done(self, run: Run, record: RunRecord) -> None:
         self._progress.end(record)

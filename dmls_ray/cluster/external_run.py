@@ -1,4 +1,4 @@
-"""A run that another launcher than Ray's worker group runs: followed as the broker follows the group's."""
+"""`LaunchedRun`: a run under a launcher other than Ray's worker group; it reports the same events as the broker."""
 
 from __future__ import annotations
 
@@ -6,41 +6,45 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
-from dmls_ray.cluster.messages import Job, Limits
-from dmls_ray.cluster.scheduler.attempt import Attempt, Queued
+from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.scheduler.attempt import Attempt
+from dmls_ray.cluster.scheduler.dispatcher import finished_run
+from dmls_ray.cluster.scheduler.retry import Queued, retry
+from dmls_ray.config.retry import RetryPolicy
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAborted, RunEvent, RunStarted
 
-Launch = Callable[..., list[dict[str, Any]]]
-"""`dmls_ray.launchers.command.run_command`, which knows where the user's modules and files are."""
+Launch = Callable[..., list[RankResult]]
+"""`dmls_ray.launchers.command.run_command` with the driver's module path and working folder."""
 
 
 class LaunchedRun:
-    """One run on its way; its events are those that the broker would tell.
+    """One run under way, in a thread.
 
     Args:
         job: the run.
-        launch: runs it, and returns its ranks' results.
-        limits: how long it may take, and how often it is tried.
+        launch: starts it, and returns the results of its ranks.
+        policy: timeouts and retries.
     """
 
-    def __init__(self, job: Job, launch: Launch, limits: Limits) -> None:
-        self._job, self._launch, self._limits = job, launch, limits
-        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+    def __init__(self, job: Job, launch: Launch, policy: RetryPolicy) -> None:
+        self._job, self._launch, self._policy = job, launch, policy
+        self._events: queue.Queue[RunEvent] = queue.Queue()
         self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"launched-{job.run_id}")
         self._thread.start()
 
-    def events(self) -> list[dict[str, Any]]:
-        """What has happened since the last call, once something has; the last event's kind is `done` or `aborted`."""
+    def events(self) -> list[RunEvent]:
+        """Events since the last call, as soon as there are some."""
         events = [self._events.get()]
         while not self._events.empty():
             events.append(self._events.get())
         return events
 
     def cancel(self) -> None:
-        """End it, and wait for its processes to be gone."""
+        """End the run, and wait until its processes are gone."""
         self._cancelled.set()
         self._thread.join()
 
@@ -49,40 +53,40 @@ class LaunchedRun:
         try:
             while queued is not None:
                 queued = self._attempt(queued)
-        except Exception as error:  # noqa: BLE001 - the sweep must be told whatever ended this thread
-            self._events.put({"kind": "aborted", "reason": f"{type(error).__name__}: {error}"})
+        except Exception as error:  # noqa: BLE001 - the sweep must learn what ended this thread
+            self._events.put(RunAborted(reason=f"{type(error).__name__}: {error}"))
 
     def _attempt(self, queued: Queued) -> Queued | None:
+        """Run one attempt; returns the run to queue again, or None if it was the last."""
         job = self._job
         names = [str(rank) for rank in range(job.config.world_size)]
-        attempt = Attempt(job, job.run_id, names, queued.earlier, queued.charged)
-        self._events.put({"kind": "start", "attempt": attempt.number})
+        attempt = Attempt(job, job.run_id, names, queued.earlier, queued.retries_used)
+        self._events.put(RunStarted(attempt=attempt.number))
 
-        def emit(event: dict[str, Any]) -> None:
+        def emit(event: RankEvent) -> None:
             attempt.progressed = time.monotonic()
-            if event["kind"] != "progress":
+            if not isinstance(event, Progress):
                 self._events.put(event)
 
-        def overdue() -> str:
-            attempt.overdue = "cancelled" if self._cancelled.is_set() else attempt.is_overdue(self._limits)
+        def end_reason() -> str:
+            attempt.overdue = "cancelled" if self._cancelled.is_set() else attempt.overdue_reason(self._policy)
             return attempt.overdue
 
-        results = self._launch(
-            job.config.replace(device=job.device), train=job.train, artifacts=job.artifacts, emit=emit, overdue=overdue
-        )
+        config = job.config.replace(device=job.device)
+        results = self._launch(config, train=job.train, artifacts=job.artifacts, emit=emit, end_reason=end_reason)
         for name, result in zip(names, results, strict=True):
             attempt.begun[name] = None
-            if result["outcome"] == Outcome.KILLED:
-                attempt.lost[name] = result["reason"]
+            if result.outcome == Outcome.KILLED:
+                attempt.lose(name, result.reason)
             else:
-                attempt.results[name] = result
+                attempt.take(name, result)
+        attempt.stopped = self._cancelled.is_set()
+
         verdict = attempt.verdict()
-        if attempt.lost and not verdict["traceback"]:
-            verdict["traceback"] = next(
-                item.get("traceback", "") for item in results if str(item["rank"]) in attempt.lost
-            )
-        again = attempt.again(verdict, self._limits) if attempt.lost and not self._cancelled.is_set() else None
+        if attempt.lost and not verdict.traceback:
+            log = next(result.traceback for result in results if str(result.rank) in attempt.lost)
+            verdict = replace(verdict, traceback=log)
+        again = retry(attempt, verdict, self._policy)
         if again is None:
-            done = {"attempts": attempt.number, "earlier": attempt.earlier, "results": list(attempt.results.values())}
-            self._events.put({"kind": "done", **verdict, **done})
+            self._events.put(finished_run(attempt, verdict))
         return again

@@ -122,7 +122,8 @@ class Resources:
                 return objection
             request = RankRequest.of(config)
             if holds_gpus and not _fits(self.capacity("cuda"), replace(request, threads=1)):
-                return f"{request} on the CPU does not fit beside runs on {self.gpus} GPUs; run it with --device cpu alone."
+                gpus = f"{self.gpus} GPUs"
+                return f"{request} on the CPU does not fit beside runs on {gpus}; run it with --device cpu alone."
             return ""
 
         return reason

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -19,8 +20,10 @@ from ray.train.collective import broadcast_from_rank_zero
 from dmls_ray.cluster.abort import abort_pending_collectives
 from dmls_ray.cluster.broker_client import BrokerClient, oom_kills
 from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
-from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
+from dmls_ray.training.rank import Emit
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.registry import default_entrypoint, workload
@@ -76,7 +79,7 @@ class _Member:
         self.card, self.store = _make_ready(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
-        self._last: tuple[str, dict[str, Any]] | None = None
+        self._last: tuple[str, RankResult] | None = None
         """Lease and result that were told last."""
         self._emitted: list[Any] = []
         """What was told of the run under way, each with its answer to come."""
@@ -118,14 +121,14 @@ class _Member:
         """The `emit` of a run: passes events on; signs of progress now and then, since there is one each step."""
         told, epochs = time.monotonic(), 0
 
-        def emit(event: dict[str, Any]) -> bool | None:
+        def emit(event: RankEvent) -> bool | None:
             nonlocal told, epochs
             goes_on = None
-            if event["kind"] == "epoch" and lease.prunable:
+            if isinstance(event, EpochEnded) and lease.rank.prunable:
                 epochs += 1
-                tells = lease.rank == 0
-                goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, tells=tells)
-            elif event["kind"] != "progress":
+                reports = lease.rank.rank == 0
+                goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, reports=reports)
+            elif isinstance(event, EpochEnded):
                 self._emitted.append(self.broker.submit("emit", self.name, lease.lease_id, event))
             elif time.monotonic() - told < _TELL_EVERY_S:
                 return None
@@ -136,9 +139,9 @@ class _Member:
 
         return emit
 
-    def finish(self, lease: Lease, result: dict[str, Any]) -> None:
+    def finish(self, lease: Lease, result: RankResult) -> None:
         """Tell how the run ended; this may end the process."""
-        result["rss_mib"] = psutil.Process().memory_info().rss / 2**20
+        result = replace(result, rss_mib=psutil.Process().memory_info().rss / 2**20)
         self._last = (lease.lease_id, result)
         # The broker may take calls in another order than they were made, and hears no more of a run that has ended.
         if self._emitted:
@@ -148,12 +151,12 @@ class _Member:
         while may_stay is None:
             try:
                 answer = self.broker.submit("finish", self.name, lease.lease_id, result)
-                may_stay = result["outcome"] == "ok" or ray.get(answer)
+                may_stay = result.outcome == Outcome.OK or ray.get(answer)
             except ray.exceptions.ActorUnavailableError:
                 time.sleep(0.1)  # the network fails
             except ray.exceptions.RayActorError:
                 may_stay = False  # nobody is left to ask; others may wait for this rank
-        if not may_stay or result.get("device_lost"):
+        if not may_stay or result.device_lost:
             # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU
             # serves this process no more. Train starts a new one.
             os._exit(1)
@@ -224,26 +227,19 @@ def _work(lease: Lease, me: _Member) -> None:
     # A run may have gone elsewhere.
     os.chdir(me.folder)
     me.broker.submit("begun", me.name, lease.lease_id, oom_kills())
-    rank = RankInfo(
-        rank=lease.rank,
-        world_size=lease.config.world_size,
-        device=lease.device,
-        backend=lease.backend,
-        machine=lease.machine,
-        artifacts=lease.artifacts,
-        prunable=lease.prunable,
-    )
+    # The clock of this process, not the broker's.
+    rank = replace(lease.rank, assigned_at=time.perf_counter())
     try:
         shared = None
         if rank.world_size > 1:
-            client = me.store if lease.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
+            client = me.store if rank.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
             shared = dist.PrefixStore(lease.lease_id, client)
         with process_group(rank, shared):
-            train = import_function(lease.train, flag="train")
+            train = import_function(lease.job.train, flag="train")
             link = measure_link(rank, lease.machines)
-            result = run_guarded(train, lease.config, rank, me.tells(lease))
-            if "run" in result:
-                result["run"] |= link
+            result = run_guarded(train, lease.job.config, rank, me.tells(lease))
+            if result.run:
+                result = replace(result, run={**result.run, **link})
             me.finish(lease, result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
         me.finish(lease, failure(error, rank))

@@ -19,11 +19,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.broker_client import BrokerClient, actor_name, end_process, oom_kills_there
 from dmls_ray.cluster.connect import NAMESPACE, head_answers
-from dmls_ray.cluster.messages import Limits
 from dmls_ray.cluster.placement import RankRequest
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.worker import serve
+from dmls_ray.config.retry import RetryPolicy
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.text import first_line
 
@@ -130,7 +130,7 @@ class WorkerGroup:
         demand: what the runs ask for.
         isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
         own_cluster: whether the cluster ends with the sweep, and has this machine alone.
-        limits: how long the broker waits, and how often it tries.
+        policy: timeouts and retries.
         exclusive: whether runs go one at a time.
         tell: takes a note for the user, from any thread.
         head_is_lost: called once, from another thread, where the cluster's head is gone for good.
@@ -144,14 +144,14 @@ class WorkerGroup:
         *,
         isolation: str,
         own_cluster: bool,
-        limits: Limits,
+        policy: RetryPolicy,
         exclusive: bool = True,
         tell: Callable[[str], None] = print,
         head_is_lost: Callable[[], None] = lambda: None,
         check: Callable[[Resources], None] = lambda resources: None,
     ) -> None:
         self._resources, self._demand = resources, demand
-        self._isolation, self._own_cluster, self.limits = isolation, own_cluster, limits
+        self._isolation, self._own_cluster, self.policy = isolation, own_cluster, policy
         self._exclusive, self._tell, self._check = exclusive, tell, check
         self._head_is_lost = head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
@@ -310,8 +310,8 @@ class WorkerGroup:
             name=name, namespace=NAMESPACE, num_cpus=0, max_concurrency=10_000, scheduling_strategy=here
         )
         return actor.remote(
-            awaited, later=later, exclusive=self._exclusive, limits=self.limits, end_process=end_process,
-            oom_kills_there=oom_kills_there,
+            awaited, joining_later=later, exclusive=self._exclusive, policy=self.policy, end_process=end_process,
+            oom_kills_on=oom_kills_there,
         )  # fmt: skip
 
     def _keep_broker(self) -> None:

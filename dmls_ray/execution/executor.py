@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
+from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import HeadLostError, WorkerGroupError
 
@@ -58,6 +59,8 @@ class Executor:
     """Runs that have ended."""
     tried: dict[str, frozenset[str]] = field(default_factory=dict)
     """Runs that were skipped at first, and the machines on which they were run after all."""
+    lacked_ranks: set[str] = field(default_factory=set)
+    """Runs that were skipped since too few ranks were left."""
     search: Search | None = None
     """In search mode."""
     last_end: float | None = None
@@ -144,7 +147,6 @@ class Executor:
 
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
         """Run these on the connected cluster."""
-        from dmls_ray.cluster.messages import Limits
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.placement import RankRequest
         from dmls_ray.cluster.tune.run import listed, run_jobs
@@ -162,9 +164,8 @@ class Executor:
         demand = WorkerGroupSpec(
             needs=tuple(needs), device=device, oversubscribe=self.options.oversubscribe, data=wanted_data(runs)
         )
-        limits = Limits(**{spec.name: getattr(self.options, spec.name) for spec in fields(Limits)})
         group = WorkerGroup(
-            resources, demand, isolation=self.options.isolation, own_cluster=ours, limits=limits,
+            resources, demand, isolation=self.options.isolation, own_cluster=ours, policy=self.options.retry_policy,
             exclusive=self.search is None, tell=self.view.note, head_is_lost=self._head_is_lost,
             check=check_machines,
         )  # fmt: skip
@@ -239,7 +240,7 @@ class Executor:
             return False
         if run.config is None or run.config.launcher != "ray":
             return False
-        return bool(make.infeasible_reason(run.config)) or "wait_for_ranks" in record.reason
+        return bool(make.infeasible_reason(run.config)) or run.run_id in self.lacked_ranks
 
     def _run_of(self, told: Mapping[str, Any]) -> Run:
         """The run of a trial in Tune, which knows it by its number, or by what a searcher has proposed."""
@@ -247,25 +248,26 @@ class Executor:
             return self.search.run_of(told)
         return self.by_id[told["run_id"]]
 
-    def _listen(self, told: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+    def _listen(self, told: Mapping[str, Any], event: RunEvent) -> None:
         run = self._run_of(told)
         run_id = run.run_id
         if run_id in self.told:
             return  # Tune's actor died right after; the next one is told all again
-        if event["kind"] == "start":
+        if isinstance(event, RunStarted):
             self.started[run_id] = (datetime.now(UTC).isoformat(timespec="milliseconds"), load_average())
             self.epochs[run_id] = []
             self.last_end = self.last_end or time.monotonic()
             self.board.run_started(self._begun(run, event))
-        elif event["kind"] == "epoch":
-            epoch = EpochRecord(**{name: value for name, value in event.items() if name != "kind"})
-            self.epochs[run_id].append(epoch)
-            self.board.epoch_ended(run_id, epoch)
-        elif event["kind"] == "aborted":
-            self.broken = str(event["reason"])
+        elif isinstance(event, EpochEnded):
+            self.epochs[run_id].append(event.epoch)
+            self.board.epoch_ended(run_id, event.epoch)
+        elif isinstance(event, RunAborted):
+            self.broken = event.reason
             return
-        if event["kind"] == "done":
+        if isinstance(event, RunFinished):
             self.told.add(run_id)
+            if event.verdict.skip is SkipKind.NO_RANKS:
+                self.lacked_ranks.add(run_id)
             record = self._ended(run, event)
             self._keep(record)
             self.view.done(run, record)
@@ -275,23 +277,23 @@ class Executor:
         else:
             self.view.event(run, event)
 
-    def _begun(self, run: Run, event: Mapping[str, Any]) -> RunRecord:
+    def _begun(self, run: Run, event: RunStarted) -> RunRecord:
         """What would be known of a run if it came to no end."""
         record = self._record(run, Outcome.KILLED, reason="")
         record.started_at, record.load_average = self.started[run.run_id]
-        record.attempts = event["attempt"]
+        record.attempts = event.attempt
         return record
 
-    def _ended(self, run: Run, event: Mapping[str, Any]) -> RunRecord:
-        record = self._record(run, Outcome(event["outcome"]), reason=event["reason"])
-        record.traceback = event["traceback"]
-        record.attempts = event["attempts"]
-        record.earlier_attempts = event["earlier"]
+    def _ended(self, run: Run, event: RunFinished) -> RunRecord:
+        record = self._record(run, event.verdict.outcome, reason=event.verdict.reason)
+        record.traceback = event.verdict.traceback
+        record.attempts = event.attempts
+        record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         if record.attempts:
             record.started_at, record.load_average = self.started.pop(run.run_id)
-        record.take_results(event["results"])
-        if event.get("machines"):
-            first, *others = event["machines"]
+        record.take_results(event.results)
+        if event.machines:
+            first, *others = event.machines
             record.machine = {**first, "beside": [machine_text(other) for other in others]} if others else first
         epochs = self.epochs.pop(run.run_id, [])
         if not record.epochs and epochs:

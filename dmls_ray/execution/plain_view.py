@@ -13,6 +13,7 @@ from dmls_ray.config.grid import Run
 from dmls_ray.execution.estimate import Durations
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RunEvent, RunStarted
 from dmls_ray.util.text import escape_control_chars
 
 _UNKNOWN = ""
@@ -89,9 +90,9 @@ class PlainView:
     ) -> None:
         self._progress = Progress(pending, records, varied, total=total)
 
-    def event(self, run: Run, event: Mapping[str, Any]) -> None:
-        if event["kind"] == "start" and event["attempt"] > 1:
-            self._line(f"{self._progress.name(run)}: a rank died; attempt {event['attempt']}")
+    def event(self, run: Run, event: RunEvent) -> None:
+        if isinstance(event, RunStarted) and event.attempt > 1:
+            self._line(f"{self._progress.name(run)}: a rank died; attempt {event.attempt}")
 
     def done(self, run: Run, record: RunRecord) -> None:
         progress = self._progress

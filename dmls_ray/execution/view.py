@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from dmls_ray.config.grid import Run
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.run_events import RunEvent
 
 
 class ProgressView(Protocol):
@@ -29,7 +30,7 @@ class ProgressView(Protocol):
             total: number of runs to come, where they are not known yet.
         """
 
-    def event(self, run: Run, event: Mapping[str, Any]) -> None:
+    def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""
 
     def done(self, run: Run, record: RunRecord) -> None:

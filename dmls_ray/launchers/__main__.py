@@ -1,13 +1,12 @@
 """One run in processes of its own: `python -m dmls_ray.launchers FOLDER`, by itself or under torchrun or mpirun.
 
-The folder's job.pickle says what to run. Rank 0 appends events to events.jsonl, and each rank leaves rank-<n>.json, its
-result; see `command`, which starts this.
+The folder's job.pickle says what to run. Rank 0 appends events to `EVENTS_FILE`, and each rank leaves its result in
+rank-<n>.pickle; see `command`, which starts this.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import sys
@@ -19,8 +18,8 @@ from typing import Any
 
 import psutil
 
-from dmls_ray.launchers.command import PARENT
-from dmls_ray.util.atomic import atomic_write_text
+from dmls_ray.launchers.command import EVENTS_FILE, PARENT, message_line, result_file
+from dmls_ray.records.run_events import Progress, RankEvent, RankResult
 
 _TELL_PROGRESS_EVERY_S = 1.0
 
@@ -58,6 +57,7 @@ def _be_a_rank(folder: Path, config: Any, train: Any, artifacts: Any, began: flo
     import torch.distributed as dist
 
     from dmls_ray.launchers.local_rank import rank_info
+    from dmls_ray.records.outcome import Outcome
     from dmls_ray.training.error_to_outcome import failure, run_guarded
     from dmls_ray.training.process import process_group, store_at
     from dmls_ray.training.rank import RankInfo
@@ -92,7 +92,7 @@ def _be_a_rank(folder: Path, config: Any, train: Any, artifacts: Any, began: flo
     except Exception as error:  # noqa: BLE001 - a group that cannot be made is a result like any other
         result = failure(error, RankInfo(rank=number))
         _leave(folder, result)
-    if result["outcome"] != "ok" and not result.get("symptom"):
+    if result.outcome is not Outcome.OK and not result.is_symptom:
         # Others may wait for this rank in a collective; the end of its process, and of no other, tells them.
         os._exit(1)
 
@@ -100,21 +100,23 @@ def _be_a_rank(folder: Path, config: Any, train: Any, artifacts: Any, began: flo
 @contextlib.contextmanager
 def _events(folder: Path) -> Iterator[Any]:
     told = time.monotonic()
-    with open(folder / "events.jsonl", "a", buffering=1) as file:
+    with open(folder / EVENTS_FILE, "a", buffering=1) as file:
 
-        def emit(event: dict[str, Any]) -> None:
+        def emit(event: RankEvent) -> None:
             nonlocal told
-            if event["kind"] == "progress" and time.monotonic() - told < _TELL_PROGRESS_EVERY_S:
+            if isinstance(event, Progress) and time.monotonic() - told < _TELL_PROGRESS_EVERY_S:
                 return
             told = time.monotonic()
-            file.write(json.dumps(event) + "\n")
+            file.write(message_line(event))
 
         yield emit
 
 
-def _leave(folder: Path, result: dict[str, Any]) -> None:
-    path = folder / f"rank-{result['rank']}.json"
-    atomic_write_text(path, json.dumps(result))
+def _leave(folder: Path, result: RankResult) -> None:
+    path = result_file(folder, result.rank)
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_bytes(pickle.dumps(result))
+    os.replace(aside, path)
 
 
 def _end_with(parent: int) -> None:

@@ -7,7 +7,6 @@ Where Ray's worker group leases ranks that are there already, this starts an int
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import pickle
 import shutil
@@ -17,16 +16,18 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit
 
 PARENT = "DMLS_RAY_PARENT"
 """Environment variable with the pid of the process without which nobody wants the result."""
+
+EVENTS_FILE = "events.txt"
 
 _LOOK_EVERY_S = 0.05
 _LOG_LINES = 15
@@ -48,8 +49,8 @@ def run_command(
     path: list[str],
     cwd: str,
     emit: Emit,
-    overdue: Callable[[], str],
-) -> list[dict[str, Any]]:
+    end_reason: Callable[[], str],
+) -> list[RankResult]:
     """Run a trial under its launcher; returns the ranks' results, each with its `outcome`, in their order.
 
     Args:
@@ -59,7 +60,7 @@ def run_command(
         path: where the user's modules are searched for first.
         cwd: where relative paths begin, where that folder is on this machine too.
         emit: takes rank 0's events.
-        overdue: asked now and then; a reason it gives ends the run.
+        end_reason: called now and then; a reason it returns ends the run.
     """
     with tempfile.TemporaryDirectory(prefix="dmls_ray-run-") as name:
         folder = Path(name)
@@ -69,22 +70,27 @@ def run_command(
                 _command(config, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),
                 cwd=cwd if os.path.isdir(cwd) else None,
             )  # fmt: skip
-        events = _Lines(folder / "events.jsonl")
+        events = _Messages(folder / EVENTS_FILE)
         try:
             while process.poll() is None:
                 _pass_on(events, emit)
-                if overdue():
+                if end_reason():
                     break
                 time.sleep(_LOOK_EVERY_S)
         finally:
             _end(process)
         _pass_on(events, emit)
-        said = (folder / "log.txt").read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        log_lines = (folder / "log.txt").read_text(errors="replace").splitlines()[-_LOG_LINES:]
         results = []
         for rank in range(config.world_size):
-            told = folder / f"rank-{rank}.json"
-            results.append(json.loads(told.read_text()) if told.exists() else _without_result(rank, process, said))
+            file = result_file(folder, rank)
+            results.append(pickle.loads(file.read_bytes()) if file.exists() else _no_result(rank, process, log_lines))
         return results
+
+
+def result_file(folder: Path, rank: int) -> Path:
+    """The file with the pickled result of a rank."""
+    return folder / f"rank-{rank}.pickle"
 
 
 def _command(config: RuntimeConfig, folder: Path) -> list[str]:
@@ -120,25 +126,30 @@ def _on_loopback() -> Mapping[str, str]:
     return {}
 
 
-def _pass_on(events: _Lines, emit: Emit) -> None:
-    for line in events.new():
-        emit(json.loads(line))
+def _pass_on(events: _Messages, emit: Emit) -> None:
+    for event in events.new():
+        emit(event)
 
 
-class _Lines:
-    """The whole lines of a file that grows."""
+def message_line(event: RankEvent) -> str:
+    """An event as a line of `EVENTS_FILE`."""
+    return pickle.dumps(event).hex() + "\n"
+
+
+class _Messages:
+    """The complete messages of a file that grows, one a line."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0
 
-    def new(self) -> list[bytes]:
+    def new(self) -> list[RankEvent]:
         if not self._path.exists():
             return []
         with open(self._path, "rb") as file:
             file.seek(self._at)
             whole, newline, _ = file.read().rpartition(b"\n")
         self._at += len(whole) + len(newline)
-        return whole.splitlines()
+        return [pickle.loads(bytes.fromhex(line.decode())) for line in whole.splitlines()]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -153,10 +164,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _without_result(rank: int, process: subprocess.Popen[bytes], said: list[str]) -> dict[str, Any]:
-    return {
-        "outcome": Outcome.KILLED.value,
-        "reason": f"rank {rank} left no result, and its command ended with exit code {process.returncode}",
-        "traceback": "\n".join(said),
-        "rank": rank,
-    }
+def _no_result(rank: int, process: subprocess.Popen[bytes], log_lines: list[str]) -> RankResult:
+    return RankResult(
+        rank=rank,
+        outcome=Outcome.KILLED,
+        reason=f"rank {rank} left no result, and its command ended with exit code {process.returncode}",
+        traceback="\n".join(log_lines),
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.error_to_outcome import run_guarded
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError
@@ -18,7 +17,7 @@ def run_inline(
     train: TrainFunction | None = None,
     emit: Emit = lambda event: None,
     artifacts: ArtifactOptions | None = None,
-) -> dict[str, Any]:
+) -> RankResult:
     """Run a trial of world size 1 here; returns its one rank's result, with its `outcome`.
 
     Raises:

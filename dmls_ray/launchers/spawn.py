@@ -16,6 +16,7 @@ import torch.distributed as dist
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.local_rank import rank_info
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankEvent, RankResult
 from dmls_ray.training.error_to_outcome import failure, run_guarded
 from dmls_ray.training.process import process_group, store_at
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
@@ -30,7 +31,7 @@ def run_spawned(
     train: TrainFunction | None = None,
     artifacts: ArtifactOptions | None = None,
     emit: Emit = lambda event: None,
-) -> list[dict[str, Any]]:
+) -> list[RankResult]:
     """Run a trial in fresh processes, one a rank; returns the results, each with its `outcome`, in the order of ranks.
 
     Args:
@@ -61,23 +62,23 @@ def run_spawned(
             process.join()
 
 
-def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) -> list[dict[str, Any]]:
+def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) -> list[RankResult]:
     """Pass events on until every rank has told its result or ended without one."""
-    results: dict[int, dict[str, Any]] = {}
+    results: dict[int, RankResult] = {}
     waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {here: (rank, process) for rank, process, here in started}
     while waiting:
         ready: list[Any] = multiprocessing.connection.wait(list(waiting))
         for here in ready:
             rank, process = waiting[here]
             try:
-                told: dict[str, Any] = here.recv()
+                message: RankResult | RankEvent = here.recv()
             except EOFError:
                 process.join()
-                told = _died(rank, process.exitcode)
-            if "outcome" not in told:
-                emit(told)
+                message = _died(rank, process.exitcode)
+            if not isinstance(message, RankResult):
+                emit(message)
                 continue
-            results[rank.rank] = told
+            results[rank.rank] = message
             del waiting[here]
     return [results[rank.rank] for rank, _, _ in started]
 
@@ -101,11 +102,11 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _died(rank: RankInfo, code: int | None) -> dict[str, Any]:
-    return {
-        "outcome": Outcome.KILLED.value,
-        "reason": f"rank {rank.rank} ended with exit code {code}",
-        "rank": rank.rank,
-        "machine": rank.machine,
-        "device": rank.device,
-    }
+def _died(rank: RankInfo, code: int | None) -> RankResult:
+    return RankResult(
+        rank=rank.rank,
+        machine=rank.machine,
+        device=rank.device,
+        outcome=Outcome.KILLED,
+        reason=f"rank {rank.rank} ended with exit code {code}",
+    )

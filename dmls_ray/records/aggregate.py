@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.training_metrics import LEARNED, RETURNABLE, TRAINING_METRICS
 
 RUN_FACTS = ("device", "backend", "fast_units", "compile_cache")
 """Fields of a run that are equal on all of its ranks, and no numbers."""
 
-_RANK_KEYS = frozenset(("outcome", "reason", "traceback", "run", "picture"))
-"""Entries of a rank's result that are no numbers."""
+_RANK_FIELDS = (*(item.name for item in fields(RankRecord)), "picture")
+"""Entries of a rank's result that are no metrics."""
 
 _COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "max": max,
@@ -28,7 +29,7 @@ _COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def take_results(
-    record: RunRecord, results: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = TRAINING_METRICS
+    record: RunRecord, results: Sequence[RankResult], metrics: Sequence[Metric] = TRAINING_METRICS
 ) -> None:
     """Fill in what the ranks measured.
 
@@ -36,22 +37,24 @@ def take_results(
     metric without a field of the record is kept in its `measures`.
 
     Args:
-        results: what each rank's training function returned, in the order of ranks. Only ranks that returned are
-            here, so a run that was cut short has fewer.
+        record: the run.
+        results: of the ranks that returned, in their order; a run that was interrupted has fewer.
         metrics: the metrics of the workload.
     """
-    record.ranks = [_of_known(RankRecord, item) for item in results]
+    record.ranks = [
+        _of_known(RankRecord, {"rank": item.rank, "machine": item.machine, "device": item.device, **item.values})
+        for item in results
+    ]
     if not results:
         return
-    first = results[0]
-    run = first.get("run", {})
+    run = results[0].run
     of_run = [metric.name for metric in metrics if metric.scope == "run"]
     for name in (*RUN_FACTS, *(name for name in of_run if hasattr(record, name))):
         setattr(record, name, run.get(name, getattr(record, name)))
     take_epochs(record, [_of_known(EpochRecord, item) for item in run.get("epochs", ())])
     for metric in metrics:
         if metric.scope == "rank":
-            values = [value for item in results if (value := item.get(metric.name)) is not None]
+            values = [value for item in results if (value := item.values.get(metric.name)) is not None]
             combined = _COMBINE[metric.across_ranks](values) if values else None
             if hasattr(record, metric.name):
                 setattr(record, metric.name, combined)
@@ -62,17 +65,15 @@ def take_results(
         name for name in of_run if name in run and not hasattr(record, name)
     }
     record.measures |= {name: run[name] for name in sorted(others)}
-    if "returned" in first.get("run", {}):
-        _take_returned(record, first["run"]["returned"])
+    if "returned" in run:
+        _take_returned(record, run["returned"])
 
 
-def unregistered(results: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = TRAINING_METRICS) -> list[str]:
+def unregistered(results: Sequence[RankResult], metrics: Sequence[Metric] = TRAINING_METRICS) -> list[str]:
     """Return the names of what ranks returned and no metric, field of a record or fact names."""
     names = {metric.name for metric in metrics}
-    of_ranks = (
-        {name for item in results for name in item} - names - {item.name for item in fields(RankRecord)} - _RANK_KEYS
-    )
-    of_run = {name for item in results for name in item.get("run", {})} - names - {*RUN_FACTS, "epochs", "returned"}
+    of_ranks = {name for item in results for name in item.values} - names - set(_RANK_FIELDS)
+    of_run = {name for item in results for name in item.run} - names - {*RUN_FACTS, "epochs", "returned"}
     return sorted(of_ranks | of_run)
 
 

@@ -28,6 +28,9 @@ from dmls_ray.records.validation import (
 from dmls_ray.util.errors import StoreError
 from dmls_ray.workloads.classification.config import TrialConfig
 
+if TYPE_CHECKING:
+    from dmls_ray.records.run_events import RankResult
+
 SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
 
@@ -341,7 +344,7 @@ class RunRecord(_ReadLater):
             del self._unread
             return getattr(self, name)
 
-    def take_results(self, results: Sequence[Mapping[str, Any]]) -> None:
+    def take_results(self, results: Sequence[RankResult]) -> None:
         """Fill in what the ranks measured; see `records.aggregate`."""
         from dmls_ray.records.aggregate import take_results
 

@@ -18,6 +18,7 @@ import torch
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name
@@ -47,9 +48,8 @@ def run_training(
     Args:
         config: its seed is this run's seed.
         rank: this rank. At world size above 1 the default process group exists.
-        emit: rank 0 emits each epoch as it ends: `{"kind": "epoch", ...}` with the fields of `EpochRecord`; if
-            `rank.prunable`, all ranks do, and stop if the answer is False. All ranks emit `{"kind": "progress"}` after
-            each pass of training and of evaluation.
+        emit: takes `EpochEnded` from rank 0 after each epoch. In a prunable run all ranks send it, and stop if the
+            answer is False. All ranks send `Progress` after each pass of training and of evaluation.
         make_task: makes the workload's task from configuration, rank and device.
 
     Returns:
@@ -108,14 +108,14 @@ class RankTrainer(Generic[Task]):
 
     def run(self, emit: Emit) -> Outcome:
         """Train and evaluate all epochs, or those after the newest checkpoint."""
-        self._emit_progress = functools.partial(emit, {"kind": "progress"})
+        self._emit_progress = functools.partial(emit, Progress())
         outcome = Outcome.OK
         stop = self._resume()
         while not stop and len(self.epochs) < self.config.epochs:
             epoch = self._epoch(len(self.epochs) + 1)
             pruned = False
             if self.rank.rank == 0 or self.rank.prunable:
-                pruned = emit({"kind": "epoch", **asdict(epoch)}) is False
+                pruned = emit(EpochEnded(epoch=epoch)) is False
             if not (math.isfinite(epoch.train_loss or 0.0) and math.isfinite(epoch.test_loss or 0.0)):
                 # All ranks have the same losses, so all of them stop here.
                 outcome = Outcome.DIVERGED

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.util.errors import DivergedError, UnavailableError
 from dmls_ray.util.text import first_line
 
 
-def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """The training function's result with its `outcome`, or a failure's description."""
+def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
+    """The result of a training function, or the description of its failure."""
     try:
-        return {"outcome": Outcome.OK.value, "rank": rank.rank, **train(config, rank, emit)}
+        return RankResult.of({"rank": rank.rank, **train(config, rank, emit)})
     except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - whatever it is, it ends this run alone
         return failure(error, rank)
 
@@ -32,12 +32,8 @@ _DISCONNECTED = (
 _PEER_IS_GONE = ("gloo", *_DISCONNECTED)
 
 
-def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
-    """The result of a rank that raised: `outcome`, `reason` in one line, and `traceback`.
-
-    `symptom` tells whether it only reports that another rank is gone, `disconnected` whether that is because what
-    connects them is, `device_lost` whether the process can use its GPU no more.
-    """
+def failure(error: BaseException, rank: RankInfo) -> RankResult:
+    """The result of a rank that raised."""
     outcome = Outcome.ERROR
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _says(error, _OUT_OF_MEMORY):
         outcome = Outcome.OOM
@@ -45,18 +41,18 @@ def failure(error: BaseException, rank: RankInfo) -> dict[str, Any]:
         outcome = Outcome.DIVERGED
     elif isinstance(error, UnavailableError):
         outcome = Outcome.SKIPPED
-    return {
-        "outcome": outcome.value,
-        "reason": f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": "),
-        "traceback": "".join(traceback.format_exception(error)),
-        # After an assertion on the device, say, every further call in this process fails.
-        "device_lost": outcome is Outcome.ERROR and _says(error, ("CUDA error",)),
-        "symptom": isinstance(error, dist.DistError) or _says(error, _PEER_IS_GONE),
-        "disconnected": isinstance(error, dist.DistNetworkError) or _says(error, _DISCONNECTED),
-        "rank": rank.rank,
-        "machine": rank.machine,
-        "device": rank.device,
-    }
+    return RankResult(
+        rank=rank.rank,
+        machine=rank.machine,
+        device=rank.device,
+        outcome=outcome,
+        reason=f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": "),
+        traceback="".join(traceback.format_exception(error)),
+        # After an assertion on the device, for example, every further call in this process fails.
+        device_lost=outcome is Outcome.ERROR and _says(error, ("CUDA error",)),
+        is_symptom=isinstance(error, dist.DistError) or _says(error, _PEER_IS_GONE),
+        is_disconnected=isinstance(error, dist.DistNetworkError) or _says(error, _DISCONNECTED),
+    )
 
 
 def _says(error: BaseException, words: tuple[str, ...]) -> bool:

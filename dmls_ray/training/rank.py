@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dmls_ray.records.run_events import RankEvent
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactOptions:
@@ -54,11 +56,11 @@ class RankInfo:
         return self.artifacts
 
 
-Emit = Callable[[dict[str, Any]], bool | None]
-"""Takes one event of a run, a dict of plain values with the key `kind`.
+Emit = Callable[[RankEvent], bool | None]
+"""Takes one event of a run.
 
-Kind `epoch` (rank 0's) becomes a row of the record; kind `progress` only shows that the rank is alive. Returns at once,
+`EpochEnded` (rank 0's) becomes a row of the record; `Progress` only shows that the rank is alive. Returns at once,
 except for an epoch of a prunable run: False ends the run there."""
 
 TrainFunction = Callable[[Any, RankInfo, Emit], dict[str, Any]]
-"""`train(config, rank, emit)` returns the result of this rank as a dict of plain values."""
+"""`train(config, rank, emit)` returns what this rank measured as a dict of plain values; see `RankResult.of`."""

@@ -9,6 +9,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.workloads.user_function.schema import user_function_schema
 
 MACHINE = {"host": "lab", "cpu": "Some CPU", "cores": 2, "gpus": []}
@@ -73,7 +74,7 @@ def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes:
             outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,
         )  # fmt: skip
         record.total_s, measures = tell(run.values, run.repeat)
-        record.take_results([{"rank": 0, "total_s": record.total_s, "run": {"returned": measures}}])
+        record.take_results([RankResult(rank=0, values={"total_s": record.total_s}, run={"returned": measures})])
         records.append(record)
     return Results(Path("somewhere"), records)
 

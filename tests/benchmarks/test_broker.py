@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from benchmarks import broker as benchmark
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import Verdict
 
 
 @pytest.mark.parametrize("mode", ["search", "bench"])
@@ -21,8 +23,8 @@ def test_a_run_that_does_not_end_well_stops_the_benchmark() -> None:
     async def refused() -> None:
         broker = benchmark.TimedBroker({}, exclusive=False)
         (job,) = benchmark.jobs(1, prunable=False)
-        broker._failures.note(job.trial_id, {"outcome": "error", "reason": "x"})
-        broker._failures._most = 1
+        for _ in range(2):
+            await broker.has_ended(job.trial_id, Verdict(outcome=Outcome.ERROR, reason="x"))
         await broker.submit(job)
         await benchmark.serve(broker, [], [job], 0.0)
 

@@ -8,20 +8,23 @@ from rich.console import Console
 from dmls_ray.cli.progress import LiveView, make_view
 from dmls_ray.execution.plain_view import PlainView, describe_end, duration
 from dmls_ray.execution.planning import make_plan
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, RunStarted
 from tests.records.test_model import record
 
 PLAN = make_plan({"batch_per_rank": [16, 32], "epochs": 3}, repeats=1)
+EPOCH = EpochEnded(epoch=EpochRecord(epoch=2, train_loss=0.25, test_accuracy=0.5))
 
 
 def watch(view: LiveView | PlainView) -> None:
     with view:
         view.begin(PLAN.runs, [], PLAN.varied)
-        view.event(PLAN.runs[0], {"kind": "start", "attempt": 1})
-        view.event(PLAN.runs[0], {"kind": "epoch", "epoch": 2, "train_loss": 0.25, "test_accuracy": 0.5})
+        view.event(PLAN.runs[0], RunStarted(attempt=1))
+        view.event(PLAN.runs[0], EPOCH)
         view.done(PLAN.runs[0], record(images_per_s=1234.0, test_accuracy=0.5, total_s=2.0))
-        view.event(PLAN.runs[1], {"kind": "start", "attempt": 1})
-        view.event(PLAN.runs[1], {"kind": "start", "attempt": 2})
+        view.event(PLAN.runs[1], RunStarted(attempt=1))
+        view.event(PLAN.runs[1], RunStarted(attempt=2))
         view.done(PLAN.runs[1], record(outcome=Outcome.OOM, reason="8 GiB asked for"))
 
 
@@ -45,8 +48,8 @@ def test_a_terminal_gets_a_live_view_with_epoch_loss_and_time_left() -> None:
     frames = []
     with view:
         view.begin(PLAN.runs, [], PLAN.varied)
-        view.event(PLAN.runs[0], {"kind": "start", "attempt": 1})
-        view.event(PLAN.runs[0], {"kind": "epoch", "epoch": 2, "train_loss": 0.25, "test_accuracy": 0.5})
+        view.event(PLAN.runs[0], RunStarted(attempt=1))
+        view.event(PLAN.runs[0], EPOCH)
         frames.append(_text(view))
         view.done(PLAN.runs[0], record(images_per_s=1234.0, test_accuracy=0.5, total_s=2.0))
         frames.append(_text(view))

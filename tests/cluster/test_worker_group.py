@@ -9,10 +9,10 @@ from unittest.mock import patch
 import pytest
 import ray
 
-from dmls_ray.cluster.messages import Limits
 from dmls_ray.cluster.placement import RankRequest
 from dmls_ray.cluster.resources import Machine, Resources
 from dmls_ray.cluster.worker_group import WorkerGroup, WorkerGroupSpec
+from dmls_ray.config.retry import RetryPolicy
 
 
 class Line:
@@ -54,7 +54,7 @@ def group_on(
     demand = WorkerGroupSpec(needs=needs, device="cpu", **more)
     notes: list[str] = []
     group = WorkerGroup(
-        resources, demand, isolation=isolation, own_cluster=False, limits=Limits(), tell=notes.append
+        resources, demand, isolation=isolation, own_cluster=False, policy=RetryPolicy(), tell=notes.append
     )  # fmt: skip
     made.append(group)
     line = Line()

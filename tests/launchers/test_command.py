@@ -16,6 +16,7 @@ from dmls_ray.launchers import command
 from dmls_ray.launchers.command import run_command, unavailable
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL
@@ -29,11 +30,11 @@ def config(launcher: str, **changes: Any) -> TrialConfig:
     return TrialConfig(**{**base, "launcher": launcher, **changes})
 
 
-def run(trial: TrialConfig, **options: Any) -> list[dict[str, Any]]:
+def run(trial: TrialConfig, **options: Any) -> list[RankResult]:
     settings: dict[str, Any] = {
         "train": "dmls_ray.workloads.classification.train:train_rank",
         "artifacts": None, "path": [str(PROJECT)], "cwd": ".", "emit": lambda event: None,
-        "overdue": lambda: "",
+        "end_reason": lambda: "",
     }  # fmt: skip
     return run_command(trial, **{**settings, **options})
 
@@ -42,20 +43,20 @@ def children() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
-def metrics(ranks: list[dict[str, Any]]) -> list[tuple[float, ...]]:
-    assert [rank["outcome"] for rank in ranks] == ["ok"] * len(ranks), ranks
-    return [tuple(epoch[name] for name in METRICS) for epoch in ranks[0]["run"]["epochs"]]
+def metrics(ranks: list[RankResult]) -> list[tuple[float, ...]]:
+    assert [rank.outcome for rank in ranks] == ["ok"] * len(ranks), ranks
+    return [tuple(epoch[name] for name in METRICS) for epoch in ranks[0].run["epochs"]]
 
 
 @pytest.mark.slow
 def test_torchrun_gives_the_losses_of_spawned_ranks_and_tells_its_epochs(tmp_path: Path) -> None:
-    events: list[dict[str, Any]] = []
+    events: list[RankEvent] = []
     trial = config("torchrun", world_size=2)
     artifacts = ArtifactOptions(folder=str(tmp_path), weights=True)
     told = metrics(run(trial, emit=events.append, artifacts=artifacts))
     assert told == metrics(run_spawned(trial))
-    epochs = [event for event in events if event["kind"] == "epoch"]
-    assert [tuple(event[name] for name in METRICS) for event in epochs] == told
+    epochs = [event.epoch for event in events if isinstance(event, EpochEnded)]
+    assert [tuple(getattr(epoch, name) for name in METRICS) for epoch in epochs] == told
     assert (tmp_path / "weights.pt").exists()
 
 
@@ -98,7 +99,7 @@ def test_compressed_gradients_converge_over_mpi(compression: str) -> None:
 def test_a_rank_that_fails_ends_the_run_and_leaves_no_process(launcher: str, model: str, outcomes: set[str]) -> None:
     began, before = time.monotonic(), children()
     results = run(config(launcher, world_size=2, model=model, dropout=None))
-    told = {rank["outcome"] for rank in results}
+    told = {rank.outcome for rank in results}
     assert "ok" not in told
     assert told <= outcomes
     assert ("error" if model.endswith("raising") else "killed") in told
@@ -110,8 +111,8 @@ def test_a_rank_that_fails_ends_the_run_and_leaves_no_process(launcher: str, mod
 @pytest.mark.parametrize("launcher", ["inline", "torchrun"])
 def test_a_run_that_is_overdue_is_ended_with_all_its_processes(launcher: str) -> None:
     until, before = time.monotonic() + 6, children()
-    results = run(config(launcher, epochs=1_000_000), overdue=lambda: "too long" if time.monotonic() > until else "")
-    assert [rank["outcome"] for rank in results] == ["killed"]
+    results = run(config(launcher, epochs=1_000_000), end_reason=lambda: "too long" if time.monotonic() > until else "")
+    assert [rank.outcome for rank in results] == ["killed"]
     assert not children() - before
 
 

@@ -11,6 +11,7 @@ import pytest
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import StoreError
 from dmls_ray.workloads.classification.config import DEFAULTS
 
@@ -25,9 +26,9 @@ def epoch(number: int, **changes: object) -> dict[str, object]:
     return values | {"train_s": 2.0, "warmup_s": 1.0, "eval_s": 0.5, "images": 100} | changes
 
 
-def rank(number: int, **changes: object) -> dict[str, object]:
+def rank(number: int, **changes: object) -> RankResult:
     run = {"train_samples": 120, "test_samples": 40, "steps": 8, "epochs": [epoch(1), epoch(2, train_s=3.0)]}
-    return {"rank": number, "total_s": 9.0 + number, "peak_mem_mib": 100.0, "outcome": "ok", "run": run} | changes
+    return RankResult.of({"rank": number, "total_s": 9.0 + number, "peak_mem_mib": 100.0, "run": run} | changes)
 
 
 def test_a_record_survives_json() -> None:

@@ -12,11 +12,12 @@ from dmls_ray.records.aggregate import take_results, unregistered
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.training_metrics import BY_NAME, LEARNED, TRAINING_METRICS, is_loss, minimizes
 from dmls_ray.workloads.classification.config import TrialConfig
 
 
-def record_of(results: list[dict[str, Any]], *metrics: Metric) -> RunRecord:
+def record_of(results: list[RankResult], *metrics: Metric) -> RunRecord:
     record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
     take_results(record, results, (*TRAINING_METRICS, *metrics))
     return record
@@ -31,7 +32,7 @@ def test_every_number_that_training_returns_is_registered() -> None:
 
 
 def test_a_number_that_no_entry_names_is_reported_and_kept() -> None:
-    results = [{"rank": 0, "speed": 1.0, "run": {"steps": 3, "sharpness": 2.0}}]
+    results = [RankResult(rank=0, values={"speed": 1.0}, run={"steps": 3, "sharpness": 2.0})]
     assert unregistered(results) == ["sharpness", "speed"]
     assert record_of(results).measures["sharpness"] == 2.0
 
@@ -41,7 +42,7 @@ def test_a_metric_without_a_field_of_the_record_is_kept_as_its_entry_says(across
     stall = Metric(
         name="stall_ms", label="stall ms", kind="amount", direction="min", scope="rank", across_ranks=across_ranks
     )
-    results = [{"rank": 0, "stall_ms": 3.0, "run": {}}, {"rank": 1, "stall_ms": 1.0}]
+    results = [RankResult(rank=rank, values={"stall_ms": stalled}) for rank, stalled in enumerate((3.0, 1.0))]
     assert record_of(results, stall).measures == {"stall_ms": value}
     assert unregistered(results, (*TRAINING_METRICS, stall)) == []
 

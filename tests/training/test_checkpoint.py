@@ -9,6 +9,7 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
@@ -35,8 +36,8 @@ def config(**changes: Any) -> TrialConfig:
     )
 
 
-def losses(result: dict[str, Any]) -> list[tuple[float, ...]]:
-    return [tuple(epoch[name] for name in METRICS) for epoch in result["run"]["epochs"]]
+def losses(result: RankResult) -> list[tuple[float, ...]]:
+    return [tuple(epoch[name] for name in METRICS) for epoch in result.run["epochs"]]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -61,21 +62,23 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
 ) -> None:
     trial = config(**changes)
     whole = run_spawned(trial, artifacts=ArtifactOptions(folder=str(tmp_path / "whole"), weights=True))
-    assert whole[0]["outcome"] == "ok", whole[0].get("traceback")
+    assert whole[0].outcome == "ok", whole[0].traceback
     artifacts = ArtifactOptions(folder=str(tmp_path / "cut"), checkpoints=True, weights=True)
     monkeypatch.setenv("DIE_IN_PASS", str(die_in_pass))
-    assert "killed" in [item["outcome"] for item in run_spawned(trial, artifacts=artifacts)]
+    assert "killed" in [item.outcome for item in run_spawned(trial, artifacts=artifacts)]
     assert not (tmp_path / "cut" / "weights.pt").exists()
     monkeypatch.delenv("DIE_IN_PASS")
     resumed = run_spawned(trial, artifacts=artifacts)
-    assert resumed[0]["outcome"] == "ok", resumed[0].get("traceback")
-    assert resumed[0]["run"]["resumed_epoch"] == 2
+    assert resumed[0].outcome == "ok", resumed[0].traceback
+    assert resumed[0].run["resumed_epoch"] == 2
     assert losses(resumed[0]) == losses(whole[0])
     for one, other in zip(weights(tmp_path / "cut").values(), weights(tmp_path / "whole").values(), strict=True):
         assert torch.equal(one, other)
     assert not (tmp_path / "cut" / "checkpoints").exists(), "a run that has ended needs none"
-    assert resumed[0]["run"]["gradient_noise_scale"] == whole[0]["run"]["gradient_noise_scale"]
-    assert resumed[0]["total_s"] >= sum(resumed[0][name] for name in ("setup_s", "warmup_s", "train_s", "eval_s"))
+    assert resumed[0].run["gradient_noise_scale"] == whole[0].run["gradient_noise_scale"]
+    assert resumed[0].values["total_s"] >= sum(
+        resumed[0].values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s")
+    )
 
 
 @pytest.mark.parametrize("damage", [pytest.param("truncated", marks=pytest.mark.slow), "one bit"])
@@ -99,7 +102,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
         newest.write_bytes(whole_file)
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
         resumed = run_inline(trial, artifacts=artifacts)
-    assert resumed["run"]["resumed_epoch"] == 2
+    assert resumed.run["resumed_epoch"] == 2
     assert losses(resumed) == losses(whole)
 
 
@@ -115,7 +118,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(content: str, tmp_path: Pat
         torch.save([1] if content == "no checkpoint" else {"trial": trial.hash, "own": Payload(marker)}, file)
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
         result = run_inline(trial, artifacts=ArtifactOptions(folder=str(tmp_path), checkpoints=True))
-    assert (result["outcome"], result["run"].get("resumed_epoch")) == ("ok", None)
+    assert (result.outcome, result.run.get("resumed_epoch")) == ("ok", None)
     assert not marker.exists()
 
 
@@ -144,7 +147,7 @@ def test_checkpoints_of_another_configuration_do_not_hide_ones_own(
     for path, data in kept.items():
         path.write_bytes(data)
     monkeypatch.delenv("DIE_IN_PASS")
-    assert run_inline(config(), artifacts=artifacts)["run"]["resumed_epoch"] == 1
+    assert run_inline(config(), artifacts=artifacts).run["resumed_epoch"] == 1
 
 
 def test_saved_weights_are_opened_by_plain_pytorch_and_fit_the_model(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.test_engine import UNEVEN
 
@@ -16,8 +17,8 @@ def config(**changes: Any) -> TrialConfig:
     return TrialConfig(**{**base, "device": "cpu", "compile": "default", **changes})
 
 
-def losses(result: dict[str, Any]) -> list[float]:
-    return [epoch["test_loss"] for epoch in result["run"]["epochs"]]
+def losses(result: RankResult) -> list[float]:
+    return [epoch["test_loss"] for epoch in result.run["epochs"]]
 
 
 @pytest.mark.slow
@@ -36,21 +37,21 @@ def test_a_compiled_model_learns_what_the_eager_one_does_and_is_compiled_in_set_
 
     compiling_outcome = Outcome.OK
     compiled, eager = run_inline(config(), train=recompiled), run_inline(config(compile="off"))
-    assert compiled["outcome"] == "ok", compiled.get("traceback")
+    assert compiled.outcome == "ok", compiled.traceback
     assert losses(compiled) == pytest.approx(losses(eager), rel=1e-3)
-    assert compiled["later"] == 0, "no shape is left for a timed step to compile"
-    run = compiled["run"]
-    assert 0 < run["compile_s"] <= compiled["setup_s"]
+    assert compiled.values["later"] == 0, "no shape is left for a timed step to compile"
+    run = compiled.run
+    assert 0 < run["compile_s"] <= compiled.values["setup_s"]
     assert run["compile_cache"] in ("cold", "warm", "mixed")
     again = run_inline(config())
-    assert again["run"]["compile_cache"] == "warm"
+    assert again.run["compile_cache"] == "warm"
     assert losses(again) == losses(compiled)
 
 
 @pytest.mark.slow
 def test_the_thorough_mode_learns_what_the_eager_one_does() -> None:
     thorough, eager = (run_inline(config(compile=mode, epochs=1)) for mode in ("max-autotune", "off"))
-    assert thorough["outcome"] == "ok", thorough.get("traceback")
+    assert thorough.outcome == "ok", thorough.traceback
     assert losses(thorough) == pytest.approx(losses(eager), rel=1e-3)
 
 
@@ -59,23 +60,23 @@ def test_the_thorough_mode_learns_what_the_eager_one_does() -> None:
 @pytest.mark.parametrize("mode", ["default", "max-autotune"])
 def test_a_compiled_model_learns_what_the_eager_one_does_on_a_gpu(mode: str) -> None:
     compiled, eager = (run_inline(config(compile=name, device="cuda")) for name in (mode, "off"))
-    assert compiled["outcome"] == "ok", compiled.get("traceback")
+    assert compiled.outcome == "ok", compiled.traceback
     assert losses(compiled) == pytest.approx(losses(eager), rel=1e-2)
 
 
 @pytest.mark.slow
 def test_a_compiled_model_trains_under_ddp() -> None:
     compiled, eager = (run_spawned(config(world_size=2, compile=mode)) for mode in ("default", "off"))
-    assert [item["outcome"] for item in compiled] == ["ok", "ok"], compiled[0].get("traceback")
+    assert [item.outcome for item in compiled] == ["ok", "ok"], compiled[0].traceback
     assert losses(compiled[0]) == pytest.approx(losses(eager[0]), rel=1e-3)
 
 
 def test_without_a_compiler_a_run_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     result = run_inline(config())
-    assert result["outcome"] == "skipped"
-    assert "compile=default needs a C++ compiler" in result["reason"]
+    assert result.outcome == "skipped"
+    assert "compile=default needs a C++ compiler" in result.reason
 
 
 def test_a_model_that_is_not_compiled_says_nothing_of_it() -> None:
-    assert run_inline(config(compile="off", epochs=1))["run"].get("compile_s") is None
+    assert run_inline(config(compile="off", epochs=1)).run.get("compile_s") is None

@@ -143,5 +143,5 @@ def test_the_noise_scale_is_the_variance_of_gradients_over_their_squared_mean() 
     trial = config(dataset=many, batch_per_rank=4, epochs=20, lr=1e-9, noise_scale=True)
     for changed in (trial, trial.replace(accum_steps=2)):
         ranks = run_spawned(changed, train=compare_noise)
-        assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
-        assert ranks[0]["metered"] == pytest.approx(ranks[0]["defined"], rel=0.25)
+        assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
+        assert ranks[0].values["metered"] == pytest.approx(ranks[0].values["defined"], rel=0.25)

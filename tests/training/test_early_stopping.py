@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -67,10 +65,10 @@ def test_a_run_that_was_stopped_tells_the_figures_of_its_best_epoch() -> None:
     trial = TrialConfig(batch_per_rank=4, dataset="synthetic:shape=1x8x8,classes=4,train=48,test=40", epochs=40,
                         early_stopping="validation_loss", patience=1, validation_share=0.25, lr=0.02,
                         device="cpu")  # fmt: skip
-    result: dict[str, Any] = run_inline(trial)
-    run = result["run"]
+    result = run_inline(trial)
+    run = result.run
     assert (run["train_samples"], run["validation_samples"]) == (36, 12)
     assert len(run["epochs"]) == run["best_epoch"] + 1 < 40
     assert run["steps"] == 9 * len(run["epochs"])
-    assert result["test_loss"] == pytest.approx(run["epochs"][run["best_epoch"] - 1]["test_loss"])
+    assert result.values["test_loss"] == pytest.approx(run["epochs"][run["best_epoch"] - 1]["test_loss"])
     assert all(epoch["validation_accuracy"] is not None for epoch in run["epochs"])

@@ -12,6 +12,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -37,8 +38,8 @@ def train_each(trials: list[TrialConfig], trial: TrialConfig, rank: Any, emit: A
 def run_each(*trials: TrialConfig) -> list[list[dict[str, Any]]]:
     """The results of trials of one world size: by trial, then by rank."""
     ranks = run_spawned(trials[0], train=functools.partial(train_each, list(trials)))
-    assert [item["outcome"] for item in ranks] == ["ok"] * len(ranks), ranks[0].get("traceback")
-    return [[rank["each"][number] for rank in ranks] for number in range(len(trials))]
+    assert [item.outcome for item in ranks] == ["ok"] * len(ranks), ranks[0].traceback
+    return [[rank.values["each"][number] for rank in ranks] for number in range(len(trials))]
 
 
 def weights(ranks: list[dict[str, Any]]) -> torch.Tensor:
@@ -85,21 +86,21 @@ def test_ranks_and_accumulation_reach_the_same_parameters_under_every_optimizer_
 def test_a_model_that_changes_its_input_harms_no_later_epoch_and_no_later_run() -> None:
     trial = config(model="tests.training.probes:doubling", dataset="tests.training.probes:floats", lr=1e-9, epochs=3)
     for _ in range(2):
-        epochs = run_inline(trial)["run"]["epochs"]
+        epochs = run_inline(trial).run["epochs"]
         assert [item["test_loss"] for item in epochs] == pytest.approx([epochs[0]["test_loss"]] * 3, rel=1e-4)
-    first = run_inline(trial)["run"]["epochs"][0]["test_loss"]
+    first = run_inline(trial).run["epochs"][0]["test_loss"]
     assert first == pytest.approx(epochs[0]["test_loss"], rel=1e-4)
 
 
 def test_what_a_run_sets_in_its_process_is_not_the_next_ones() -> None:
     trial = config(model="convnet")
-    before = run_inline(trial)["run"]["epochs"]
+    before = run_inline(trial).run["epochs"]
     torch.set_float32_matmul_precision("medium")
     torch.set_autocast_enabled("cpu", True)
     torch.set_default_device("meta")
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)
-    after = run_inline(trial)["run"]["epochs"]
+    after = run_inline(trial).run["epochs"]
     names = ("train_loss", "test_loss")
     assert [[epoch[name] for name in names] for epoch in after] == [[epoch[name] for name in names] for epoch in before]
 
@@ -132,53 +133,54 @@ def test_test_metrics_are_exact_at_uneven_shards_and_at_fewer_samples_than_ranks
 
 
 def test_every_epoch_is_told_as_it_ends() -> None:
-    events: list[dict[str, Any]] = []
+    events: list[RankEvent] = []
     result = run_inline(config(epochs=3), emit=events.append)
-    told = [event for event in events if event["kind"] == "epoch"]
-    assert [event["epoch"] for event in told] == [1, 2, 3]
-    kinds = [event["kind"] for event in events]
-    assert kinds.count("progress") >= result["run"]["steps"], "each pass shows that the rank gets on"
-    assert [event["test_accuracy"] for event in told] == [item["test_accuracy"] for item in result["run"]["epochs"]]
+    told = [event.epoch for event in events if isinstance(event, EpochEnded)]
+    assert [epoch.epoch for epoch in told] == [1, 2, 3]
+    assert events.count(Progress()) >= result.run["steps"], "each pass shows that the rank gets on"
+    assert [epoch.test_accuracy for epoch in told] == [item["test_accuracy"] for item in result.run["epochs"]]
 
 
 def test_it_learns() -> None:
     result = run_inline(config(epochs=6, dataset="digits", batch_per_rank=16))
-    assert result["run"]["epochs"][-1]["test_accuracy"] > 0.9
+    assert result.run["epochs"][-1]["test_accuracy"] > 0.9
 
 
 def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
     result = run_inline(config(warmup_steps=4))
-    phases = [result[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")]
+    phases = [
+        result.values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")
+    ]
     assert all(seconds >= 0 for seconds in phases)
-    assert sum(phases) <= result["total_s"]
-    assert sum(phases) >= 0.8 * result["total_s"]
+    assert sum(phases) <= result.values["total_s"]
+    assert sum(phases) >= 0.8 * result.values["total_s"]
     steps = 2 * math.ceil(101 / 8)
-    assert (result["run"]["steps"], result["run"]["warmup_steps"]) == (steps, 4)
-    assert sum(item["images"] for item in result["run"]["epochs"]) == 2 * 101 - 4 * 8
+    assert (result.run["steps"], result.run["warmup_steps"]) == (steps, 4)
+    assert sum(item["images"] for item in result.run["epochs"]) == 2 * 101 - 4 * 8
 
 
 def test_a_short_run_still_has_steps_that_count() -> None:
     result = run_inline(config(warmup_steps=100, epochs=1, batch_per_rank=101))
-    assert (result["run"]["steps"], result["run"]["warmup_steps"]) == (1, 0)
-    assert result["step_ms_p50"] is not None
-    assert len(result["step_ms_quantiles"]) == len(STEP_QUANTILES)
+    assert (result.run["steps"], result.run["warmup_steps"]) == (1, 0)
+    assert result.values["step_ms_p50"] is not None
+    assert len(result.values["step_ms_quantiles"]) == len(STEP_QUANTILES)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_as_diverged() -> None:
-    events: list[dict[str, Any]] = []
+    events: list[RankEvent] = []
     result = run_inline(config(model="tests.training.probes:exploding", epochs=5), emit=events.append)
-    assert (result["outcome"], result["reason"]) == ("diverged", "the loss is not finite in epoch 1")
-    assert [event["kind"] for event in events].count("epoch") == 1
+    assert (result.outcome, result.reason) == ("diverged", "the loss is not finite in epoch 1")
+    assert sum(isinstance(event, EpochEnded) for event in events) == 1
 
 
 def test_a_diverged_run_ends_on_all_ranks() -> None:
     results = run_spawned(config(model="tests.training.probes:exploding", world_size=2))
-    assert [item["outcome"] for item in results] == ["diverged", "diverged"]
+    assert [item.outcome for item in results] == ["diverged", "diverged"]
 
 
 def test_the_same_seed_gives_the_same_losses_bit_for_bit_and_another_does_not() -> None:
     def losses(**changes: Any) -> list[float]:
-        return [item["train_loss"] for item in run_inline(config(**changes))["run"]["epochs"]]
+        return [item["train_loss"] for item in run_inline(config(**changes)).run["epochs"]]
 
     assert losses() == losses()
     assert losses() != losses(seed=1)
@@ -194,7 +196,7 @@ def test_a_run_in_a_used_process_equals_the_same_run_in_a_fresh_one() -> None:
     torch.manual_seed(99)
     used = run_inline(trial)
     for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
-        assert [item[name] for item in used["run"]["epochs"]] == [item[name] for item in fresh["run"]["epochs"]]
+        assert [item[name] for item in used.run["epochs"]] == [item[name] for item in fresh.run["epochs"]]
 
 
 def test_running_statistics_are_the_same_on_all_ranks_when_they_are_tested() -> None:
@@ -207,14 +209,14 @@ def test_running_statistics_are_the_same_on_all_ranks_when_they_are_tested() -> 
 def test_the_record_tells_when_a_target_accuracy_was_first_reached() -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=6, target_accuracy=0.8)
     result = run_inline(trial)
-    run = result["run"]
+    run = result.run
     accuracies = [epoch["test_accuracy"] for epoch in run["epochs"]]
     first = next(number for number, accuracy in enumerate(accuracies, start=1) if accuracy >= 0.8)
     assert 1 < first < 6, "the target must lie inside the run"
     assert run["target_epoch"] == first
     assert run["target_steps"] == first * run["steps"] / 6
-    assert result["setup_s"] < run["target_s"] < result["total_s"]
-    assert "target_epoch" not in run_inline(trial.replace(target_accuracy=1.0))["run"]
+    assert result.values["setup_s"] < run["target_s"] < result.values["total_s"]
+    assert "target_epoch" not in run_inline(trial.replace(target_accuracy=1.0)).run
 
 
 @pytest.mark.gpu
@@ -222,13 +224,11 @@ def test_the_record_tells_when_a_target_accuracy_was_first_reached() -> None:
 def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_own_memory() -> None:
     trial = config(dataset="synthetic:shape=1x8x8,classes=4,train=512,test=128", epochs=3, device="cuda")
     gpu, cpu = run_inline(trial), run_inline(trial.replace(device="cpu"))
-    assert gpu["outcome"] == "ok", gpu.get("traceback")
-    assert gpu["run"]["epochs"][-1]["test_accuracy"] == pytest.approx(
-        cpu["run"]["epochs"][-1]["test_accuracy"], abs=0.05
-    )
-    assert gpu["peak_reserved_mib"] >= gpu["peak_mem_mib"] > 0
-    assert len(gpu["epochs"]) == 3
-    assert gpu["step_ms_p50"] > 0
+    assert gpu.outcome == "ok", gpu.traceback
+    assert gpu.run["epochs"][-1]["test_accuracy"] == pytest.approx(cpu.run["epochs"][-1]["test_accuracy"], abs=0.05)
+    assert gpu.values["peak_reserved_mib"] >= gpu.values["peak_mem_mib"] > 0
+    assert len(gpu.values["epochs"]) == 3
+    assert gpu.values["step_ms_p50"] > 0
 
 
 evaluation_shards.__test__ = False  # type: ignore[attr-defined]  # a function that tests use, and no test
@@ -257,6 +257,6 @@ def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]
 def test_gradients_are_reduced_once_a_step_and_each_rank_has_random_numbers_of_its_own() -> None:
     trial = config(world_size=2, accum_steps=3, epochs=2)
     ranks = run_spawned(trial, train=count_reductions)
-    assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
-    assert [item["reductions"] for item in ranks] == [ranks[0]["run"]["steps"]] * 2
-    assert ranks[0]["random"] != ranks[1]["random"]
+    assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
+    assert [item.values["reductions"] for item in ranks] == [ranks[0].run["steps"]] * 2
+    assert ranks[0].values["random"] != ranks[1].values["random"]

@@ -28,7 +28,7 @@ def test_short_windows_do_not_count_even_where_their_passes_are_full() -> None:
         device="cpu",
     )
     result = run_inline(trial, train=compare_noise)
-    assert result["metered"] == pytest.approx(result["defined"], rel=0.4)
+    assert result.values["metered"] == pytest.approx(result.values["defined"], rel=0.4)
 
 
 def metered(*norms: float) -> float | None:

@@ -20,10 +20,10 @@ def config(**changes: Any) -> TrialConfig:
 @pytest.mark.parametrize("precision", ["amp-bf16", "amp-fp16"])
 def test_a_half_format_trains_in_that_format_and_learns_as_fp32_does(precision: str) -> None:
     full, half = run_inline(config()), run_inline(config(precision=precision))
-    losses = [[epoch["train_loss"] for epoch in item["run"]["epochs"]] for item in (full, half)]
+    losses = [[epoch["train_loss"] for epoch in item.run["epochs"]] for item in (full, half)]
     assert losses[0] != losses[1], "the format must change the last digits"
     assert losses[1] == pytest.approx(losses[0], rel=0.1)
-    assert half["run"]["skipped_steps"] == 0
+    assert half.run["skipped_steps"] == 0
 
 
 def test_only_fp16_needs_a_scaler() -> None:
@@ -52,5 +52,5 @@ def test_a_processor_has_units_for_what_it_says_it_has(
 @pytest.mark.parametrize("precision", ["tf32", "amp-fp16", "amp-bf16"])
 def test_every_format_trains_on_a_gpu(precision: str) -> None:
     full, other = (run_inline(config(device="cuda", precision=name)) for name in ("fp32", precision))
-    losses = [[epoch["train_loss"] for epoch in item["run"]["epochs"]] for item in (full, other)]
+    losses = [[epoch["train_loss"] for epoch in item.run["epochs"]] for item in (full, other)]
     assert losses[1] == pytest.approx(losses[0], rel=0.1)

@@ -21,15 +21,24 @@ from ray.tune.schedulers import FIFOScheduler
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
 from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.scheduler.dispatcher import skipped
 from dmls_ray.cluster.worker_group import WorkerGroup, make_trainer
-from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import (
+    EpochEnded,
+    RunEvent,
+    RunFinished,
+    RunStarted,
+    RunUnknown,
+    SkipKind,
+    is_last,
+)
 from dmls_ray.util.errors import WorkerGroupError
 
 _ACTORS_MAY_DIE = 5
 """How often Tune's actor may die within one run."""
 
-Listener = Callable[[dict[str, Any], dict[str, Any]], None]
-"""Called in the driver with a trial's configuration in Tune, and each event of its run."""
+Listener = Callable[[dict[str, Any], RunEvent], None]
+"""Called in the driver with the configuration of a trial in Tune, and each event of its run."""
 
 JobOf = Callable[[dict[str, Any]], Job]
 """Gives the run of a trial's configuration in Tune, in the driver and in Tune's actor."""
@@ -90,8 +99,8 @@ class RunTrainable(Trainable):
         if self._job.config.launcher != "ray":
             return self._step_launched()
         events = self._events()
-        while events[-1]["kind"] == "unknown":
-            # The broker is a new one. What had been told of the run is told again, from its start.
+        while isinstance(events[-1], RunUnknown):
+            # The broker is a new one: the run starts again from its first event.
             if self._submitted:
                 self._brokers_before += 1
                 self.end()
@@ -101,7 +110,7 @@ class RunTrainable(Trainable):
                 # A searcher has proposed the same run twice.
                 return {"run_id": self._job.run_id, "events": [], "done": True}
             events = self._events()
-        done = events[-1]["kind"] in ("done", "aborted")
+        done = is_last(events[-1])
         if done:
             self.end()
         return {"run_id": self._job.run_id, "events": events, "done": done}
@@ -110,19 +119,19 @@ class RunTrainable(Trainable):
         trial_id = self._job.trial_id
         if self._launched is None:
             if reason := self._broker.call("given_up", trial_id):
-                return {"run_id": self._job.run_id, "events": [_skipped(reason)], "done": True}
+                return {"run_id": self._job.run_id, "events": [skipped(reason, SkipKind.GIVEN_UP)], "done": True}
             self._launched = self._start_launched(self._job)
         events = self._launched.events()
-        if events[-1]["kind"] == "done":
-            self._broker.call("has_ended", trial_id, events[-1])
-        return {"run_id": self._job.run_id, "events": events, "done": events[-1]["kind"] in ("done", "aborted")}
+        if isinstance(events[-1], RunFinished):
+            self._broker.call("has_ended", trial_id, events[-1].verdict)
+        return {"run_id": self._job.run_id, "events": events, "done": is_last(events[-1])}
 
-    def _events(self) -> list[dict[str, Any]]:
+    def _events(self) -> list[RunEvent]:
         if self._submitted:
             with contextlib.suppress(ray.exceptions.RayActorError):
-                events: list[dict[str, Any]] = self._broker.call_once("events", self._job.run_id)
+                events: list[RunEvent] = self._broker.call_once("events", self._job.run_id)
                 return events
-        return [{"kind": "unknown"}]
+        return [RunUnknown()]
 
     def begin(self, job: Job) -> None:
         """Called before the run is queued; here the group's ranks serve it."""
@@ -152,7 +161,7 @@ class RunTrainable(Trainable):
 class SearchTrainable(RunTrainable):
     """One run of a search: a step of it is an epoch, after which a scheduler decides whether it goes on."""
 
-    _coming: deque[dict[str, Any]]
+    _coming: deque[RunEvent]
     _level: float | None
     _attempt: int
     _epoch: int
@@ -173,26 +182,27 @@ class SearchTrainable(RunTrainable):
         if job.run_id in self._known:
             return self._result([], self._known[job.run_id], done=True)
         if job.skip:
-            return self._result([_skipped(job.skip)], None, done=True)
+            return self._result([skipped(job.skip, SkipKind.INFEASIBLE)], None, done=True)
         if self._epoch and job.prunable:
             # The scheduler has let it go on; else there would be no step.
             self._broker.call("decide", job.run_id, self._attempt, self._epoch)
-        events: list[dict[str, Any]] = []
-        while not events or events[-1]["kind"] not in ("epoch", "done", "aborted"):
+        events: list[RunEvent] = []
+        while not events or not (isinstance(events[-1], EpochEnded) or is_last(events[-1])):
             if not self._coming:
                 self._coming.extend(super().step()["events"])
             if not self._coming:
                 return self._result([], None, done=True)
-            events.append(self._coming.popleft())
-            if events[-1]["kind"] == "start":
-                self._attempt, self._epoch = events[-1]["attempt"], 0
+            event = self._coming.popleft()
+            events.append(event)
+            if isinstance(event, RunStarted):
+                self._attempt, self._epoch = event.attempt, 0
         last = events[-1]
-        if last["kind"] == "epoch":
+        if isinstance(last, EpochEnded):
             self._epoch += 1
         self._level = metric_of(last, self._metric, self._level)
-        return self._result(events, self._level, done=last["kind"] in ("done", "aborted"))
+        return self._result(events, self._level, done=is_last(last))
 
-    def _result(self, events: list[dict[str, Any]], level: float | None, *, done: bool) -> dict[str, Any]:
+    def _result(self, events: list[RunEvent], level: float | None, *, done: bool) -> dict[str, Any]:
         measured = {} if level is None else {self._metric: level}
         return {"run_id": self._job.run_id, "events": events, "done": done, "epoch": self._epoch, **measured}
 
@@ -205,18 +215,14 @@ class SearchTrainable(RunTrainable):
         self._attempt, self._epoch = 1, 0
 
 
-def metric_of(event: Mapping[str, Any], metric: str, before: float | None = None) -> float | None:
-    """A metric as an event tells it; else what it was before. Numbers that are not finite are none."""
-    told = {**event, **event.get("measures", {})}
-    for result in event.get("results", [])[:1]:
-        told |= result.get("run", {}).get("returned", {})
-    value = told.get(metric)
+def metric_of(event: RunEvent, metric: str, before: float | None = None) -> float | None:
+    """The metric in this event, or its previous value if the event has none or it is not finite."""
+    value: Any = None
+    if isinstance(event, EpochEnded):
+        value = event.epoch.measures.get(metric, getattr(event.epoch, metric, None))
+    elif isinstance(event, RunFinished) and event.results:
+        value = event.results[0].run.get("returned", {}).get(metric)
     return value if isinstance(value, int | float) and math.isfinite(value) else before
-
-
-def _skipped(reason: str) -> dict[str, Any]:
-    told = {"outcome": Outcome.SKIPPED.value, "reason": reason, "traceback": ""}
-    return {"kind": "done", **told, "attempts": 0, "earlier": [], "results": []}
 
 
 class IsolatedRunTrainable(RunTrainable):
@@ -284,16 +290,16 @@ class _Forward(Callback):
             for event in self._group.broker.call("events", run_id):
                 self._pass_on(trial, run_id, event)
 
-    def _pass_on(self, trial: Any, run_id: str, event: dict[str, Any]) -> None:
-        if event["kind"] == "start":
-            self._attempts[run_id] = event["attempt"]
+    def _pass_on(self, trial: Any, run_id: str, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):
+            self._attempts[run_id] = event.attempt
             self._group.note_controllers()
-        if event["kind"] == "unknown":
+        if isinstance(event, RunUnknown):
             # The broker has died in between, and with it the run, which the same command runs again.
             self._told.add(trial.trial_id)
             return
         self._listener(trial.config, event)
-        if event["kind"] in ("done", "aborted"):
+        if is_last(event):
             self._told.add(trial.trial_id)
             self.ended.add(run_id)
             self._group.broker.submit("forget", run_id)
@@ -334,7 +340,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isol
         "launched": functools.partial(
             LaunchedRun,
             launch=functools.partial(launch, path=settings["path"], cwd=settings["cwd"]),
-            limits=group.limits,
+            policy=group.policy,
         ),
     }
     trainable: type[RunTrainable] = RunTrainable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 from dmls_ray.training.rank import Emit, RankInfo
@@ -24,7 +25,7 @@ def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str
     return run_function(config, rank, emit, load=lambda: (turn_grey, GrayscaleConfig))
 
 
-def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """Turn images grey, over and over, and tell how long it took.
 
     Returns:

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.records.validation import DEEPEST, check_picture
 from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
@@ -118,7 +120,7 @@ class _Told:
         if kind not in ("epoch", "progress"):
             raise ValueError(f"kind={kind!r} is no kind of event; emit an epoch's values, or {{'kind': 'progress'}}.")
         if kind == "progress":
-            self._emit({"kind": "progress"})
+            self._emit(Progress())
             return
         if not isinstance(event, Mapping):
             raise ValueError(f"what it emitted is a {type(event).__name__}; give a dict of plain values.")
@@ -133,7 +135,7 @@ class _Told:
         if (wrong := _not_finite(values)) and not self.not_finite:
             self.not_finite = f"{wrong} of epoch {number}"
         tells = self._rank.rank == 0 or self._rank.prunable
-        if self._emit({"kind": "epoch", **epoch} if tells else {"kind": "progress"}) is False:
+        if self._emit(EpochEnded(epoch=EpochRecord(**epoch)) if tells else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
 
@@ -159,7 +161,7 @@ class _Steps:
     def _step(self, *_: Any) -> None:
         self.count += 1
         self.timer.step()
-        self._emit({"kind": "progress"})
+        self._emit(Progress())
 
 
 def _returned_values(values: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
 from tests.analysis.samples import MACHINE
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -91,7 +92,7 @@ def many(runs: int, *, epochs: int = 20, ranks: int = 2, text: str = "") -> Resu
     return Results(Path("results/many"), records)
 
 
-def _rank(draw: random.Random, rank: int, epochs: int) -> dict[str, Any]:
+def _rank(draw: random.Random, rank: int, epochs: int) -> RankResult:
     def epoch(number: int) -> dict[str, Any]:
         told = {name: draw.random() for name in (*METRICS, "train_s", "warmup_s", "eval_s")}
         return {"epoch": number, **told}
@@ -103,7 +104,8 @@ def _rank(draw: random.Random, rank: int, epochs: int) -> dict[str, Any]:
     busy = {"at_s": [0.5 * point for point in range(240)], "cpu_percent": [draw.random() * 100 for _ in range(240)]}
     run = {"device": "cpu", "train_samples": 50_000, "epochs": whole}
     own = [epoch(number) for number in range(1, epochs + 1)]
-    return {"rank": rank, "machine": "lab", "device": "cpu", "utilization": busy, "epochs": own, "run": run, **measured}
+    values = {"utilization": busy, "epochs": own, **measured}
+    return RankResult(rank=rank, machine="lab", device="cpu", values=values, run=run)
 
 
 def _batch(row: Row) -> int:

@@ -9,8 +9,21 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import Job, Lease, Leave, Limits, RankRegistration
+from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import (
+    EpochEnded,
+    RankResult,
+    RunAborted,
+    RunEvent,
+    RunFinished,
+    RunStarted,
+    RunUnknown,
+    is_last,
+)
 from dmls_ray.workloads.classification.config import TrialConfig
 
 
@@ -66,15 +79,33 @@ async def soon(awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
 async def serve(broker: Broker, name: str, log: list[Lease], outcome: str = "ok") -> None:
     while (lease := await broker.next_lease(name)) is not None:
         log.append(lease)
-        await broker.emit(name, lease.lease_id, {"kind": "epoch", "epoch": 1})
-        await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": outcome})
+        await broker.emit(name, lease.lease_id, epoch(1))
+        await broker.finish(name, lease.lease_id, result(lease.rank.rank, outcome))
 
 
-async def follow(broker: Broker, run_id: str) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
-    while not events or events[-1]["kind"] not in ("done", "aborted"):
+def result(rank: int = 0, outcome: str = "ok", **more: Any) -> RankResult:
+    return RankResult(rank=rank, outcome=Outcome(outcome), **more)
+
+
+def epoch(number: int) -> EpochEnded:
+    return EpochEnded(epoch=EpochRecord(epoch=number))
+
+
+async def follow(broker: Broker, run_id: str) -> list[RunEvent]:
+    events: list[RunEvent] = []
+    while not events or not is_last(events[-1]):
         events += await broker.events(run_id)
     return events
+
+
+async def end_of(broker: Broker, run_id: str) -> RunFinished:
+    last = (await follow(broker, run_id))[-1]
+    assert isinstance(last, RunFinished)
+    return last
+
+
+async def outcome_of(broker: Broker, run_id: str) -> str:
+    return (await end_of(broker, run_id)).verdict.outcome.value
 
 
 @scenario
@@ -85,11 +116,11 @@ async def test_a_run_takes_its_ranks_tells_its_events_and_gives_them_back() -> N
     for number, size in enumerate((2, 1, 2)):
         await broker.submit(job(f"r{number}", size))
         events = await follow(broker, f"r{number}")
-        assert events[0] == {"kind": "start", "attempt": 1}
-        assert [event["kind"] for event in events].count("epoch") == size
-        assert events[-1]["outcome"] == "ok"
-        assert [item["rank"] for item in events[-1]["results"]] == list(range(size))
-    told = sorted((attempt_of(lease), lease.rank, lease.backend) for lease in log)
+        assert events[0] == RunStarted(attempt=1)
+        assert sum(isinstance(event, EpochEnded) for event in events) == size
+        assert events[-1].verdict.outcome.value == "ok"
+        assert [item.rank for item in events[-1].results] == list(range(size))
+    told = sorted((attempt_of(lease), lease.rank.rank, lease.rank.backend) for lease in log)
     pair = [(0, "gloo"), (1, "gloo")]
     assert told == [(f"r{number}/1", *part) for number, parts in enumerate((pair, [(0, None)], pair)) for part in parts]
     assert {lease.store for lease in log} == {("a", 1000)}, "all meet at the leader's store"
@@ -104,7 +135,7 @@ async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
     await broker.submit(job("r"))
     assert not first.done()
     await soon(broker.next_lease(await broker.join(card(1))))
-    assert (await first).rank == 0
+    assert (await first).rank.rank == 0
 
 
 @scenario
@@ -146,14 +177,14 @@ async def test_runs_that_are_alike_go_on_the_same_machine_whichever_of_its_ranks
         beside = await soon(broker.next_lease(second))
         assert not beside.done(), "the other rank is about to ask"
         lease = await taken_up(broker, first)
-        assert (attempt_of(lease), lease.machine) == (f"r{number}/1", "a")
-        await broker.finish(first, lease.lease_id, {"rank": 0, "outcome": "ok"})
+        assert (attempt_of(lease), lease.rank.machine) == (f"r{number}/1", "a")
+        await broker.finish(first, lease.lease_id, result(0))
         both = await soon(broker.next_lease(first))
         await broker.submit(job(f"both{number}", 2))
         for name, task in ((first, both), (second, beside)):
             lease = await task
             assert isinstance(lease, Lease)
-            await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
+            await broker.finish(name, lease.lease_id, result(lease.rank.rank))
 
 
 @scenario
@@ -163,14 +194,14 @@ async def test_a_rank_that_never_asks_again_is_waited_for_once_and_not_for_ever(
     asks = await soon(broker.next_lease(names[1]))
     await broker.submit(job("r"))
     assert not asks.done()
-    with patch("dmls_ray.cluster.scheduler.broker._ASKS_WITHIN_S", 0.0):
+    with patch("dmls_ray.cluster.scheduler.membership.IDLE_REPORT_TIMEOUT_S", 0.0):
         lease = await asks
     assert attempt_of(lease) == "r/1"
     await broker.begun(names[1], lease.lease_id, 0)
     await asyncio.sleep(0.5)
     # It has been silent for longer than that, though the other's run has just ended.
-    with patch("dmls_ray.cluster.scheduler.broker._ASKS_WITHIN_S", 0.5):
-        await broker.finish(names[1], lease.lease_id, {"rank": 0, "outcome": "ok"})
+    with patch("dmls_ray.cluster.scheduler.membership.IDLE_REPORT_TIMEOUT_S", 0.5):
+        await broker.finish(names[1], lease.lease_id, result(0))
         await broker.submit(job("next"))
         last = await soon(broker.next_lease(names[1]))
         assert last.done()
@@ -179,8 +210,8 @@ async def test_a_rank_that_never_asks_again_is_waited_for_once_and_not_for_ever(
 @scenario
 async def test_a_rank_that_hangs_after_its_run_is_ended_and_runs_go_on_with_its_successor() -> None:
     ended: list[int] = []
-    limits = Limits(stall_timeout=0.3)
-    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    policy = RetryPolicy(stall_timeout=0.3)
+    broker = Broker({"a": 1, "b": 1}, policy=policy, end_process=lambda rank: ended.append(rank.pid))
     first, second = [await broker.join(card(index, "a", trainer=trainer)) for index, trainer in enumerate("ab")]
     waits = await soon(broker.next_lease(first))
     await broker.submit(job("both", 2))
@@ -200,14 +231,14 @@ async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() 
     await broker.submit(job("r", 2))
     lease = await leases[0]
     # Rank 1 dies; rank 0 comes back with a broken connection; Train restarts the group.
-    gone = {"rank": 0, "outcome": "error", "reason": "peer closed", "symptom": True}
+    gone = result(0, "error", reason="peer closed", is_symptom=True)
     assert await broker.finish(names[0], lease.lease_id, gone), "a rank that only lost its peer may stay"
     log: list[Lease] = []
     again = [await broker.join(card(index, group=1)) for index in range(2)]
     ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in again]
     events = await follow(broker, "r")
-    assert [event["attempt"] for event in events if event["kind"] == "start"] == [1, 2]
-    assert (events[-1]["outcome"], events[-1]["attempts"]) == ("ok", 2)
+    assert [event.attempt for event in events if isinstance(event, RunStarted)] == [1, 2]
+    assert (events[-1].verdict.outcome.value, events[-1].attempts) == ("ok", 2)
     assert {attempt_of(item) for item in log} == {"r/2"}, "the second attempt meets under a name of its own"
     await broker.close()
     await asyncio.gather(*ranks)
@@ -223,21 +254,21 @@ async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() ->
     await broker.submit(job("r", 2))
     assert not first.done()
     second = await soon(broker.next_lease(await broker.join(card(0, group=1))))
-    assert (await first).rank == 1
-    assert (await second).rank == 0
+    assert (await first).rank.rank == 1
+    assert (await second).rank.rank == 0
 
 
 @scenario
 async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
-    broker = Broker({"t": 1}, limits=Limits(max_retries=1))
+    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=1))
     await broker.submit(job("r"))
     for number in range(2):
         await taken_up(broker, await broker.join(card(0, group=number)))
     await broker.join(card(0, group=2))
     events = await follow(broker, "r")
     done = events[-1]
-    assert (done["outcome"], done["reason"], done["attempts"]) == ("killed", "1 of 1 ranks died", 2)
-    assert [(item["attempt"], item["outcome"]) for item in done["earlier"]] == [(1, "killed")]
+    assert (done.verdict.outcome.value, done.verdict.reason, done.attempts) == ("killed", "1 of 1 ranks died", 2)
+    assert [(item.attempt, item.outcome) for item in done.earlier] == [(1, "killed")]
 
 
 @scenario
@@ -247,14 +278,14 @@ async def test_the_first_failure_of_its_own_is_the_cause_and_not_that_a_peer_is_
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
     lease_id = (await leases[1]).lease_id
-    gone = {"rank": 0, "outcome": "error", "reason": "peer closed", "symptom": True}
+    gone = result(0, "error", reason="peer closed", is_symptom=True)
     assert await broker.finish(names[0], lease_id, gone)
-    cause = {"rank": 1, "outcome": "oom", "reason": "cause", "traceback": "tb"}
+    cause = result(1, "oom", reason="cause", traceback="tb")
     assert await broker.finish(names[1], lease_id, cause), "nobody waits for it"
-    done = (await follow(broker, "r"))[-1]
-    assert (done["outcome"], done["reason"], done["traceback"]) == ("oom", "cause", "tb")
-    assert [item["rank"] for item in done["results"]] == [0, 1]
-    assert len(broker._ranks) == 2
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.verdict.reason, done.verdict.traceback) == ("oom", "cause", "tb")
+    assert [item.rank for item in done.results] == [0, 1]
+    assert len(broker._members.ranks) == 2
 
 
 @scenario
@@ -264,12 +295,12 @@ async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_ru
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
     lease_id = (await leases[1]).lease_id
-    assert not await broker.finish(names[1], lease_id, {"rank": 1, "outcome": "error", "reason": "cause"})
+    assert not await broker.finish(names[1], lease_id, result(1, "error", reason="cause"))
     # Its process ends, Train starts the group anew, and the rank that waited never says a word.
     for index in range(2):
         await broker.join(card(index, group=1))
-    done = (await follow(broker, "r"))[-1]
-    assert (done["outcome"], done["reason"], done["attempts"]) == ("error", "cause", 1)
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.verdict.reason, done.attempts) == ("error", "cause", 1)
 
 
 @scenario
@@ -280,10 +311,10 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
     await broker.submit(job("r"))
     old = (await waiting).lease_id
     waiting = await soon(broker.next_lease(await broker.join(card(0, group=1))))
-    await broker.finish(name, old, {"rank": 0, "outcome": "ok"})
-    await broker.emit(name, old, {"kind": "epoch", "epoch": 9})
+    await broker.finish(name, old, result(0))
+    await broker.emit(name, old, epoch(9))
     assert attempt_of(await waiting) == "r/2"
-    assert [event["kind"] for event in await broker.events("r")] == ["start", "start"]
+    assert [type(event) for event in await broker.events("r")] == [RunStarted, RunStarted]
 
 
 @scenario
@@ -293,9 +324,9 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
     other = await broker.join(card(0, "b", trainer="two"))
     await broker.end_trainer("one")
     assert await mine is None
-    assert list(broker._ranks) == [other]
+    assert list(broker._members.ranks) == [other]
     assert await broker.next_lease(await broker.join(card(0, "a", trainer="one"))) is None
-    assert list(broker._ranks) == [other]
+    assert list(broker._members.ranks) == [other]
 
 
 @scenario
@@ -305,7 +336,7 @@ async def test_a_group_that_breaks_tells_every_run_that_waits_and_those_to_come(
     await broker.abort("no more ranks")
     await broker.submit(job("after"))
     for run_id in ("before", "after"):
-        assert (await follow(broker, run_id))[-1] == {"kind": "aborted", "reason": "no more ranks"}
+        assert (await follow(broker, run_id))[-1] == RunAborted(reason="no more ranks")
 
 
 @scenario
@@ -326,7 +357,12 @@ async def test_nothing_is_kept_of_a_run_that_was_told() -> None:
         await broker.submit(job(f"r{number}"))
         await follow(broker, f"r{number}")
         await broker.forget(f"r{number}")
-    assert (len(broker._streams), len(broker._attempts), len(broker._queue), len(broker._ranks)) == (0, 0, 0, 1)
+    assert (
+        len(broker._streams._streams),
+        len(broker._core.attempts),
+        len(broker._queue),
+        len(broker._members.ranks),
+    ) == (0, 0, 0, 1)
     await broker.close()
     await rank
 
@@ -370,7 +406,7 @@ async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None
 @scenario
 async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() -> None:
     ended: list[int] = []
-    broker = Broker({"t": 2}, limits=Limits(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
+    broker = Broker({"t": 2}, policy=RetryPolicy(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     for name in names:
@@ -381,17 +417,17 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
     assert await broker.next_lease(names[0]) == Leave(), "what was given up must not serve on"
     log: list[Lease] = []
     again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
-    done = (await follow(broker, "r"))[-1]
-    assert (done["outcome"], done["attempts"]) == ("ok", 2)
-    (first,) = done["earlier"]
-    assert (first["outcome"], first["reason"]) == ("timeout", "no progress for 0.2 s (stall_timeout)")
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
+    (first,) = done.earlier
+    assert (first.outcome, first.reason) == ("timeout", "no progress for 0.2 s (stall_timeout)")
     await broker.close()
     await asyncio.gather(*again)
 
 
 @scenario
 async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_its_own() -> None:
-    broker = Broker({"t": 1}, limits=Limits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
+    broker = Broker({"t": 1}, policy=RetryPolicy(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
@@ -402,45 +438,45 @@ async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_
             await asyncio.sleep(0.1)
 
     task = asyncio.ensure_future(get_on())
-    done = (await follow(broker, "r"))[-1]
+    done = await end_of(broker, "r")
     task.cancel()
-    assert (done["outcome"], done["reason"]) == ("timeout", "not done after 1.5 s (run_timeout)")
+    assert (done.verdict.outcome.value, done.verdict.reason) == ("timeout", "not done after 1.5 s (run_timeout)")
 
 
 @scenario
 async def test_an_answer_and_an_error_are_never_tried_again() -> None:
-    broker = Broker({"t": 1}, limits=Limits(max_retries=5))
+    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=5))
     name = await broker.join(card(0))
     for outcome in ("oom", "diverged", "error", "skipped"):
         await broker.submit(job(outcome))
         lease = await taken_up(broker, name)
-        await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": outcome, "reason": "why"})
-        done = (await follow(broker, outcome))[-1]
-        assert (done["outcome"], done["attempts"], done["earlier"]) == (outcome, 1, [])
+        await broker.finish(name, lease.lease_id, result(0, outcome, reason="why"))
+        done = await end_of(broker, outcome)
+        assert (done.verdict.outcome.value, done.attempts, done.earlier) == (outcome, 1, ())
 
 
 @scenario
 async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_retry() -> None:
-    broker = Broker({"t": 1}, limits=Limits(max_retries=0))
+    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=0))
     await broker.submit(job("r"))
     await broker.next_lease(await broker.join(card(0)))
     name = await broker.join(card(0, group=1))
     lease = await taken_up(broker, name)
-    await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": "ok"})
-    done = (await follow(broker, "r"))[-1]
-    assert (done["outcome"], done["attempts"]) == ("ok", 2)
+    await broker.finish(name, lease.lease_id, result(0))
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
 
 
 @scenario
 async def test_a_rank_that_always_dies_before_it_begins_is_not_waited_for_for_ever() -> None:
-    broker = Broker({"t": 1}, limits=Limits(max_retries=1))
+    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=1))
     await broker.submit(job("r"))
     for group in range(20):
         waiting = await soon(broker.next_lease(await broker.join(card(0, group=group))))
         if not waiting.done():
             break
-    done = (await follow(broker, "r"))[-1]
-    assert (done["outcome"], done["attempts"]) == ("killed", 7)
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("killed", 7)
 
 
 @scenario
@@ -449,33 +485,33 @@ async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -
     await broker.submit(job("r"))
     await taken_up(broker, await broker.join(card(0, oom_kills=3)), oom_kills=3)
     await broker.join(card(0, group=1, oom_kills=4))
-    done = (await follow(broker, "r"))[-1]
+    done = await end_of(broker, "r")
     reason = "1 of 1 ranks died: out of memory, the kernel ended 1 process on a"
-    assert (done["outcome"], done["reason"], done["attempts"]) == ("oom", reason, 1)
+    assert (done.verdict.outcome.value, done.verdict.reason, done.attempts) == ("oom", reason, 1)
 
 
 @scenario
 async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_just_died_is_killed() -> None:
     for memory, outcome in (("Ray's memory monitor ended it", "oom"), ("", "killed")):
-        broker = Broker({"t": 1}, limits=Limits(max_retries=0))
+        broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=0))
         await broker.submit(job("r"))
         await taken_up(broker, await broker.join(card(0)))
         await broker.rank_failed("t", 0, memory=memory)
-        assert (await follow(broker, "r"))[-1]["outcome"] == outcome
+        assert await outcome_of(broker, "r") == outcome
 
 
 @scenario
 async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_not() -> None:
-    broker = Broker({"t": 1}, limits=Limits(give_up_after=2))
+    broker = Broker({"t": 1}, policy=RetryPolicy(give_up_after=2))
     name = await broker.join(card(0))
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
         await broker.submit(job(run_id))
-        if broker._queue or broker._ranks[name].attempt or not broker._streams[run_id].events:
+        if broker._queue or broker._members.ranks[name].attempt or not broker._streams._streams[run_id].events:
             lease = await taken_up(broker, name)
-            await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": outcome, "reason": reason})
-        done = (await follow(broker, run_id))[-1]
-        return done["outcome"], done["reason"]
+            await broker.finish(name, lease.lease_id, result(0, outcome, reason=reason))
+        done = await end_of(broker, run_id)
+        return done.verdict.outcome.value, done.verdict.reason
 
     await ends("a-0", "error", "ValueError: 3 is wrong")
     await ends("a-1", "error", "KeyError: x")
@@ -488,22 +524,22 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
 @scenario
 async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
-    broker = Broker({"t": 2}, limits=Limits(recycle_above_mib=100.0))
+    broker = Broker({"t": 2}, policy=RetryPolicy(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
-    large = {"rank": 0, "outcome": "ok", "rss_mib": 101.0}
+    large = result(0, "ok", rss_mib=101.0)
     await broker.finish(names[0], leases[0].lease_id, large)
     first = await soon(broker.next_lease(names[0]))
     assert not first.done(), "the other rank is busy yet"
-    await broker.finish(names[1], leases[1].lease_id, {"rank": 1, "outcome": "ok", "rss_mib": 10.0})
-    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+    await broker.finish(names[1], leases[1].lease_id, result(1, "ok", rss_mib=10.0))
+    assert await outcome_of(broker, "r") == "ok"
     await broker.submit(job("next"))
     assert await broker.next_lease(names[1]) == Leave()
     assert await first == Leave()
     log: list[Lease] = []
     again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
-    assert (await follow(broker, "next"))[-1]["attempts"] == 1
+    assert (await end_of(broker, "next")).attempts == 1
     await broker.close()
     await asyncio.gather(*again)
 
@@ -511,25 +547,25 @@ async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_it
 @scenario
 async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_its_result_is_here() -> None:
     # The broker may take calls in another order than they were made.
-    broker = Broker({"t": 2}, limits=Limits(recycle_above_mib=100.0))
+    broker = Broker({"t": 2}, policy=RetryPolicy(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
     beside = await soon(broker.next_lease(names[1]))
     await broker.submit(job("r"))
     lease = await taken_up(broker, names[0])
     asks = await soon(broker.next_lease(names[0]))
-    await broker.finish(names[0], lease.lease_id, {"rank": 0, "outcome": "ok", "rss_mib": 101.0})
+    await broker.finish(names[0], lease.lease_id, result(0, "ok", rss_mib=101.0))
     assert [await asks, await beside] == [Leave(), Leave()]
 
 
 @scenario
 async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_their_run_last() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=Limits(recycle_above_mib=100.0))
+    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(recycle_above_mib=100.0))
     names = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
     await broker.submit(job("r", 2))
     leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
-    await broker.finish(names[0], leases[0].lease_id, {"rank": 0, "outcome": "ok", "rss_mib": 101.0})
+    await broker.finish(names[0], leases[0].lease_id, result(0, "ok", rss_mib=101.0))
     asks = await soon(broker.next_lease(names[0]))
-    await broker.finish(names[1], leases[1].lease_id, {"rank": 1, "outcome": "ok", "rss_mib": 10.0})
+    await broker.finish(names[1], leases[1].lease_id, result(1, "ok", rss_mib=10.0))
     assert await asks == Leave()
     await broker.submit(job("next"))
     beside = await soon(broker.next_lease(names[1]))
@@ -552,23 +588,23 @@ async def test_a_run_that_is_submitted_again_is_told_from_its_start_and_not_run_
 
 @scenario
 async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run() -> None:
-    assert await Broker({"t": 1}).events("r") == [{"kind": "unknown"}]
+    assert await Broker({"t": 1}).events("r") == [RunUnknown()]
 
 
 @scenario
 async def test_a_run_whose_rank_was_only_replaced_beside_one_that_died_is_not_charged_for_it() -> None:
-    broker = Broker({"t": 2}, exclusive=False, limits=Limits(max_retries=0))
+    broker = Broker({"t": 2}, exclusive=False, policy=RetryPolicy(max_retries=0))
     names = [await broker.join(card(index)) for index in range(2)]
     for run_id in ("dies", "beside"):
         await broker.submit(job(run_id))
     await asyncio.gather(*(taken_up(broker, name) for name in names))
     await broker.rank_failed("t", 0)
-    assert (await follow(broker, "dies"))[-1]["outcome"] == "killed"
+    assert await outcome_of(broker, "dies") == "killed"
     log: list[Lease] = []
     fresh = [await broker.join(card(index, group=1)) for index in range(2)]
     ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in fresh]
-    last = (await follow(broker, "beside"))[-1]
-    assert (last["outcome"], last["attempts"]) == ("ok", 2)
+    last = await end_of(broker, "beside")
+    assert (last.verdict.outcome.value, last.attempts) == ("ok", 2)
     await broker.close()
     await asyncio.gather(*ranks)
 
@@ -583,11 +619,9 @@ async def train(broker: Broker, name: str, epochs: int) -> int:
     done = 0
     for number in range(1, epochs + 1):
         done = number
-        if not await broker.epoch(
-            name, lease.lease_id, {"kind": "epoch", "epoch": number}, number=number, tells=lease.rank == 0
-        ):
+        if not await broker.epoch(name, lease.lease_id, epoch(number), number=number, reports=lease.rank.rank == 0):
             break
-    await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
+    await broker.finish(name, lease.lease_id, result(lease.rank.rank))
     return done
 
 
@@ -597,15 +631,15 @@ async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_afte
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(asking("r", 2))
     ranks = [await soon(train(broker, name, 5)) for name in names]
-    assert await broker.events("r") == [{"kind": "start", "attempt": 1}, {"kind": "epoch", "epoch": 1}]
+    assert await broker.events("r") == [RunStarted(attempt=1), epoch(1)]
     await broker.decide("r", 1, 1)
-    assert await broker.events("r") == [{"kind": "epoch", "epoch": 2}], "one event an epoch, whoever asks"
+    assert await broker.events("r") == [epoch(2)], "one event an epoch, whoever asks"
     await broker.decide("r", 2, 2)
     await asyncio.sleep(0.01)
     assert not any(task.done() for task in ranks), "that was said of another attempt"
     await broker.decide("r", 1, None)
     assert await asyncio.gather(*ranks) == [2, 2]
-    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+    assert await outcome_of(broker, "r") == "ok"
     await broker.submit(job("next", 2))
     both = await asyncio.gather(*(taken_up(broker, name) for name in names))
     assert {attempt_of(lease) for lease in both} == {"next/1"}, "no rank leaks"
@@ -621,7 +655,7 @@ async def test_a_rank_that_dies_while_it_waits_for_a_decision_begins_anew() -> N
     waits.cancel()
     again = await soon(train(broker, await broker.join(card(0, group=1)), 2))
     events = [*await broker.events("r")]
-    assert [event["kind"] for event in events] == ["start", "epoch", "start", "epoch"]
+    assert [type(event) for event in events] == [RunStarted, EpochEnded, RunStarted, EpochEnded]
     await broker.decide("r", 1, 1)
     assert not again.done()
     await broker.decide("r", 2, 1)
@@ -644,9 +678,9 @@ async def test_a_run_that_is_stopped_is_not_begun_anew_whenever_its_rank_dies() 
         if when == "after":
             again = await soon(train(broker, await broker.join(card(0, group=1)), 5))
         await broker.decide("r", 1, None)
-        last = (await follow(broker, "r"))[-1]
-        assert last["outcome"] == ("ok" if again else "killed"), when
-        assert last["attempts"] == (2 if again else 1), when
+        last = await end_of(broker, "r")
+        assert last.verdict.outcome.value == ("ok" if again else "killed"), when
+        assert last.attempts == (2 if again else 1), when
         if again is not None:
             assert await again == 1, "the stop is for the run, whichever its attempt"
 
@@ -656,17 +690,17 @@ async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end()
     async def count(card: RankRegistration) -> int:
         return 1
 
-    broker = Broker({"t": 2}, exclusive=False, oom_kills_there=count)
+    broker = Broker({"t": 2}, exclusive=False, oom_kills_on=count)
     names = [await broker.join(card(index)) for index in range(2)]
     for run_id in ("large", "beside"):
         await broker.submit(job(run_id))
     await asyncio.gather(*(taken_up(broker, name, oom_kills=0) for name in names))
     await broker.rank_failed("t", 0)
-    assert (await follow(broker, "large"))[-1]["outcome"] == "oom"
+    assert await outcome_of(broker, "large") == "oom"
     log: list[Lease] = []
     fresh = [await broker.join(card(index, group=1, oom_kills=1)) for index in range(2)]
     ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in fresh]
-    assert (await follow(broker, "beside"))[-1]["outcome"] == "ok"
+    assert await outcome_of(broker, "beside") == "ok"
     await broker.close()
     await asyncio.gather(*ranks)
 
@@ -680,16 +714,16 @@ async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_
         await answer.wait()
         return 0
 
-    broker = Broker({"t": 1}, oom_kills_there=count)
+    broker = Broker({"t": 1}, oom_kills_on=count)
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
     failed = asyncio.ensure_future(broker.rank_failed("t", 0))
     await asked.wait()
-    await broker.finish(name, lease.lease_id, {"rank": 0, "outcome": "ok"})
+    await broker.finish(name, lease.lease_id, result(0))
     answer.set()
     await failed
-    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+    assert await outcome_of(broker, "r") == "ok"
     assert isinstance(await broker.next_lease(name), Leave)
 
 
@@ -705,20 +739,20 @@ async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> 
     await broker.submit(job("r"))
     alive = await soon(broker.events("r"))
     assert await dead == []
-    assert await alive == [{"kind": "start", "attempt": 1}]
+    assert await alive == [RunStarted(attempt=1)]
     lease.cancel()
 
 
 @scenario
 async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
-    broker = Broker({"t": 1}, exclusive=False, limits=Limits(stall_timeout=0.2, max_retries=0))
+    broker = Broker({"t": 1}, exclusive=False, policy=RetryPolicy(stall_timeout=0.2, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(asking("r"))
     waits = await soon(train(broker, name, 1))
     await asyncio.sleep(1.2)
     await broker.decide("r", 1, 1)
     assert await waits == 1
-    assert (await follow(broker, "r"))[-1]["outcome"] == "ok"
+    assert await outcome_of(broker, "r") == "ok"
 
 
 @scenario
@@ -747,20 +781,20 @@ async def test_a_run_that_asks_for_two_machines_gets_two_and_the_first_ones_come
     await asyncio.sleep(0)
     first, second, third = waiting.values()
     assert [task.result().machines for task in (first, second)] == [("a", "b")] * 2
-    assert (first.result().rank, second.result().rank) == (0, 1)
+    assert (first.result().rank.rank, second.result().rank.rank) == (0, 1)
     assert not third.done()
     third.cancel()
 
 
 @scenario
 async def test_a_run_on_two_machines_is_not_put_on_one_that_has_room_for_all() -> None:
-    broker = Broker({"t": 2}, limits=Limits(wait_for_ranks=0.2))
+    broker = Broker({"t": 2}, policy=RetryPolicy(wait_for_ranks=0.2))
     for index in range(2):
         await soon(broker.next_lease(await broker.join(card(index))))
     await broker.submit(job("r", machines=2, ranks_per_machine=1))
-    (done,) = await follow(broker, "r")
-    assert (done["outcome"], done["attempts"]) == ("skipped", 0)
-    assert "machines=2 ranks_per_machine=1 finds 2 ranks, after 0.2 s (wait_for_ranks)" in done["reason"]
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("skipped", 0)
+    assert "machines=2 ranks_per_machine=1 finds 2 ranks, after 0.2 s (wait_for_ranks)" in done.verdict.reason
 
 
 @scenario
@@ -770,30 +804,30 @@ async def test_a_run_tells_what_its_machines_are_the_first_ranks_first() -> None
     await broker.submit(job("r", 2))
     for name, task in waiting.items():
         lease = await task
-        await broker.finish(name, lease.lease_id, {"rank": lease.rank, "outcome": "ok"})
-    assert (await follow(broker, "r"))[-1]["machines"] == [{"host": "a"}, {"host": "b"}]
+        await broker.finish(name, lease.lease_id, result(lease.rank.rank))
+    assert (await end_of(broker, "r")).machines == ({"host": "a"}, {"host": "b"})
 
 
 @scenario
 async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_wait_once() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=Limits(max_retries=0, wait_for_ranks=0.5))
+    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(max_retries=0, wait_for_ranks=0.5))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r-0", 2))
     (first, _) = waiting
     lease = await waiting[first]
     await broker.begun(first, lease.lease_id, 0)
     await broker.end_trainer("b", left="b")
-    await broker.finish(first, lease.lease_id, {"rank": 0, "outcome": "error", "symptom": True})
+    await broker.finish(first, lease.lease_id, result(0, "error", is_symptom=True))
     began = time.monotonic()
     again = await soon(broker.next_lease(first))
-    done = (await follow(broker, "r-0"))[-1]
+    done = await end_of(broker, "r-0")
     assert time.monotonic() - began > 0.3
-    assert (done["outcome"], done["attempts"]) == ("skipped", 1)
-    assert "world_size=2 finds 1 ranks since b left, after 0.5 s" in done["reason"]
-    assert done["earlier"][0]["reason"] == "1 of 2 ranks died: b has left"
+    assert (done.verdict.outcome.value, done.attempts) == ("skipped", 1)
+    assert "world_size=2 finds 1 ranks since b left, after 0.5 s" in done.verdict.reason
+    assert done.earlier[0].reason == "1 of 2 ranks died: b has left"
     began = time.monotonic()
     await broker.submit(job("r-1", 2))
-    assert (await follow(broker, "r-1"))[-1]["outcome"] == "skipped"
+    assert await outcome_of(broker, "r-1") == "skipped"
     assert time.monotonic() - began < 0.3, "the wait is over for all that come after it"
     await broker.submit(job("s"))
     assert attempt_of(await again) == "s/1", "what fits goes on"
@@ -801,7 +835,7 @@ async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_w
 
 @scenario
 async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=Limits(wait_for_ranks=5))
+    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(wait_for_ranks=5))
     waiting = await on_machines(broker, "a", "b")
     await broker.end_trainer("b", left="b")
     await broker.submit(job("r", 2))
@@ -810,7 +844,7 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     lease = await broker.next_lease(await broker.join(back))
     assert isinstance(lease, Lease)
     assert lease.machines == ("a", "b")
-    assert (await next(iter(waiting.values()))).rank == 0
+    assert (await next(iter(waiting.values()))).rank.rank == 0
 
 
 @scenario
@@ -823,10 +857,10 @@ async def test_runs_that_fit_do_not_wait_for_a_machine_that_is_still_coming() ->
     assert attempt_of(await task) == "r/1"
 
 
-@patch("dmls_ray.cluster.scheduler.broker._PEERS_HEAR_AFTER_S", 0.1)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
 @scenario
 async def test_ranks_that_wait_for_a_machine_that_is_gone_are_told_where_it_was() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=Limits(max_retries=0, wait_for_ranks=0))
+    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(max_retries=0, wait_for_ranks=0))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r", 2))
     first, second = waiting
@@ -838,13 +872,13 @@ async def test_ranks_that_wait_for_a_machine_that_is_gone_are_told_where_it_was(
     assert await broker.interruption(second) == ()
 
 
-@patch("dmls_ray.cluster.scheduler.broker._PEERS_HEAR_AFTER_S", 0.1)
-@patch("dmls_ray.cluster.scheduler.broker._PEERS_END_AFTER_S", 0.3)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
 @scenario
 async def test_a_rank_that_cannot_be_told_is_ended_and_its_run_not_charged() -> None:
     ended: list[int] = []
-    limits = Limits(max_retries=0, wait_for_ranks=0)
-    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    policy = RetryPolicy(max_retries=0, wait_for_ranks=0)
+    broker = Broker({"a": 1, "b": 1}, policy=policy, end_process=lambda rank: ended.append(rank.pid))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r", 2))
     first, _ = waiting
@@ -853,9 +887,9 @@ async def test_a_rank_that_cannot_be_told_is_ended_and_its_run_not_charged() -> 
     while not ended:
         await asyncio.sleep(0.05)
     await soon(broker.next_lease(await broker.join(card(0, "a", trainer="a", group=1))))
-    done = (await follow(broker, "r"))[-1]
+    done = await end_of(broker, "r")
     assert ended == [0]
-    assert (done["outcome"], done["earlier"][0]["outcome"]) == ("skipped", "killed")
+    assert (done.verdict.outcome.value, done.earlier[0].outcome) == ("skipped", "killed")
 
 
 @scenario
@@ -869,8 +903,8 @@ async def test_a_lease_or_a_result_that_the_network_swallowed_is_told_again() ->
     assert attempt_of(again) == "r/1"
     assert isinstance(again, Lease)
     for _ in range(2):
-        assert await broker.finish(name, again.lease_id, {"rank": 0, "outcome": "ok"})
-    assert [event["kind"] for event in await follow(broker, "r")] == ["start", "done"]
+        assert await broker.finish(name, again.lease_id, result(0))
+    assert [type(event) for event in await follow(broker, "r")] == [RunStarted, RunFinished]
 
 
 @scenario
@@ -881,9 +915,9 @@ async def test_an_epoch_that_is_told_twice_counts_once() -> None:
     await broker.submit(asking("r"))
     lease = await taken_up(broker, name)
     for _ in range(2):
-        await soon(broker.epoch(name, lease.lease_id, {"kind": "epoch"}, number=1, tells=True))
+        await soon(broker.epoch(name, lease.lease_id, epoch(1), number=1, reports=True))
     told = await broker.events("r")
-    assert [event["kind"] for event in told] == ["start", "epoch"]
+    assert [type(event) for event in told] == [RunStarted, EpochEnded]
 
 
 @scenario
@@ -896,7 +930,7 @@ async def test_a_trainer_that_refuses_says_why_to_who_made_it() -> None:
 
 @scenario
 async def test_ranks_that_lost_each_other_are_tried_again_and_then_killed_and_no_error_of_the_code() -> None:
-    broker = Broker({"t": 2}, limits=Limits(max_retries=1))
+    broker = Broker({"t": 2}, policy=RetryPolicy(max_retries=1))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     for _ in range(2):
@@ -904,38 +938,38 @@ async def test_ranks_that_lost_each_other_are_tried_again_and_then_killed_and_no
         for name, task in zip(names, tasks, strict=True):
             lease = await task
             await broker.begun(name, lease.lease_id, 0)
-            told = {"outcome": "error", "reason": "Connection timed out", "symptom": True, "disconnected": True}
-            await broker.finish(name, lease.lease_id, {"rank": lease.rank, **told})
-    done = (await follow(broker, "r"))[-1]
-    assert (done["outcome"], done["attempts"]) == ("killed", 2)
-    assert done["reason"] == "the ranks lost each other: Connection timed out"
+            told = {"outcome": "error", "reason": "Connection timed out", "is_symptom": True, "is_disconnected": True}
+            await broker.finish(name, lease.lease_id, result(lease.rank.rank, **told))
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("killed", 2)
+    assert done.verdict.reason == "the ranks lost each other: Connection timed out"
 
 
-@patch("dmls_ray.cluster.scheduler.broker._DEATHS_ARE_TOLD_WITHIN_S", 0.1)
-@patch("dmls_ray.cluster.scheduler.broker._PEERS_HEAR_AFTER_S", 0.1)
-@patch("dmls_ray.cluster.scheduler.broker._PEERS_END_AFTER_S", 0.3)
+@patch("dmls_ray.cluster.scheduler.watchdog.DEATH_DETECTION_TIMEOUT_S", 0.1)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
 @scenario
 async def test_a_rank_that_waits_for_one_that_gave_up_is_not_waited_for_for_ever() -> None:
     ended: list[int] = []
-    broker = Broker({"t": 2}, limits=Limits(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
+    broker = Broker({"t": 2}, policy=RetryPolicy(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
     first, second = [await broker.join(card(index)) for index in range(2)]
     tasks = [await soon(broker.next_lease(name)) for name in (first, second)]
     await broker.submit(job("r", 2))
     lease = await tasks[1]
     for name in (first, second):
         await broker.begun(name, lease.lease_id, 0)
-    told = {"outcome": "error", "reason": "Connection refused", "symptom": True, "disconnected": True}
-    assert await broker.finish(second, lease.lease_id, {"rank": 1, **told}), "it may stay"
-    done = (await follow(broker, "r"))[-1]
+    told = {"outcome": "error", "reason": "Connection refused", "is_symptom": True, "is_disconnected": True}
+    assert await broker.finish(second, lease.lease_id, result(1, **told)), "it may stay"
+    done = await end_of(broker, "r")
     assert ended == [0]
-    assert done["outcome"] == "killed"
-    assert done["reason"] == "1 of 2 ranks died: it waited for one that had ended with Connection refused"
+    assert done.verdict.outcome.value == "killed"
+    assert done.verdict.reason == "1 of 2 ranks died: it waited for one that had ended with Connection refused"
 
 
 @scenario
 async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another_name() -> None:
     # Its ranks would find the addresses of ranks that are gone in the leader's store, and wait for them.
-    broker = Broker({"here": 1, "there": 1}, limits=Limits(max_retries=0, wait_for_ranks=0))
+    broker = Broker({"here": 1, "there": 1}, policy=RetryPolicy(max_retries=0, wait_for_ranks=0))
     here = await broker.join(card(0, "a", trainer="here"))
     gone = await broker.join(card(0, "b", trainer="there"))
     first, second = [await soon(broker.next_lease(name)) for name in (here, gone)]
@@ -943,9 +977,9 @@ async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another
     before = await first
     await second
     await broker.end_trainer("there", left="b")
-    await broker.finish(here, before.lease_id, {"rank": 0, "outcome": "error", "reason": "gloo", "symptom": True})
+    await broker.finish(here, before.lease_id, result(0, "error", reason="gloo", is_symptom=True))
     waits = await soon(broker.next_lease(here))
-    assert (await follow(broker, "r"))[-1]["outcome"] == "skipped"
+    assert await outcome_of(broker, "r") == "skipped"
     await broker.forget("r")
     await broker.expect("back", 1, later=True)
     back = await broker.join(card(0, "b", trainer="back"))
@@ -958,27 +992,27 @@ async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another
 @scenario
 async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_waited_for() -> None:
     for later in (False, True):
-        broker = Broker({"here": 1}, limits=Limits(wait_for_ranks=0))
+        broker = Broker({"here": 1}, policy=RetryPolicy(wait_for_ranks=0))
         here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
         await broker.end_trainer("there", left="b")
         await broker.expect("there", 1, later=later)
         await broker.submit(job("pair", 2))
-        assert (await follow(broker, "pair"))[-1]["outcome"] == "skipped"
+        assert await outcome_of(broker, "pair") == "skipped"
         await broker.submit(job("alone"))
-        assert (await here).rank == 0
+        assert (await here).rank.rank == 0
 
 
 @scenario
 async def test_a_rank_that_joins_twice_counts_once() -> None:
-    broker = Broker({"t": 2}, limits=Limits(recycle_above_mib=100))
+    broker = Broker({"t": 2}, policy=RetryPolicy(recycle_above_mib=100))
     await broker.join(card(0))  # the network fails over the answer
     names = [await broker.join(card(index)) for index in range(2)]
-    assert (broker._there["t"], broker._held["a"]) == (2, 2)
+    assert (broker._members._present["t"], broker._members.slots["a"]) == (2, 2)
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
     for number, name in enumerate(names):
         lease = await leases[number]
-        await broker.finish(name, lease.lease_id, {"rank": number, "outcome": "ok", "rss_mib": 200})
+        await broker.finish(name, lease.lease_id, result(number, "ok", rss_mib=200))
     # Ranks that have grown are replaced once all of them are idle; of a rank that nobody is, that would be never.
     answers = [await soon(broker.next_lease(name)) for name in names]
     assert [await answer for answer in answers] == [Leave(), Leave()]
@@ -986,7 +1020,7 @@ async def test_a_rank_that_joins_twice_counts_once() -> None:
 
 @scenario
 async def test_what_a_rank_says_after_it_was_told_of_a_lost_one_is_no_cause() -> None:
-    broker = Broker({"here": 1, "there": 1}, limits=Limits(max_retries=0))
+    broker = Broker({"here": 1, "there": 1}, policy=RetryPolicy(max_retries=0))
     here = await broker.join(card(0, "a", trainer="here"))
     gone = await broker.join(card(0, "b", trainer="there"))
     hears = await soon(broker.interruption(here))
@@ -995,10 +1029,10 @@ async def test_what_a_rank_says_after_it_was_told_of_a_lost_one_is_no_cause() ->
     lease = await leases[0]
     await broker.begun(here, lease.lease_id, 0)
     await broker.end_trainer("there", left="b")
-    with patch("dmls_ray.cluster.scheduler.broker._PEERS_HEAR_AFTER_S", 0.0):
+    with patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.0):
         assert await hears == ("b",)
     # After NCCL's groups were aborted, say: "Default process group has not been initialized".
-    told = {"rank": 0, "outcome": "error", "reason": "ValueError: whatever", "symptom": False}
+    told = result(0, "error", reason="ValueError: whatever", is_symptom=False)
     assert await broker.finish(here, lease.lease_id, told), "nobody waits for it"
     await broker.expect("back", 1, later=True)
     waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
@@ -1007,21 +1041,21 @@ async def test_what_a_rank_says_after_it_was_told_of_a_lost_one_is_no_cause() ->
 
 @scenario
 async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
-    with patch("dmls_ray.cluster.scheduler.broker._COMES_WITHIN_S", 0.2):
-        broker = Broker({"here": 1}, limits=Limits(wait_for_ranks=0))
+    with patch("dmls_ray.cluster.scheduler.membership.TRAINER_START_TIMEOUT_S", 0.2):
+        broker = Broker({"here": 1}, policy=RetryPolicy(wait_for_ranks=0))
         here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
         await broker.expect("never", 1, later=True)
         began = time.monotonic()
         await broker.submit(job("pair", 2))
-        assert (await follow(broker, "pair"))[-1]["outcome"] == "skipped"
+        assert await outcome_of(broker, "pair") == "skipped"
         assert time.monotonic() - began > 0.2
         await broker.submit(job("alone"))
-        assert (await here).rank == 0
+        assert (await here).rank.rank == 0
 
 
 @scenario
 async def test_a_broker_that_follows_another_waits_for_no_trainer_that_came_later() -> None:
-    broker = Broker({"here": 1, "slow": 1}, later=["slow"])
+    broker = Broker({"here": 1, "slow": 1}, joining_later=["slow"])
     here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
     await broker.submit(job("alone"))
-    assert (await here).rank == 0
+    assert (await here).rank.rank == 0

@@ -9,18 +9,22 @@ import pytest
 
 from dmls_ray import load
 from dmls_ray.cluster.tune.run import metric_of
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished, Verdict
 from tests.conftest import PROJECT, SMALL, Command
 
 FLAGS = ("--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--batch-per-rank", "8")
 
 
 def test_the_metric_of_an_event_is_its_own_or_the_last_that_was_told() -> None:
-    assert metric_of({"kind": "epoch", "test_loss": 0.5}, "test_loss") == 0.5
-    assert metric_of({"kind": "epoch", "measures": {"bits": 2}}, "bits") == 2
-    assert metric_of({"kind": "epoch", "test_loss": float("nan")}, "test_loss", 0.7) == 0.7
-    done = {"kind": "done", "results": [{"run": {"returned": {"bits": 1.5}}}, {"run": {"returned": {"bits": 9}}}]}
-    assert metric_of(done, "bits", 2) == 1.5
-    assert metric_of({"kind": "done", "results": []}, "bits", 2) == 2
+    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, test_loss=0.5)), "test_loss") == 0.5
+    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, measures={"bits": 2})), "bits") == 2
+    assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, test_loss=float("nan"))), "test_loss", 0.7) == 0.7
+    verdict = Verdict(outcome=Outcome.OK)
+    results = tuple(RankResult(rank=rank, run={"returned": {"bits": bits}}) for rank, bits in enumerate((1.5, 9)))
+    assert metric_of(RunFinished(verdict=verdict, results=results), "bits", 2) == 1.5
+    assert metric_of(RunFinished(verdict=verdict), "bits", 2) == 2
 
 
 def spans(records: list) -> list[tuple[float, float]]:  # type: ignore[type-arg]

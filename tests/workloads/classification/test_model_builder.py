@@ -196,5 +196,5 @@ def test_sync_batch_norm_on_one_gpu_trains_as_batch_norm_does() -> None:
         run_inline(trial(model="convnet", dataset=data, epochs=2, device="cuda", batch_norm=kind))
         for kind in ("sync", "on")
     ]
-    losses = [[epoch["train_loss"] for epoch in item["run"]["epochs"]] for item in runs]
+    losses = [[epoch["train_loss"] for epoch in item.run["epochs"]] for item in runs]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)

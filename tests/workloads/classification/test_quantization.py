@@ -84,11 +84,11 @@ def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batche
 @pytest.mark.slow
 def test_a_run_tells_of_both_its_forms_what_report_c_asked(tmp_path: Path) -> None:
     artifacts = ArtifactOptions(folder=str(tmp_path))
-    fp32 = run_inline(config(inference_batch=16), artifacts=artifacts)["run"]
+    fp32 = run_inline(config(inference_batch=16), artifacts=artifacts).run
     for kind in ("static", "qat"):
         result = run_inline(config(quantization=kind, inference_batch=16), artifacts=artifacts)
-        assert result["outcome"] == "ok", result.get("traceback")
-        run = result["run"]
+        assert result.outcome == "ok", result.traceback
+        run = result.run
         assert run["int8_test_accuracy"] > 0.85
         assert run["int8_test_accuracy"] == pytest.approx(run["fp32_test_accuracy"], abs=0.03)
         assert run["int8_checkpoint_bytes"] < run["fp32_checkpoint_bytes"] == fp32["fp32_checkpoint_bytes"]
@@ -107,8 +107,8 @@ def test_a_run_tells_of_both_its_forms_what_report_c_asked(tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", ["static", "qat"])
 def test_batch_normalisation_is_folded_into_what_is_quantized(kind: str) -> None:
     result = run_inline(config(quantization=kind, batch_norm="on"))
-    assert result["outcome"] == "ok", result.get("traceback")
-    run = result["run"]
+    assert result.outcome == "ok", result.traceback
+    run = result.run
     assert run["int8_test_accuracy"] == pytest.approx(run["fp32_test_accuracy"], abs=0.05)
     assert run["int8_test_accuracy"] > 0.85
 
@@ -116,9 +116,9 @@ def test_batch_normalisation_is_folded_into_what_is_quantized(kind: str) -> None
 @pytest.mark.slow
 def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
     ranks = run_spawned(config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_tell_int8)
-    assert [item["outcome"] for item in ranks] == ["ok", "ok"], ranks[0].get("traceback")
-    assert ranks[0]["held"] == ranks[1]["held"]
-    assert ranks[0]["run"]["int8_test_accuracy"] == ranks[0]["run"]["epochs"][-1]["test_accuracy"] > 0.6
+    assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
+    assert ranks[0].values["held"] == ranks[1].values["held"]
+    assert ranks[0].run["int8_test_accuracy"] == ranks[0].run["epochs"][-1]["test_accuracy"] > 0.6
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
     else:
         monkeypatch.setattr("shutil.which", lambda name: None)
     result = run_inline(config(quantization="static"))
-    assert result["outcome"] == "skipped"
-    assert told in result["reason"]
+    assert result.outcome == "skipped"
+    assert told in result.reason
 
 
 @pytest.mark.slow
@@ -177,16 +177,16 @@ def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
 @pytest.mark.slow
 def test_the_time_of_conversion_and_inference_is_a_phase_of_its_own() -> None:
     result = run_inline(config(quantization="dynamic", epochs=1, inference_batch=4))
-    assert result["inference_s"] > result["run"]["quantize_s"] > 0
-    assert result["eval_s"] < 0.5 * result["inference_s"]
+    assert result.values["inference_s"] > result.run["quantize_s"] > 0
+    assert result.values["eval_s"] < 0.5 * result.values["inference_s"]
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_inference_is_timed_on_the_gpu_as_well() -> None:
     result = run_inline(config(device="cuda", epochs=1, inference_batch=4))
-    assert result["outcome"] == "ok", result.get("traceback")
-    assert result["run"]["fp32_compiled_ms_p50"] > 0
+    assert result.outcome == "ok", result.traceback
+    assert result.run["fp32_compiled_ms_p50"] > 0
 
 
 def test_static_quantization_observes_no_image_that_is_held_out() -> None:

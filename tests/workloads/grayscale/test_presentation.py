@@ -17,6 +17,7 @@ from dmls_ray.analysis.table.layouts import all_layouts, beside_published, match
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.grayscale import presentation_figure as implementations
 from dmls_ray.workloads.grayscale.presentation import GrayscalePresentation
@@ -49,7 +50,8 @@ def sweep(
                 "timed_images": min(4, images) if few else images, "levels_apart": 1, "set_mib": images / 16,
                 "cache_mib": 32.0, "own_output": values["implementation"] == "torchvision", **measures,
             }  # fmt: skip
-            record.take_results([{"rank": 0, "total_s": 1.0, "run": {"device": values["device"], "returned": told}}])
+            run = {"device": values["device"], "returned": told}
+            record.take_results([RankResult(rank=0, values={"total_s": 1.0}, run=run)])
         records.append(record)
     return Results("results/grayscale", records)
 

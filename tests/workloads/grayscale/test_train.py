@@ -13,23 +13,24 @@ import torch
 from PIL import Image
 
 from dmls_ray.launchers.inline import run_inline
+from dmls_ray.records.run_events import Progress, RankResult
 from dmls_ray.workloads.grayscale import implementations, timing
 from dmls_ray.workloads.grayscale.images import Images
 from dmls_ray.workloads.grayscale.train import run_rank
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
 
 
-def result_of(**values: Any) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+def result_of(**values: Any) -> tuple[RankResult, dict[str, Any], list[Any]]:
     """The rank's result, what the function returned, and the events."""
     config = GrayscaleWorkload().schema().make(**{"images": 8, "image_size": 16, "timed_s": 0.0, **values})
     events: list[Any] = []
     result = run_inline(config, train=run_rank, emit=events.append)
-    return result, result.get("run", {}).get("returned", {}), events
+    return result, dict(result.run.get("returned", {})), events
 
 
 def test_a_run_tells_how_long_a_pass_took_and_what_that_means() -> None:
     result, told, events = result_of(implementation="numpy")
-    assert result["outcome"] == "ok"
+    assert result.outcome == "ok"
     assert told["images_per_s"] == pytest.approx(8 / told["pass_ms"] * 1e3)
     assert told["gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / told["pass_ms"] / 1e6)
     assert 0 < told["pass_ms"] <= told["pass_ms_p95"]
@@ -39,7 +40,7 @@ def test_a_run_tells_how_long_a_pass_took_and_what_that_means() -> None:
     assert told["levels_apart"] in (0, 1)
     assert told["own_output"] is False
     assert events
-    assert all(event["kind"] == "progress" for event in events)
+    assert all(event == Progress() for event in events)
 
 
 def passes_take(monkeypatch: pytest.MonkeyPatch, *milliseconds: float, copies: tuple[float, ...] = ()) -> None:
@@ -106,8 +107,8 @@ def test_an_implementation_that_is_wrong_is_an_error_and_no_row_of_times(monkeyp
 
     monkeypatch.setitem(implementations.IMPLEMENTATIONS, "numpy", too_bright)
     result, _, _ = result_of(implementation="numpy")
-    assert result["outcome"] == "error"
-    assert "grey levels from the reference; 1 is right" in result["reason"]
+    assert result.outcome == "error"
+    assert "grey levels from the reference; 1 is right" in result.reason
 
 
 @pytest.mark.parametrize(("off", "outcome"), [(1, "ok"), (2, "error")])
@@ -125,7 +126,7 @@ def test_a_grey_level_may_be_one_apart_and_no_more(off: int, outcome: str, monke
         return run
 
     monkeypatch.setitem(implementations.IMPLEMENTATIONS, "numpy", brighter)
-    assert result_of(implementation="numpy")[0]["outcome"] == outcome
+    assert result_of(implementation="numpy")[0].outcome == outcome
 
 
 def test_grey_levels_are_those_of_the_last_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,14 +137,14 @@ def test_grey_levels_are_those_of_the_last_pass(monkeypatch: pytest.MonkeyPatch)
         return lambda: next(passes, lambda: None)()
 
     monkeypatch.setitem(implementations.IMPLEMENTATIONS, "numpy", once)
-    assert "grey levels from the reference" in result_of(implementation="numpy")[0]["reason"]
+    assert "grey levels from the reference" in result_of(implementation="numpy")[0].reason
 
 
 def test_what_a_machine_lacks_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
     result, _, _ = result_of(implementation="opencv")
-    assert result["outcome"] == "skipped"
-    assert "needs OpenCV" in result["reason"]
+    assert result.outcome == "skipped"
+    assert "needs OpenCV" in result.reason
 
 
 @pytest.mark.gpu

@@ -14,6 +14,7 @@ from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -55,19 +56,19 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
     return told
 
 
-def result_of(**values: Any) -> tuple[RunRecord, list[dict[str, Any]]]:
+def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
     given = {"steps": 12, "tells": "nothing", "emits": False} | values
     config = user_function_schema(train, given).make(**given)
-    events: list[dict[str, Any]] = []
+    events: list[RankEvent] = []
     results = (
         [run_inline(config, train=run_user_function, emit=events.append)]
         if config.world_size == 1
         else run_spawned(config, train=run_user_function, emit=events.append)
     )
     record = RunRecord(
-        run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0]["outcome"])
+        run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0].outcome)
     )
-    record.reason = results[0].get("reason", "")
+    record.reason = results[0].reason
     record.take_results(results)
     return RunRecord.from_dict(record.to_dict()), events
 
@@ -85,7 +86,7 @@ def test_time_memory_and_steps_are_measured_of_a_function_that_tells_nothing() -
     assert record.peak_mem_mib
     assert record.measures == {}
     assert record.train_s is None, "nobody told how long training took"
-    assert events == [{"kind": "progress"}] * 12, "each optimizer step is a sign of progress"
+    assert events == [Progress()] * 12, "each optimizer step is a sign of progress"
 
 
 def test_what_it_returns_fills_the_columns_of_the_vocabulary_and_makes_others() -> None:
@@ -110,7 +111,7 @@ def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> N
     ]
     assert record.train_loss == 2.0
     assert record.measures == {"grad_norm": 0.5}
-    assert [event["epoch"] for event in events if event["kind"] == "epoch"] == [1, 2]
+    assert [event.epoch.epoch for event in events if isinstance(event, EpochEnded)] == [1, 2]
 
 
 def test_a_loss_that_is_not_finite_is_diverged() -> None:
@@ -156,7 +157,7 @@ def test_the_example_language_model_learns(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(tmp_path)
     config = user_function_schema("char_lm:train").make(context=64)
     told = run_inline(config, train=run_user_function)
-    assert told["outcome"] == "ok", told.get("traceback")
-    (epoch,) = told["run"]["epochs"]
+    assert told.outcome == "ok", told.traceback
+    (epoch,) = told.run["epochs"]
     assert 1 < epoch["measures"]["bits_per_character"] < 5, "seven bits would be no model at all"
-    assert told["run"]["returned"]["parameters"] == 41_472
+    assert told.run["returned"]["parameters"] == 41_472

@@ -1,0 +1,193 @@
+"""`Dispatcher`: starts queued runs on ranks, and retries or finishes a run once all of its ranks have returned."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+
+from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
+from dmls_ray.cluster.scheduler.attempt import Attempt, out_of_memory
+from dmls_ray.cluster.scheduler.membership import Membership
+from dmls_ray.cluster.scheduler.queue import RunQueue, Start
+from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
+from dmls_ray.cluster.scheduler.streams import EventStreams
+from dmls_ray.cluster.scheduler.watchdog import Watchdog
+from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RunFinished, RunStarted, SkipKind, Verdict
+from dmls_ray.training.rank import RankInfo
+
+
+class Dispatcher:
+    """The state of the scheduler and its rules; `Broker` is its interface to other processes.
+
+    Args:
+        expected: trainer -> how many of its ranks must have joined before any run starts.
+        joining_later: those of them that runs need not wait for.
+        exclusive: lease to one run at a time.
+        policy: timeouts and retries.
+        end_process: kills the process of a rank.
+    """
+
+    def __init__(
+        self,
+        expected: Mapping[str, int],
+        *,
+        joining_later: Collection[str],
+        exclusive: bool,
+        policy: RetryPolicy,
+        end_process: Callable[[RankRegistration], None],
+    ) -> None:
+        self.policy = policy
+        self.members = Membership(expected, joining_later)
+        self.queue = RunQueue(self.members, exclusive=exclusive, wait_for_ranks=policy.wait_for_ranks)
+        self.streams = EventStreams()
+        self.failures = FailureCounter(policy.give_up_after)
+        self.attempts: dict[str, Attempt] = {}
+        """Attempts under way, by lease_id."""
+        # Names carry the broker's own id: those of a later broker must not collide with what this one left behind.
+        self.nonce = uuid.uuid4().hex[:8]
+        self._numbers = itertools.count()
+        self._watchdog = Watchdog(policy, self.attempts, self.members, end_process=end_process, lose_rank=self.lose)
+
+    def unique(self) -> str:
+        """A name that neither this broker nor another has used."""
+        return f"{self.nonce}-{next(self._numbers)}"
+
+    def dispatch(self) -> None:
+        """Start or skip runs at the front of the queue as far as that is possible now."""
+        while decision := self.queue.next_decision(busy=bool(self.attempts)):
+            if isinstance(decision, Start):
+                self.start(decision.queued, decision.ranks)
+                continue
+            queued = decision.queued
+            finished = skipped(decision.reason, SkipKind.NO_RANKS)
+            finished = dataclasses.replace(finished, attempts=len(queued.earlier), earlier=queued.earlier)
+            self.streams.add(queued.job.run_id, finished)
+        if self.queue or self.attempts:
+            self._watchdog.run_while(lambda: bool(self.attempts or self.queue), self.dispatch)
+
+    def start(self, queued: Queued, names: list[str]) -> None:
+        """Lease ranks to a run."""
+        job, ranks = queued.job, [self.members.ranks[name] for name in names]
+        # Unique also for a run that is submitted again after it was skipped: the store in which its ranks meet may
+        # still have keys of the earlier lease.
+        lease_id = f"{self.unique()}/{job.run_id}/{len(queued.earlier) + 1}"
+        attempt = Attempt(job, lease_id, names, queued.earlier, queued.retries_used)
+        infos = {rank.registration.machine: rank.registration.machine_info for rank in ranks}
+        attempt.machines = [info for info in infos.values() if info]
+        self.attempts[lease_id] = attempt
+        self.streams.add(job.run_id, RunStarted(attempt=attempt.number))
+
+        machines = tuple(rank.registration.machine for rank in ranks)
+        for number, rank in enumerate(ranks):
+            info = RankInfo(
+                rank=number,
+                world_size=len(names),
+                device=rank.registration.device if job.device == "cuda" else "cpu",
+                backend=job.backend if len(names) > 1 else None,
+                machine=rank.registration.machine,
+                artifacts=job.artifacts,
+                prunable=job.prunable,
+            )
+            store = ranks[0].registration.store
+            rank.lease = Lease(lease_id=lease_id, job=job, rank=info, store=store, machines=machines)
+            rank.attempt = attempt
+            assert rank.waiting is not None
+            rank.waiting.set_result(rank.lease)
+            rank.waiting = None
+
+    def attempt_of(self, name: str, lease_id: str) -> Attempt | None:
+        """The attempt of a lease; None if it does not wait for this rank any more."""
+        attempt = self.attempts.get(lease_id)
+        return attempt if attempt is not None and attempt.is_waiting_for(name) else None
+
+    def lose(
+        self,
+        name: str,
+        *,
+        successor: RankRegistration | None = None,
+        departed: str = "",
+        was_waiting: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Remove a rank that does not serve any more.
+
+        Args:
+            name: the rank.
+            successor: the rank that replaces it, which knows what happened since.
+            departed: its machine, if that has left the cluster.
+            was_waiting: whether it was killed because it waits for a lost rank.
+            reason: what else is known of its end.
+        """
+        rank = self.members.remove(name)
+        attempt, registration = rank.attempt, rank.registration
+        if attempt is None or not attempt.is_waiting_for(name):
+            return
+
+        group = (registration.trainer, registration.group)
+        # A rank that was restarted with a dead neighbour: the neighbour's end is no evidence of this one's.
+        replaced = successor is not None and group in self.members.broken_groups
+        not_at_fault = bool(departed) or was_waiting or replaced
+        attempt.lose(name, f"{departed} has left" if departed else reason, not_at_fault=not_at_fault)
+        attempt.lost_addresses.add(registration.store[0])
+        if successor is None:
+            self.members.broken_groups.add(group)
+        elif not replaced and successor.machine == registration.machine:
+            evidence = out_of_memory(attempt.begun.get(name), successor.oom_kills, successor.machine)
+            attempt.memory = attempt.memory or evidence
+        self.settle(attempt)
+
+    def release(self, trainer: str) -> None:
+        """Let the ranks of a trainer leave once all are idle, since Train replaces all of them when one ends."""
+        ranks = self.members.of_trainer(trainer)
+        if all(rank.must_leave and rank.is_idle for rank in ranks.values()):
+            for name, rank in ranks.items():
+                rank.answer(Leave())
+                self.lose(name)
+
+    def settle(self, attempt: Attempt) -> None:
+        """Retry or finish a run once every rank of its attempt has returned or is lost."""
+        if not attempt.is_over or attempt.lease_id not in self.attempts:
+            return
+        del self.attempts[attempt.lease_id]
+        attempt.settled.set()
+        for name in attempt.ranks:
+            rank = self.members.ranks.get(name)
+            if rank is None:
+                continue
+            rank.attempt, rank.free_since = None, time.monotonic()
+            if rank.waiting is not None and not rank.must_leave:
+                # It asked for work before the other ranks of its run had ended.
+                self.members.set_idle(name)
+        for trainer in {name.partition("/")[0] for name in attempt.ranks}:
+            # Likewise a rank that is to leave, which could not be released then.
+            self.release(trainer)
+
+        verdict = attempt.verdict()
+        again = retry(attempt, verdict, self.policy)
+        if again is not None:
+            self.queue.put_first(again)
+        else:
+            self.failures.note(attempt.job.trial_id, verdict)
+            self.streams.add(attempt.job.run_id, finished_run(attempt, verdict))
+        self.dispatch()
+
+
+def skipped(reason: str, kind: SkipKind) -> RunFinished:
+    """The end of a run that was not started."""
+    return RunFinished(verdict=Verdict(outcome=Outcome.SKIPPED, reason=reason, skip=kind))
+
+
+def finished_run(attempt: Attempt, verdict: Verdict) -> RunFinished:
+    """The end of a run with this attempt."""
+    return RunFinished(
+        verdict=verdict,
+        attempts=attempt.number,
+        earlier=tuple(attempt.earlier),
+        results=tuple(sorted(attempt.results.values(), key=lambda result: result.rank)),
+        machines=tuple(attempt.machines),
+    )

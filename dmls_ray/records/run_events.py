@@ -1,0 +1,144 @@
+"""Messages about a run: the events on its way, how it ended, and what each of its ranks returned.
+
+Ranks send `EpochEnded` and `Progress`; the scheduler adds the others. The last event of a run is `RunFinished` or
+`RunAborted`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankResult:
+    """What one rank of a run returned, or why it returned nothing."""
+
+    rank: int
+    """Number of the rank, from 0 to world_size - 1."""
+    outcome: Outcome = Outcome.OK
+    reason: str = ""
+    """Why the outcome is not ok, in one line."""
+    traceback: str = ""
+    machine: str = ""
+    device: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Measured by this rank, by field of `RankRecord`."""
+    run: Mapping[str, Any] = field(default_factory=dict)
+    """Equal on all ranks, by field of `RunRecord`; also `epochs`, and `returned` of a user's training function."""
+    is_symptom: bool = False
+    """The rank failed only because another rank is gone."""
+    is_disconnected: bool = False
+    """The rank failed because the network between ranks did."""
+    device_lost: bool = False
+    """The process of the rank cannot use its GPU any more."""
+    rss_mib: float = 0.0
+    """Resident memory of the process after the run."""
+
+    @classmethod
+    def of(cls, returned: Mapping[str, Any]) -> RankResult:
+        """The result of a training function, which returns a dict: `rank`, `outcome`, `reason`, `machine`, `device` and
+        `run` are fields of this class, all other keys are `values`.
+        """
+        names = ("rank", "outcome", "reason", "machine", "device", "run")
+        named = {name: returned[name] for name in names if name in returned}
+        named["outcome"] = Outcome(named.get("outcome", Outcome.OK))
+        return cls(**named, values={name: value for name, value in returned.items() if name not in names})
+
+
+class SkipKind(enum.Enum):
+    """Why a run was not started."""
+
+    INFEASIBLE = "infeasible"
+    """The plan or the machines do not allow it."""
+    NO_RANKS = "no_ranks"
+    """Its ranks are gone, and were not replaced within wait_for_ranks."""
+    GIVEN_UP = "given_up"
+    """Earlier runs of its trial failed in the same way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How a run, or one attempt at it, ended."""
+
+    outcome: Outcome
+    reason: str = ""
+    """Why the outcome is not ok, in one line."""
+    traceback: str = ""
+    skip: SkipKind | None = None
+    """Of a skipped run: why it was not started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierAttempt:
+    """An attempt at a run that was followed by another; a record stores it as a dict."""
+
+    attempt: int
+    """From 1."""
+    outcome: str
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted:
+    """An attempt at a run has its ranks."""
+
+    attempt: int
+    """From 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochEnded:
+    """A run has finished an epoch."""
+
+    epoch: EpochRecord
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A rank is alive and getting on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFinished:
+    """A run has its outcome."""
+
+    verdict: Verdict
+    attempts: int = 0
+    """How often the run was started; 0 if it was skipped."""
+    earlier: tuple[EarlierAttempt, ...] = ()
+    """The attempts before the last."""
+    results: tuple[RankResult, ...] = ()
+    """Of the ranks that returned, in their order."""
+    machines: tuple[dict[str, Any], ...] = ()
+    """Description of each machine of the run, the first rank's first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunAborted:
+    """The worker group cannot serve this run or any other."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunUnknown:
+    """The broker does not know the run: it was submitted to an earlier broker."""
+
+
+RankEvent = EpochEnded | Progress
+"""What a rank emits."""
+
+RunEvent = RunStarted | EpochEnded | RunFinished | RunAborted | RunUnknown
+"""What the scheduler reports about a run."""
+
+
+def is_last(event: RunEvent) -> bool:
+    """Whether no further event of the run follows."""
+    return isinstance(event, RunFinished | RunAborted)
