@@ -32,6 +32,8 @@ class Setting:
     above: float | None = None
     at_most: float | None = None
     below: float | None = None
+    choices: tuple[str, ...] = ()
+    """Values of a text whose choices a registry defines; a Literal defines its choices itself."""
     not_empty: bool = False
     """The text contains more than blanks."""
     unit: str = ""
@@ -223,6 +225,9 @@ def _shape(config_class: type, name: str) -> tuple[type, tuple[Any, ...], bool]:
         choices = typing.get_args(hint)
         if len({type(choice) for choice in choices}) == 1:
             return type(choices[0]), choices, optional
+    (metadata,) = (item.metadata for item in fields(config_class) if item.name == name)
+    if registered := metadata.get("setting", Setting()).choices:
+        return str, registered, optional
     if (typing.get_origin(hint) or hint) in (tuple, list):
         return tuple, (), optional
     return hint if hint in _TYPE_NAMES else object, (), optional

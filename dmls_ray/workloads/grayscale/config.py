@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from dmls_ray.config.fields import setting
 from dmls_ray.config.runtime import DeviceName
+from dmls_ray.workloads.grayscale import implementations
+from dmls_ray.workloads.grayscale.implementations import INTERLEAVED_ONLY, ON_A_GPU
 
-ImplementationName = Literal[
-    "python_loops", "numpy", "pillow", "torch", "torchvision", "torch_compile", "opencv", "cpp",
-    "torch_cuda", "torch_compile_cuda", "triton", "cuda_per_image", "cuda",
-]  # fmt: skip
-
-ON_A_GPU = ("torch_cuda", "torch_compile_cuda", "triton", "cuda_per_image", "cuda")
-"""Implementations that need one; the others run on the processor."""
-
-INTERLEAVED_ONLY = ("pillow", "opencv")
-"""Implementations that have no form for planes."""
+IMPLEMENTATIONS = tuple(implementations.IMPLEMENTATIONS)
+"""Names of all implementations, the plainest first, as tables order them."""
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 """Files that are taken for images."""
@@ -32,7 +27,7 @@ class GrayscaleConfig:
         ValueError: the values are out of range, or do not go together.
     """
 
-    implementation: ImplementationName = "numpy"
+    implementation: str = setting("numpy", choices=IMPLEMENTATIONS)
     """What turns the images grey"""
     images: int = 200
     """Images in the set; with image_size the working set"""
@@ -84,9 +79,6 @@ def files_in(folder: Path) -> list[Path]:
         return []
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
 
-
-IMPLEMENTATIONS: tuple[str, ...] = get_args(ImplementationName)
-"""All names, the plainest first, as tables have them."""
 
 IMPLEMENTATION_FIELDS = frozenset(("implementation", "device"))
 """Fields that differ where one implementation takes the place of another."""

@@ -15,10 +15,8 @@ from PIL import Image, ImageOps
 
 from dmls_ray.util.errors import DataError
 from dmls_ray.workloads.grayscale.config import files_in
+from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
 from dmls_ray.workloads.image_files import UNREADABLE
-
-RED, GREEN, BLUE = 0.2989, 0.5870, 0.1140
-"""Weights of the channels: luma of ITU-R BT.601, rounded to four digits as MATLAB's rgb2gray has it."""
 
 _AT_ONCE = 2**24
 """Pixels of which the float64 reference is worked out at once."""

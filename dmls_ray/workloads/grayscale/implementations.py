@@ -1,40 +1,61 @@
-"""The ways to turn images grey, each a small function registered by name.
+"""Implementations of turning images grey. A new function with the decorator `implementation` is a new one.
 
-Each takes the images and whatever it must make ready once, and gives back a pass: what is timed. A pass writes grey
-levels into `Images.grey`, which was allocated once, or returns new ones where a library knows no other way.
+Each function takes the images, prepares what it needs once, and returns a pass, which is timed. A pass writes grey
+levels into `Images.grey`, which was allocated once, or returns new ones where a library cannot write into an array. The
+configuration reads the names from here, so this module loads neither PyTorch nor NumPy; the functions do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any
 
 from dmls_ray.records.provenance import has_cpp_compiler
 from dmls_ray.util.errors import UnavailableError
-from dmls_ray.workloads.grayscale.images import BLUE, GREEN, RED, Images
 
-Pass = Callable[[], torch.Tensor | None]
+if TYPE_CHECKING:
+    import torch
+
+    from dmls_ray.workloads.grayscale.images import Images
+
+Pass = Callable[[], "torch.Tensor | None"]
 """Turns all images grey once; returns grey levels, images x height x width, where it has allocated them itself."""
 
+RED, GREEN, BLUE = 0.2989, 0.5870, 0.1140
+"""Weights of the channels: luma of ITU-R BT.601, rounded to four digits as in MATLAB's rgb2gray."""
+
 IMPLEMENTATIONS: dict[str, Callable[[Images], Pass]] = {}
+"""Functions by name, the plainest first, as tables order them."""
+ON_A_GPU: list[str] = []
+"""Implementations that need a GPU; the others run on the processor."""
+INTERLEAVED_ONLY: list[str] = []
+"""Implementations that do not accept planar images."""
 
 
-def _named(name: str) -> Callable[[Callable[[Images], Pass]], Callable[[Images], Pass]]:
+def implementation(
+    name: str, *, gpu: bool = False, interleaved_only: bool = False
+) -> Callable[[Callable[[Images], Pass]], Callable[[Images], Pass]]:
+    """Register the decorated function under a name.
+
+    Args:
+        gpu: whether it needs a GPU.
+        interleaved_only: whether it does not accept planar images.
+    """
+
     def register(function: Callable[[Images], Pass]) -> Callable[[Images], Pass]:
         IMPLEMENTATIONS[name] = function
+        ON_A_GPU.extend([name] if gpu else [])
+        INTERLEAVED_ONLY.extend([name] if interleaved_only else [])
         return function
 
     return register
 
 
 def make_pass(name: str, images: Images) -> Pass:
-    """An implementation, ready to turn these images grey.
+    """Return the pass of an implementation over these images.
 
     Raises:
-        UnavailableError: what it needs is not on this machine.
+        UnavailableError: this machine lacks what the implementation needs.
     """
     return IMPLEMENTATIONS[name](images)
 
@@ -42,9 +63,11 @@ def make_pass(name: str, images: Images) -> Pass:
 # --- on the processor -----------------------------------------------------------------------------------------------
 
 
-@_named("python_loops")
+@implementation("python_loops")
 def _python_loops(images: Images) -> Pass:
-    """As one would write it first: two loops over the pixels of an image."""
+    """Two loops over the pixels of an image, without a library."""
+    import torch
+
     # height x width x 3 in either layout.
     pictures = torch.stack(images.channels(), 3).numpy() if images.planar else images.pixels.numpy()
     grey = images.grey.numpy()
@@ -59,14 +82,16 @@ def _python_loops(images: Images) -> Pass:
     return run
 
 
-@_named("numpy")
+@implementation("numpy")
 def _numpy(images: Images) -> Pass:
     """A weighted sum of three arrays, in float32."""
+    import numpy as np
+
     channels = [channel.numpy() for channel in images.channels()]
     grey = images.grey.numpy()
 
     def run() -> None:
-        # Told each time: what a scalar of float32 makes of an array of uint8 differs from NumPy 1 to NumPy 2.
+        # The type is explicit: what a scalar of float32 makes of an array of uint8 differs from NumPy 1 to NumPy 2.
         red, green, blue = (
             np.multiply(channel, weight, dtype=np.float32)
             for channel, weight in zip(channels, (RED, GREEN, BLUE), strict=True)
@@ -76,9 +101,10 @@ def _numpy(images: Images) -> Pass:
     return run
 
 
-@_named("pillow")
+@implementation("pillow", interleaved_only=True)
 def _pillow(images: Images) -> Pass:
     """Image.convert("L"), picture by picture, from an array and back to one."""
+    import numpy as np
     from PIL import Image
 
     pictures, grey = images.pixels.numpy(), images.grey.numpy()
@@ -90,15 +116,15 @@ def _pillow(images: Images) -> Pass:
     return run
 
 
-@_named("torch")
+@implementation("torch")
 def _torch(images: Images) -> Pass:
     """A weighted sum of three tensors, in float32."""
     return lambda: _weighted_sum(images.pixels, images.grey, images.planar)
 
 
-@_named("torchvision")
+@implementation("torchvision")
 def _torchvision(images: Images) -> Pass:
-    """Its transform, which takes planes, or a view that looks like them, and allocates its result."""
+    """torchvision's transform, which takes planes, or a view that looks like them, and allocates its result."""
     from torchvision.transforms.v2.functional import rgb_to_grayscale
 
     planes = images.pixels if images.planar else images.pixels.permute(0, 3, 1, 2)
@@ -110,7 +136,7 @@ def _torchvision(images: Images) -> Pass:
     return run
 
 
-@_named("torch_compile")
+@implementation("torch_compile")
 def _torch_compile(images: Images) -> Pass:
     """The same sum as torch's, made into one loop of C++ by Inductor."""
     if not has_cpp_compiler():
@@ -118,7 +144,7 @@ def _torch_compile(images: Images) -> Pass:
     return _compiled(images)
 
 
-@_named("opencv")
+@implementation("opencv", interleaved_only=True)
 def _opencv(images: Images) -> Pass:
     """cvtColor, on all images at once, one below the other."""
     try:
@@ -127,6 +153,8 @@ def _opencv(images: Images) -> Pass:
         raise UnavailableError(
             "implementation=opencv needs OpenCV; pip install opencv-python-headless (or pip install -e '.[images]')."
         ) from error
+    import torch
+
     cv2.setNumThreads(torch.get_num_threads())
     width = images.pixels.shape[2]
     pictures, grey = images.pixels.numpy().reshape(-1, width, 3), images.grey.numpy().reshape(-1, width)
@@ -137,9 +165,9 @@ def _opencv(images: Images) -> Pass:
     return run
 
 
-@_named("cpp")
+@implementation("cpp")
 def _cpp(images: Images) -> Pass:
-    """A loop of our own in C++, told what to do with AVX2 where the processor has it."""
+    """A C++ loop of this project, with AVX2 where the processor has it."""
     from dmls_ray.workloads.grayscale.kernels import cpu_kernel
 
     grey = cpu_kernel()
@@ -149,21 +177,21 @@ def _cpp(images: Images) -> Pass:
 # --- on a GPU -------------------------------------------------------------------------------------------------------
 
 
-@_named("torch_cuda")
+@implementation("torch_cuda", gpu=True)
 def _torch_cuda(images: Images) -> Pass:
     """As torch on the processor: a kernel for each step of the sum."""
     return lambda: _weighted_sum(images.pixels, images.grey, images.planar)
 
 
-@_named("torch_compile_cuda")
+@implementation("torch_compile_cuda", gpu=True)
 def _torch_compile_cuda(images: Images) -> Pass:
     """The same sum in one kernel, which Inductor writes in Triton."""
     return _compiled(images)
 
 
-@_named("triton")
+@implementation("triton", gpu=True)
 def _triton(images: Images) -> Pass:
-    """A Triton kernel of our own: a program a block of pixels."""
+    """A Triton kernel of this project: a program per block of pixels."""
     try:
         from dmls_ray.workloads.grayscale.triton_kernel import turn_grey
     except ImportError as error:
@@ -171,22 +199,22 @@ def _triton(images: Images) -> Pass:
     return lambda: turn_grey(images)
 
 
-@_named("cuda_per_image")
+@implementation("cuda_per_image", gpu=True)
 def _cuda_per_image(images: Images) -> Pass:
-    """A CUDA kernel of our own, a thread a pixel: launched for one image after the other."""
+    """A CUDA kernel of this project, a thread per pixel, launched once per image."""
     from dmls_ray.workloads.grayscale.kernels import cuda_kernel
 
     grey = cuda_kernel()
-    each = list(zip(images.pixels.split(1), images.grey.split(1), strict=True))
+    pairs = list(zip(images.pixels.split(1), images.grey.split(1), strict=True))
 
     def run() -> None:
-        for pixels, levels in each:
+        for pixels, levels in pairs:
             grey(pixels, levels, images.planar)
 
     return run
 
 
-@_named("cuda")
+@implementation("cuda", gpu=True)
 def _cuda(images: Images) -> Pass:
     """The same kernel, launched once for all images."""
     from dmls_ray.workloads.grayscale.kernels import cuda_kernel
@@ -201,5 +229,7 @@ def _weighted_sum(pixels: torch.Tensor, grey: torch.Tensor, planar: bool) -> Non
 
 
 def _compiled(images: Images) -> Pass:
+    import torch
+
     compiled: Any = torch.compile(_weighted_sum, dynamic=False)
     return lambda: compiled(images.pixels, images.grey, images.planar)
