@@ -1,4 +1,4 @@
-"""The files made from `runs.jsonl`: the report, the table with the answer, and what other programs read."""
+"""The files derived from `runs.jsonl`: the report, the table with its answer, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DERIVED_FILES = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv"
 
 
 def derived_files_are_current(folder: Path) -> bool:
-    """Whether the derived files are there, and made since the last run was added."""
+    """Whether all derived files exist and are newer than the last run."""
     source = folder / RUNS
     return not source.exists() or all(
         (path := folder / name).is_file() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED_FILES
@@ -29,7 +29,7 @@ def derived_files_are_current(folder: Path) -> bool:
 
 
 def write_derived_files(results: Results) -> None:
-    """Make the derived files of a folder anew, from all of its runs.
+    """Write the derived files of a folder from all of its runs.
 
     Raises:
         StoreError: some of them cannot be written, or sweep.json cannot be read; the others are written.
@@ -56,8 +56,8 @@ def write_derived_files(results: Results) -> None:
     if failed:
         first = next(iter(failed.values()))
         raise StoreError(
-            f"{', '.join(failed)} of {results.where} cannot be written ({first.strerror or first}); make room for "
-            f"{'it' if len(failed) == 1 else 'them'} there, or read a copy of the folder."
+            f"{', '.join(failed)} of {results.where} cannot be written ({first.strerror or first}); free some "
+            "space there, or read a copy of the folder."
         )
 
 
@@ -66,7 +66,7 @@ def _write_csv(frame: pd.DataFrame, path: Path) -> None:
 
 
 def with_uniform_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame as Parquet can hold it: a column of several types, or of lists, as texts."""
+    """The frame for Parquet: a column of several types, or of lists, as text."""
     frame = frame.copy(deep=False)
     for head in [head for head, kind in frame.dtypes.items() if pd.api.types.is_object_dtype(kind)]:
         if {type(value) for value in frame[head] if value is not None} not in ({str}, {bool}, set()):

@@ -1,4 +1,4 @@
-"""Figures: each file works out one, as a `Chart`, from the trials of a sweep."""
+"""Figures: each module makes the `Chart` of one figure from the table of a sweep."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ FIGURES: dict[str, Callable[[Table], Chart | None]] = {
     "rank_spread": rank_spread.chart,
     "utilization": utilization.chart,
 }
-"""Name -> what works it out; what a reader asks first comes first."""
+"""Name -> function that makes the chart, in the order of a report. A new figure needs its module and an entry here."""
 
 
 def charts(table: Table) -> list[Chart]:
-    """All figures that these trials have something to show in."""
+    """The charts of all figures for which the table has values; those of its workload come first."""
     figures = [*table.presentation.figures.values(), *FIGURES.values()]
-    return [chart for work_out in figures if (chart := work_out(table)) is not None]
+    return [chart for make_chart in figures if (chart := make_chart(table)) is not None]

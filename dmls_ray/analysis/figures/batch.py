@@ -7,18 +7,18 @@ from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, lines_along
 from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_crosses, rows_with_any
 from dmls_ray.analysis.table.row import Table
 
-_TIMES = {
+_METRICS = {
     "epoch_s": "training steps of an epoch (s)",
     "step_ms_p50": "optimizer step, median (ms)",
 }
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None where no two trials with a time differ in the batch alone."""
+    """The figure; None if no two trials with a time differ only in the batch."""
     axis = batch_axis(table)
-    lines, notes = limit_items(lines_along(table, rows_with_any(table.rows, _TIMES), axis), "lines")
+    lines, notes = limit_items(lines_along(table, rows_with_any(table.rows, _METRICS), axis), "lines")
     panels = []
-    for measure, words in _TIMES.items():
+    for measure, words in _METRICS.items():
         series: list[Series] = []
         for line in lines:
             at = [(row.factors[axis], row, row.by_block(measure)) for row in line.rows]

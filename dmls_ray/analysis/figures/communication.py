@@ -1,4 +1,4 @@
-"""What share of a pass is communication that nothing hides, and how much of it computation does hide."""
+"""Exposed communication as a fraction of a pass, and the fraction of communication that computation hides."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Share = Callable[[Sequence[RankRecord]], float]
 
 
 def exposed_share(ranks: Sequence[RankRecord]) -> float:
-    """Exposed communication by the forward pass, the backward pass and itself, over all ranks."""
+    """Exposed communication divided by forward pass, backward pass and exposed communication, over all ranks."""
     exposed = sum(rank.exposed_comm_ms or 0.0 for rank in ranks)
     computed = sum((rank.forward_ms or 0.0) + (rank.backward_ms or 0.0) for rank in ranks)
     return exposed / (exposed + computed)
 
 
 def hidden_share(ranks: Sequence[RankRecord]) -> float:
-    """Communication that overlaps with the backward pass by all of it, over all ranks."""
+    """Communication that overlaps with the backward pass, as a fraction of all communication, over all ranks."""
     return sum(rank.overlap_ms or 0.0 for rank in ranks) / sum(rank.comm_ms or 0.0 for rank in ranks)
 
 
@@ -32,9 +32,9 @@ _SHARES: dict[str, Share] = {
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None where fewer than two trials have DDP's timers, as at world size 1.
+    """The figure; None if fewer than two trials have DDP's timers, as at world size 1.
 
-    Over the ranks, else the batch, else whatever varies; where that is names, a column a trial.
+    The x axis is `default_axis`; without a numeric axis, each trial is a category.
     """
     rows = [row for row in table.rows if "exposed_comm_ms" in row.estimates and by_block(row, exposed_share)]
     if len(rows) < 2:
@@ -43,27 +43,27 @@ def chart(table: Table) -> Chart | None:
     if axis:
         lines, notes = limit_items(lines_along(table, rows, axis), "lines")
         across = factor_axis(axis, [row for line in lines for row in line.rows])
-        places = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
+        points = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
     else:
         shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
         across, names = trial_axis(table, shown)
-        places = [(SINGLE_LINE, list(zip(names, shown, strict=True)))]
+        points = [(SINGLE_LINE, list(zip(names, shown, strict=True)))]
     panels = []
-    for words, share in _SHARES.items():
+    for label, share in _SHARES.items():
         series = drop_none(
             measured_series(
                 name, [(x, row, by_block(row, share)) for x, row in at], quantity="share", connected=bool(axis)
             )
-            for name, at in places
+            for name, at in points
         )
-        panels.append(Panel(x=across, y=Axis(words, from_zero=True), series=series))
+        panels.append(Panel(x=across, y=Axis(label, from_zero=True), series=series))
     return Chart(name="communication", title="Communication of gradients", panels=panels, notes=notes)
 
 
 def by_block(row: Row, share: Share) -> Mapping[int, float]:
-    """A share by block, of the runs whose times count and whose ranks have DDP's timers."""
-    known = {
+    """A share by block, over the timed runs whose ranks have DDP's timers."""
+    ranks_by_block = {
         record.repeat: [rank for rank in record.ranks if rank.exposed_comm_ms is not None and rank.comm_ms]
         for record in row.timed
     }
-    return {block: share(ranks) for block, ranks in known.items() if ranks}
+    return {block: share(ranks) for block, ranks in ranks_by_block.items() if ranks}

@@ -1,4 +1,4 @@
-"""The picture of a panel, which may come from anybody: decoded as a JPEG alone, and only where it has few pixels."""
+"""Safe decoding of the picture of a panel: a JPEG only, and of limited size, since a record may be untrusted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SIDE = 1024
-"""Pixels that a picture has at most, in its width and in its height."""
+"""Maximum width and height of a picture in pixels."""
 REFUSED = f"This picture is not shown: it is no JPEG of at most {SIDE:,} x {SIDE:,} pixels."
 
 
 def is_small_jpeg(picture: str) -> bool:
-    """Whether it is a JPEG of no more pixels, by its head alone: a browser decodes as many as that says."""
+    """Whether a base64 text is a JPEG of limited size, by its header: a browser decodes as many pixels as it states."""
     from PIL import Image
 
     with warnings.catch_warnings(action="ignore"):
@@ -28,10 +28,10 @@ def is_small_jpeg(picture: str) -> bool:
 
 
 def decode_jpeg(picture: str) -> Image.Image | None:
-    """A JPEG in base64 as an image; None where it is none, or has more pixels, which are not decoded then."""
+    """Decode a base64 JPEG; None if it is no JPEG or too large, in which case no pixel is decoded."""
     from PIL import Image
 
-    with warnings.catch_warnings(action="ignore"):  # of many pixels, which are refused
+    with warnings.catch_warnings(action="ignore"):  # Pillow warns of large images, which are refused
         try:
             with Image.open(io.BytesIO(base64.b64decode(picture, validate=True)), formats=("JPEG",)) as image:
                 return None if max(image.size) > SIDE else image.convert("RGB")

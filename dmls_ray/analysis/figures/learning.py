@@ -1,4 +1,4 @@
-"""Loss and accuracy by epoch, of training and of test, and where a run begins to overfit."""
+"""Loss and accuracy of training and test by epoch, and the epoch at which overfitting begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.row import Row, Table
 
 _TOGETHER = 4
-"""Trials whose curves of training and of test share a panel; more have a panel for each."""
+"""Trials up to which the training and test curves share a panel."""
 
 _EPOCH = Axis("epoch (passes over the data)")
 _OVERFITS = "overfits from here"
@@ -21,10 +21,10 @@ _MEASURES = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None where no run that counts told a loss or an accuracy of two epochs or more.
+    """The figure; None if no counted run has a loss or an accuracy of at least two epochs.
 
-    A point is the median over the runs of a trial. Curves end where the first of its runs has ended, since a median of
-    the runs that are left would jump.
+    A point is the median over the runs of a trial. A curve ends with the shortest run of its trial, since the median
+    of the remaining runs would jump.
     """
     tested = [row for row in table.rows if any(name in row.estimates for name in _MEASURES)]
     rows, notes = limit_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _MEASURES))
@@ -56,7 +56,7 @@ def chart(table: Table) -> Chart | None:
 
 
 def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
-    """A measure of each epoch that all runs of a trial have: epoch -> block -> value."""
+    """A metric by epoch and block, of the epochs that all runs of a trial have."""
     runs = {
         record.repeat: {item.epoch: value for item in record.epochs if (value := getattr(item, measure)) is not None}
         for record in row.counted
@@ -71,7 +71,7 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
     for name, row in names.items():
         first = ""
         for split in splits:
-            # What tells it from its neighbours: its trial, its split, or both.
+            # Named by what distinguishes it: the trial, the split, or both.
             called = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
             points = curve(row, f"{split}_{kind}")
             at = [(epoch, row, values) for epoch, values in points.items()]
@@ -90,8 +90,8 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
 
 
 def _on_coinciding(panels: Sequence[Panel]) -> list[str]:
-    """Which curves cannot be told apart, since they are equal in every point."""
-    told = []
+    """Names of the curves that are equal at every point and hide each other."""
+    groups = []
     for panel in panels:
         curves: dict[tuple[object, ...], list[str]] = {}
         for series in panel.series:
@@ -99,14 +99,14 @@ def _on_coinciding(panels: Sequence[Panel]) -> list[str]:
                 curves.setdefault((*series.x, *series.y), []).append(series.name)
         same = [" = ".join(names) for names in curves.values() if len(names) > 1]
         if same:
-            told.append(f"{panel.y.label.partition(' (')[0]}: {'; '.join(same)}")
-    return [f"Curves that are equal lie on each other, {'. '.join(told)}."] if told else []
+            groups.append(f"{panel.y.label.partition(' (')[0]}: {'; '.join(same)}")
+    return [f"Curves that are equal lie on each other, {'. '.join(groups)}."] if groups else []
 
 
 def overfit_epoch(row: Row) -> int | None:
-    """The epoch that the table has for a trial: the median over its runs that overfit; None where none does."""
-    told = row.estimates.get("overfit_epoch")
-    return None if told is None else round(told.median)
+    """The overfitting epoch of a trial as in the table: the median over the runs that overfit; None if no run does."""
+    epoch = row.estimates.get("overfit_epoch")
+    return None if epoch is None else round(epoch.median)
 
 
 def _of_how_many(row: Row) -> str:
@@ -114,9 +114,13 @@ def _of_how_many(row: Row) -> str:
 
 
 def _on_overfitting(names: Mapping[str, Row]) -> list[str]:
-    told: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for name, row in names.items():
         if overfit_epoch(row) is not None:
-            told.setdefault(_of_how_many(row), []).append(name or "the runs")
-    where = "; ".join(f"{', '.join(those)}: {when}" if names.keys() != {""} else when for when, those in told.items())
-    return [f"Overfitting, test loss ends above its least while train loss went on falling: {where}."] if told else []
+            by_text.setdefault(_of_how_many(row), []).append(name or "the runs")
+    where = "; ".join(
+        f"{', '.join(trials)}: {text}" if names.keys() != {""} else text for text, trials in by_text.items()
+    )
+    return (
+        [f"Overfitting, test loss ends above its least while train loss went on falling: {where}."] if by_text else []
+    )

@@ -1,4 +1,4 @@
-"""Peak memory of a rank against the batch, with what the device has, and where it did not suffice."""
+"""Peak memory of a rank against the batch, with the memory of the device and the trials that ran out of it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.outcome import Outcome
 
 _WIDE = 4
-"""A limit this many times as high as the peaks would press them flat on a linear axis."""
+"""Ratio of limit to highest peak above which the axis is logarithmic, so that the peaks remain readable."""
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None where no two trials differ in the batch alone, or none of them knows its peak.
+    """The figure; None if no two trials differ only in the batch, or no trial has a peak.
 
-    The peak is that of the rank that needed most: the resident set of its process on a CPU, what was allocated on a
-    GPU.
+    The peak is that of the rank with the highest one: on a CPU the resident set of its process, on a GPU the allocated
+    memory.
     """
     axis = batch_axis(table)
     lines, notes = limit_items(lines_along(table, rows_with_any(table.rows, ["peak_mem_mib"]), axis), "lines")
     series: list[Series] = []
     limits: dict[str, float] = {}
     for line in lines:
-        known = dict(filter(None, map(limit_of, line.rows)))
+        line_limits = dict(filter(None, map(limit_of, line.rows)))
         at = [(row.factors[axis], row, row.by_block("peak_mem_mib")) for row in line.rows]
         points = measured_series(line.name, at, connected=True)
         if points is not None:
-            height = next(iter(known.values())) if len(known) == 1 else None
+            height = next(iter(line_limits.values())) if len(line_limits) == 1 else None
             series += [points, *oom_crosses(line, lambda row: row.factors[axis], limit=height)]
-            limits |= known
+            limits |= line_limits
     if not series:
         return None
     x = factor_axis(axis, [row for line in lines for row in line.rows])
@@ -56,10 +56,9 @@ def chart(table: Table) -> Chart | None:
 
 
 def limit_of(row: Row) -> tuple[str, float] | None:
-    """What a rank of a trial has, and its name: the GPU's memory, or on a CPU the host's, shared by the ranks on it.
+    """Name and size of the memory limit of a rank: the memory of the GPU, or that of the host divided by its ranks.
 
-    None where it is not known: an older record, ranks on machines that the record does not describe, or ranks in
-    unequal numbers on them.
+    None if it is unknown: in an older record, or with ranks on a machine that the record does not describe.
     """
     record = next((item for item in row.records if item.outcome in (Outcome.OK, Outcome.OOM) and item.device), None)
     if record is None:

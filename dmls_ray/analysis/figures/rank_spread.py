@@ -1,4 +1,4 @@
-"""How much the ranks of a run differ: a straggler, or a rank that needs more memory."""
+"""Differences between the ranks of a run: stragglers, and ranks that need more memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _VALUES: dict[str, tuple[Value, bool]] = {
     "computation of a pass": (_computed, True),
     "peak memory": (lambda rank: rank.peak_mem_mib, False),
 }
-"""What is compared -> how to read it, and whether it is a time."""
+"""Label -> (value of a rank, whether it is a time)."""
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None where no run that counts has two ranks with a value.
+    """The figure; None if no counted run has two ranks with a value.
 
-    Each rank is shown against the mean of its run's ranks, so that trials of different speed stand beside each other.
-    Ranks wait for each other at every step: a slow one shows in what it computes before it shows in its steps.
+    Each rank is compared with the mean over the ranks of its run, so that trials of different speed are comparable.
+    Ranks wait for each other at every step, so a slow rank shows in its computation earlier than in its steps.
     """
     several = [row for row in table.rows if row.world_size > 1 and row.counted]
     rows, notes = limit_rows(table, several, lambda row: any(by_rank(row, *how) for how in _VALUES.values()))
@@ -55,18 +55,18 @@ def chart(table: Table) -> Chart | None:
 
 
 def by_rank(row: Row, value: Value, is_time: bool) -> Mapping[int, Mapping[int, float]]:
-    """rank -> block -> how many % it is above the mean of its run's ranks, where two or more of them tell it."""
-    told: dict[int, dict[int, float]] = {}
+    """rank -> block -> % above the mean over the ranks of the run, for runs with at least two values."""
+    by_block: dict[int, dict[int, float]] = {}
     for record in row.timed if is_time else row.counted:
         for rank, above in _above_mean(record, value).items():
-            told.setdefault(rank, {})[record.repeat] = above
-    return dict(sorted(told.items()))
+            by_block.setdefault(rank, {})[record.repeat] = above
+    return dict(sorted(by_block.items()))
 
 
 def _above_mean(record: RunRecord, value: Value) -> Mapping[int, float]:
-    values = {rank.rank: known for rank in record.ranks if (known := value(rank)) is not None}
+    values = {rank.rank: number for rank in record.ranks if (number := value(rank)) is not None}
     mean = statistics.fmean(values.values()) if len(values) > 1 else 0.0
-    return {rank: 100 * (known - mean) / mean for rank, known in values.items()} if mean else {}
+    return {rank: 100 * (number - mean) / mean for rank, number in values.items()} if mean else {}
 
 
 def _mean(x: Axis) -> Series:

@@ -1,4 +1,4 @@
-"""Throughput and efficiency against ranks, with the ideal and what was fitted to them."""
+"""Throughput and efficiency against ranks, with the ideal and the fitted scaling laws."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Fitting = Callable[..., Sequence[Fit | Refusal]]
 
 
 def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
-    """The figure; None where no two trials with a rate differ in world_size alone.
+    """The figure; None if no two trials with a rate differ only in world_size.
 
     Without a measured world size 1 there is no ideal, no efficiency and no fit.
 
     Args:
-        table: the sweep's table.
-        fitting: what fits laws to the speed-ups of each line.
+        table: table of the sweep.
+        fitting: function that fits laws to the speed-ups of each line.
     """
     rows = rows_with_any(table.rows, ["images_per_s"])
     lines, notes = limit_items(lines_along(table, rows, "world_size"), "lines")

@@ -48,11 +48,11 @@ def chart(table: Table) -> Chart | None:
 
 
 def quantiles(row: Row) -> Sequence[float]:
-    """Milliseconds at each of `STEP_QUANTILES`, the median over the ranks of the runs; empty where none tells."""
-    told = [
+    """Milliseconds at each of `STEP_QUANTILES`, the median over the ranks of the runs; empty without step times."""
+    by_rank = [
         rank.step_ms_quantiles
         for record in row.timed
         for rank in record.ranks
         if len(rank.step_ms_quantiles) == len(STEP_QUANTILES)
     ]
-    return [statistics.median(each) for each in zip(*told, strict=True)]
+    return [statistics.median(values) for values in zip(*by_rank, strict=True)]

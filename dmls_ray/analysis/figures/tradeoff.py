@@ -1,4 +1,4 @@
-"""What accuracy costs in time and in memory, and which trials no other beats in all three."""
+"""Accuracy against time and memory, and the Pareto front of the trials."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _ACCURACY = "test_accuracy"
 _COSTS = {"total_s": "a run, from assignment to result (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
 _BEATEN = "not on the front"
 _MOST_OTHERS = 1000
-"""Of more trials that are not on the front not all are drawn: they would be one grey cloud, and megabytes."""
+"""Maximum number of trials drawn that are not on the front; more would be a grey cloud of megabytes."""
 _FAR = 20
-"""Most by least cost, from which on its axis is logarithmic."""
+"""Ratio of highest to lowest cost above which the axis is logarithmic."""
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None where fewer than two trials have a test accuracy and a cost in which they differ.
+    """The figure; None unless two trials have a test accuracy and a cost in which they differ.
 
-    The front is `pareto.front_of`'s, as it is in advice.
+    The front is that of `advise`, from `pareto.front_of`.
     """
     found = front_of(table, _ACCURACY)
     rows, best = found.rows, found.places
     if len(rows) < 2 or len(found.axes) < 2 or _ACCURACY not in found.axes:
         return None
-    # Memory that hardly differs is drawn all the same: that it does not matter is to be seen.
+    # Memory is drawn even if it hardly differs, so that the reader sees it.
     costs = [cost for cost in _COSTS if cost in found.axes or (cost == "peak_mem_mib" and found.is_of_like_memory)]
     names = trial_labels(table, rows)
     panels = []
@@ -41,7 +41,7 @@ def chart(table: Table) -> Chart | None:
         panels.append(Panel(x=x, y=Axis("test accuracy (fraction of samples)"), series=series))
     words = {"total_s": "less time", "peak_mem_mib": "less memory"}
     goal = ", ".join(words[cost] for cost in costs if cost in found.axes)
-    alike = f" Memory differs by less than {ALIKE_MEMORY:.0%} and is left out." if found.is_of_like_memory else ""
+    memory_note = f" Memory differs by less than {ALIKE_MEMORY:.0%} and is left out." if found.is_of_like_memory else ""
     return Chart(
         name="tradeoff",
         title=f"Pareto front of {goal} and more accuracy",
@@ -49,7 +49,7 @@ def chart(table: Table) -> Chart | None:
         notes=(
             f"On the front are {len(best)} of {len(rows)} trials: no other is at least as good in {goal} and more "
             "accuracy, and better in one. It is of medians: what is closer than its interval may change "
-            f"sides.{alike}",
+            f"sides.{memory_note}",
         ),
     )
 
@@ -65,7 +65,7 @@ def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost
             name, [(_level(row, cost), row, row.by_block(_ACCURACY)) for row in shown], quantity="share"
         )
         if points is not None:
-            texts = [f"{names[place]}, {told}" for place, told in zip(places, points.texts, strict=True)]
+            texts = [f"{names[place]}, {text}" for place, text in zip(places, points.texts, strict=True)]
             series.append(dataclasses.replace(points, texts=texts, muted=name == _BEATEN))
     return series
 

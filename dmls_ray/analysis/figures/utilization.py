@@ -1,4 +1,4 @@
-"""How busy processors and GPUs were over a run."""
+"""Utilization of processors and GPUs over a run."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ _BUSY = {
     "gpu_percent": "GPU, mean of the ranks (% of the time)",
 }
 _SHORT_S = 1.0
-"""A run no longer than this was not looked at twice."""
+"""A shorter run was not sampled twice."""
 _SINCE = Axis("since the run began (s)", from_zero=True)
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure, of one run a trial: that of the middle total_s; None where none was looked at twice.
+    """The figure, with one run per trial: the one with the median total_s. None if no run was sampled twice.
 
-    A run is looked at twice a second, so short ones have nothing to show; nor have runs of a search, which share their
-    machine.
+    Utilization is sampled twice a second, so short runs are left out. So are runs of a search, which share a machine.
     """
     timed = [row for row in table.rows if row.level("total_s") is not None]
     long = [row for row in timed if (row.level("total_s") or 0.0) > _SHORT_S]
-    rows, notes = limit_rows(table, long, lambda row: bool(looks(middle_run(row), "cpu_percent")))
+    rows, notes = limit_rows(table, long, lambda row: bool(samples(middle_run(row), "cpu_percent")))
     if not rows:
         return None
-    # Of more than can be told apart, not all were looked for, and `few_rows` has counted those.
+    # With more trials than distinguishable lines, `limit_rows` has checked and counted only some.
     missing = len(timed) - (len(rows) if len(long) <= MAX_SERIES else len(long))
     if missing:
         short = (
-            f"{missing} of {len(timed)} trials have no line: their runs ended before their processor was looked at "
-            "twice, at two looks a second."
+            f"{missing} of {len(timed)} trials have no line: their runs ended before the second sample of their "
+            "processor, at two samples a second."
         )
         notes = (short,) if len(long) <= MAX_SERIES else (*notes, short)
     runs = {
@@ -53,36 +52,36 @@ def chart(table: Table) -> Chart | None:
         name="utilization",
         title="Utilization over time",
         panels=panels,
-        notes=(*notes, "One run a trial: the one whose time is in the middle."),
+        notes=(*notes, "One run per trial: the one with the median time."),
     )
 
 
 def middle_run(row: Row) -> RunRecord | None:
-    """Of the runs whose times count, the one with the middle total_s."""
-    known = sorted((record for record in row.timed if record.total_s is not None), key=lambda item: item.total_s or 0.0)
-    return known[(len(known) - 1) // 2] if known else None
+    """The timed run with the median total_s."""
+    timed = sorted((record for record in row.timed if record.total_s is not None), key=lambda item: item.total_s or 0.0)
+    return timed[(len(timed) - 1) // 2] if timed else None
 
 
-def looks(run: RunRecord | None, quantity: str) -> Mapping[float, Sequence[float]]:
-    """A quantity of a run by seconds since its start, a value a rank; empty where it was looked at less than twice.
+def samples(run: RunRecord | None, quantity: str) -> Mapping[float, Sequence[float]]:
+    """Samples of a quantity by seconds since the start of the run, one value per rank; empty with fewer than two.
 
-    Ranks are looked at by clocks of their own, at nearly the same times; the time is the first one's.
+    Each rank has its own clock; the times are those of the first rank.
     """
     series = [rank.utilization for rank in run.ranks if rank.utilization.get(quantity)] if run else []
     times: Sequence[float] = series[0].get("at_s", ()) if series else ()
-    found = dict(zip(times, zip(*(each[quantity] for each in series), strict=False), strict=False))
-    return found if len(found) > 1 else {}
+    by_time = dict(zip(times, zip(*(rank[quantity] for rank in series), strict=False), strict=False))
+    return by_time if len(by_time) > 1 else {}
 
 
 def _of_run(name: str, run: RunRecord, quantity: str) -> Series | None:
-    found = looks(run, quantity)
-    if not found:
+    by_time = samples(run, quantity)
+    if not by_time:
         return None
     return Series(
         name=name,
         kind="line",
-        x=list(found),
-        y=[statistics.fmean(ranks) for ranks in found.values()],
+        x=list(by_time),
+        y=[statistics.fmean(ranks) for ranks in by_time.values()],
         connected=True,
-        runs=[(run.run_id,)] * len(found),
+        runs=[(run.run_id,)] * len(by_time),
     )

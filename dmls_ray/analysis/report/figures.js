@@ -1,4 +1,4 @@
-// Figures: drawn when they come into view, in the colours of the screen or of paper, as wide as there is room.
+// Figures: drawn when they come into view, in the colours of the screen or of paper, at the full width.
 
 const NARROW = 300;
 const LEAST = 160;
@@ -19,7 +19,7 @@ class Figure {
   /** Draw, or draw again; on paper in light colours and at its width. */
   draw(onPaper = false) {
     const width = onPaper ? PAPER_WIDTH : this.element.clientWidth;
-    // Too small for axes, as a window is while it opens or is captured: it will be told of its size again.
+    // Too small for axes, as in a window that is opening; the figure is drawn again when the window has its size.
     if (width < LEAST) return;
     const theme = this.themes[dark.matches && !onPaper ? "dark" : "light"];
     const data = this.chart.data.map((trace) => painted(trace, theme));
@@ -50,30 +50,30 @@ class Figure {
     if (panels.length > 1) {
       const columns = Math.ceil(panels.length / rows);
       const row = rows > 1 ? ROW : ONE_ROW;
-      const room = width - layout.margin.l - layout.margin.r;
-      const apart = columns > 1 ? LABELS / room : 0;
-      const wide = (1 - apart * (columns - 1)) / columns;
-      // Names that have no room beside one another are written aslant, and reach down.
+      const inner = width - layout.margin.l - layout.margin.r;
+      const gap = columns > 1 ? LABELS / inner : 0;
+      const wide = (1 - gap * (columns - 1)) / columns;
+      // Names that do not fit next to each other are rotated and take more height.
       const names = panels.map((suffix) => layout[`xaxis${suffix}`].categoryarray ?? []);
-      const aslant = names.filter((some) => 8 * some.join("  ").length > wide * room).flat();
+      const aslant = names.filter((some) => 8 * some.join("  ").length > wide * inner).flat();
       const between = BETWEEN + 4 * Math.max(0, ...aslant.map((name) => name.length));
       const inside = rows * row + (rows - 1) * between;
       panels.forEach((suffix, place) => {
-        const left = (place % columns) * (wide + apart);
+        const left = (place % columns) * (wide + gap);
         const top = 1 - (Math.floor(place / columns) * (row + between)) / inside;
         layout[`xaxis${suffix}`].domain = [left, Math.min(1, left + wide)];
         layout[`yaxis${suffix}`].domain = [Math.max(0, top - row / inside), top];
       });
       layout.height = inside + layout.margin.t + layout.margin.b;
     }
-    // Entries of the legend take about so much room below the axes.
+    // Approximate height of the legend below the axes.
     const named = this.chart.data.filter((trace) => trace.showlegend);
     if (layout.showlegend) {
       const longest = Math.max(...named.map((trace) => trace.name.length));
       const columns = Math.max(1, Math.floor((width - 70) / (52 + 7.2 * longest)));
-      const room = 14 + 20 * Math.ceil(named.length / columns);
-      layout.height += room;
-      layout.margin = { ...layout.margin, b: layout.margin.b + room };
+      const legend = 14 + 20 * Math.ceil(named.length / columns);
+      layout.height += legend;
+      layout.margin = { ...layout.margin, b: layout.margin.b + legend };
     }
     return layout;
   }

@@ -1,4 +1,4 @@
-"""Values and scripts as base64 of gzip: a third of their size, and without a character that HTML would read."""
+"""Values and scripts as base64 of gzip: a third of their size, and without characters that HTML interprets."""
 
 from __future__ import annotations
 
@@ -10,29 +10,24 @@ import orjson
 
 
 def pack(text: str | bytes) -> str:
-    """What the page unpacks with the browser's own DecompressionStream."""
+    """Compress a text; the page decompresses it with `DecompressionStream`."""
     content = text.encode() if isinstance(text, str) else text
-    # Without the time of packing: equal reports are equal files.
+    # Without a time stamp, so that equal reports are equal files.
     return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
 
 
-def unpack(text: str) -> bytes:
-    """What was packed."""
-    return gzip.decompress(base64.b64decode(text))
-
-
 def to_json(values: Any) -> bytes:
-    """Values as compact JSON; what JSON cannot hold becomes null or text."""
+    """Values as compact JSON; values that JSON has no form for become null or text."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     try:
         return orjson.dumps(values, default=str, option=options)
     except TypeError:
-        # A lone surrogate, of a file's name say, or a number of more than 64 bits: rare, and slow to look for.
+        # A lone surrogate, as in a file name, or an integer above 64 bits: rare, and slow to search for.
         return orjson.dumps(_clean(values), default=str, option=options)
 
 
 def utf8_safe(text: str) -> str:
-    """Text that UTF-8 can hold."""
+    """Text that UTF-8 can encode; lone surrogates become escapes."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Tracebacks, and the files that a run left in `runs/<run_id>/`: shortened, with the file named that has the whole."""
+"""Tracebacks and the files in `runs/<run_id>/`, shortened, each with the name of the file that has the full text."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.folder import RUNS, is_inside
 
 MOST = 4_000
-"""Characters of one text."""
+"""Maximum characters of one text."""
 TOGETHER = 600_000
-"""Characters of all different texts of a report; those after them are named only."""
+"""Maximum characters of all distinct texts of a report; the texts after these are left out."""
 
 _MOST_FILES = 40
 _TEXT = {".err", ".log", ".out", ".txt"}
 
 
 class TextTable:
-    """The different texts of a report, each once: a hundred runs often fail alike."""
+    """The distinct texts of a report; many runs often fail with the same text."""
 
     def __init__(self, most: int = MOST, together: int = TOGETHER) -> None:
         self.texts: list[str] = []
         self._most = most
         self._left = together
-        self._places: dict[str, int] = {}
+        self._indices: dict[str, int] = {}
 
     def add(self, text: str) -> int | None:
-        """Its place in `texts`; None where there is no more room."""
+        """Add a text; returns its index in `texts`, or None if it would exceed the total."""
         text = shorten(text, self._most)
-        if text not in self._places:
+        if text not in self._indices:
             if len(text) > self._left:
                 return None
             self._left -= len(text)
-            self._places[text] = len(self.texts)
+            self._indices[text] = len(self.texts)
             self.texts.append(text)
-        return self._places[text]
+        return self._indices[text]
 
 
 def shorten(text: str, most: int) -> str:
-    """The beginning and, since that is where the error stands, three times as much of the end."""
+    """The start of a text and three times as much of its end, where an error usually is."""
     if len(text) <= most:
         return text
     left_out = f"\n[... {len(text) - most:,} characters left out ...]\n"
@@ -50,18 +50,18 @@ def shorten(text: str, most: int) -> str:
 
 
 def run_logs(record: RunRecord, folder: Path, texts: TextTable) -> list[dict[str, Any]]:
-    """What there is to read of a run: title, the file that has the whole, and the place of the text in `texts`."""
-    told = []
+    """The logs of a run: title, location of the full text, and index of the text in `texts`."""
+    logs = []
     if record.traceback:
-        told.append(_log("Traceback", f"{RUNS}, run_id {record.run_id}", record.traceback, texts))
+        logs.append(_log("Traceback", f"{RUNS}, run_id {record.run_id}", record.traceback, texts))
     for path in _files(folder, record):
         if path.suffix in _TEXT and (text := _end(path)):
-            told.append(_log(path.name, f"runs/{record.run_id}/{path.name}", text, texts))
-    return told
+            logs.append(_log(path.name, f"runs/{record.run_id}/{path.name}", text, texts))
+    return logs
 
 
 def run_files(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
-    """The run's files, with addresses that lead from the results folder to them."""
+    """The files of a run with links relative to the results folder."""
     return [
         {"name": path.name, "bytes": path.stat().st_size, "href": f"runs/{record.run_id}/{_quoted(path)}"}
         for path in _files(folder, record)
@@ -77,7 +77,7 @@ def _quoted(path: Path) -> str:
 
 
 def _files(folder: Path, record: RunRecord) -> Iterator[Path]:
-    """The files of a run; what is a link, or lies behind one that leads out of the results folder, is none of them."""
+    """The files of a run, without symbolic links and without files behind links that leave the results folder."""
     of_run = folder / "runs" / record.run_id
     try:
         if not is_inside(of_run, folder):
@@ -89,7 +89,7 @@ def _files(folder: Path, record: RunRecord) -> Iterator[Path]:
 
 
 def _end(path: Path) -> str:
-    """The last of a text file, and one character more than is shown where there is more."""
+    """The end of a text file; one character more than is shown if the file is longer."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, path.stat().st_size - 4 * (MOST + 1)))

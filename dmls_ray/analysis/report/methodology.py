@@ -1,4 +1,4 @@
-"""How a sweep was measured, where, and what makes it again: from its records and its sweep.json."""
+"""How and where a sweep was measured, and the commands that repeat it: from its records and sweep.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dmls_ray.records.outcome import Outcome
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """A machine with its versions and the code's commit."""
+    """A machine with its versions and the commit of the code."""
 
     machine: Mapping[str, str]
     versions: Mapping[str, str]
@@ -29,80 +29,80 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One command that filled the folder."""
+    """A command that added runs to the folder."""
 
     when: str
     lines: str
-    """As a shell takes it."""
+    """Lines for a shell."""
 
 
 def outcome_counts(results: Results) -> str:
     """`24 runs: 22 ok, 2 oom`."""
-    found = Counter(record.outcome.value for record in results.records)
-    told = ", ".join(f"{count:,} {outcome}" for outcome, count in found.most_common())
-    return f"{len(results):,} {'run' if len(results) == 1 else 'runs'}" + (f": {told}" if told else "")
+    counts = Counter(record.outcome.value for record in results.records)
+    outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
+    return f"{len(results):,} {'run' if len(results) == 1 else 'runs'}" + (f": {outcomes}" if outcomes else "")
 
 
 def methodology(results: Results, table: Table) -> list[str]:
-    """How it was measured, a sentence an item, the table's notes first."""
+    """Sentences on how the sweep was measured; the notes of the table come first."""
     ran = [record for record in results.records if record.outcome is not Outcome.SKIPPED]
-    told = list(table.notes)
+    sentences = list(table.notes)
     if not ran:
-        return told
-    told.append(_order(ran))
+        return sentences
+    sentences.append(_order(ran))
     isolations = {record.isolation for record in ran}
     if "group" in isolations:
-        told.append(
+        sentences.append(
             "Isolation group: one group of workers serves the sweep, and each run leases as many ranks as it needs."
         )
     if "per_run" in isolations:
-        told.append("Isolation per_run: a group of workers is started for each run.")
-    told.append(f"Seeds that runs trained with: {_listed(record.seed for record in ran)}.")
+        sentences.append("Isolation per_run: a group of workers is started for each run.")
+    sentences.append(f"Seeds that runs trained with: {_listed(record.seed for record in ran)}.")
     warmup = {record.config["warmup_steps"] for record in ran if "warmup_steps" in record.config}
     if warmup:
-        told.append(f"The first optimizer steps of a run ({_listed(warmup)}) count in no rate.")
+        sentences.append(f"The first optimizer steps of a run ({_listed(warmup)}) are not counted in any rate.")
     if any(len(row.records) > 2 for row in table.rows):
-        told.append(
-            f"An interval holds the true median 95 times in 100, from {MIN_REPEATS} repeats on: below "
+        sentences.append(
+            f"Intervals are 95 % confidence intervals of the median, from {MIN_REPEATS} repeats on: below "
             f"{MIN_PERCENTILE} repeats by a parametric bootstrap that assumes a normal distribution (of logarithms, "
-            "for times, rates, memory and ratios), which is why it reaches beyond the values; from there on by a "
-            "percentile bootstrap. Comparisons are paired by block: faster and slower mean that the interval leaves 1 "
-            "out, indistinguishable that it does not, which is no evidence of equality."
+            "for times, rates, memory and ratios), so an interval can extend beyond the values; from there on by a "
+            "percentile bootstrap. Comparisons are paired by block: faster and slower mean that the interval excludes "
+            "1, indistinguishable means that it includes 1, which is no evidence of equality."
         )
     loads = [record.load_average for record in ran if record.load_average is not None]
     if loads:
-        told.append(
+        sentences.append(
             f"The machine's one-minute load average when a run began: {median(loads):.2f} in the median, "
             f"{min(loads):.2f} to {max(loads):.2f}."
         )
     again = sum(record.attempts > 1 for record in ran)
     if again:
-        told.append(
-            f"Begun more than once, since a rank was lost: {again} of {len(ran)} runs; their own pages say why."
+        sentences.append(
+            f"{again} of {len(ran)} runs were started more than once because a rank was lost; their dialogs say why."
         )
     if any(record.oversubscribed for record in ran):
-        told.append("Some runs had more threads than cores (oversubscribed).")
-    return told
+        sentences.append("Some runs had more threads than cores (oversubscribed).")
+    return sentences
 
 
 def environments(records: Sequence[RunRecord]) -> list[Environment]:
-    """Where the runs were made, in the order in which `details` numbers them."""
-    found: dict[str, list[RunRecord]] = {}
+    """The environments of the runs, in the order in which `build_payload` numbers them."""
+    groups: dict[str, list[RunRecord]] = {}
     for record in records:
-        found.setdefault(json.dumps([record.machine, record.versions, record.git], default=str), []).append(record)
+        groups.setdefault(json.dumps([record.machine, record.versions, record.git], default=str), []).append(record)
     return [
         Environment(
-            machine=_texts(made[0].machine),
-            versions=_texts(made[0].versions),
-            code=_code(made[0].git),
-            runs=len(made),
+            machine=_texts(group[0].machine),
+            versions=_texts(group[0].versions),
+            code=_code(group[0].git),
+            runs=len(group),
         )
-        for made in found.values()
+        for group in groups.values()
     ]
 
 
 def commands(sessions: Sequence[Mapping[str, Any]]) -> list[Command]:
-    """The commands that made it, each with the commit and the versions that it had."""
+    """The commands of the sessions, each with its commit and versions."""
     return [
         Command(when=str(session.get("started_at", "")), lines="\n".join(_lines(session)))
         for session in sessions
@@ -126,14 +126,14 @@ def _lines(session: Mapping[str, Any]) -> list[str]:
 
 def _order(ran: Sequence[RunRecord]) -> str:
     if any(record.mode == "search" for record in ran):
-        return "Runs of a search go side by side, and what is tried next may depend on what came before."
+        return "Runs of a search share the machine, and later configurations may depend on earlier results."
     blocks = len({record.repeat for record in ran})
     seeds = _listed(record.order_seed for record in ran)
     if blocks == 1:
         return f"Each run had its ranks' resources to itself; the runs went in an order shuffled by seed {seeds}."
     return (
         f"Each run had its ranks' resources to itself. The runs went in {blocks} blocks, one repeat of every trial a "
-        f"block, shuffled within the block by seed {seeds}, so that what drifts meets all trials alike."
+        f"block, shuffled within the block by seed {seeds}, so that drift affects all trials equally."
     )
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// What every part of the page uses. Text goes into the page as text: nothing here reads HTML out of data.
+// Functions that every part of the page uses. Data enter the page as text and are never parsed as HTML.
 
 /** An element with its attributes and children; strings among these become text. */
 function make(tag, attributes = {}, ...children) {
@@ -13,7 +13,7 @@ function make(tag, attributes = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
-/** The text that `packed` made small: base64 of gzip. */
+/** Decompress what `pack` of gzip_json.py compressed: base64 of gzip. */
 async function unpack(id) {
   const binary = atob(byId(id).textContent);
   const bytes = new Uint8Array(binary.length);
@@ -22,7 +22,7 @@ async function unpack(id) {
   return new Response(stream).text();
 }
 
-/** A value as people write it; the name of what it measures says how many digits help. */
+/** A value as text. The unit at the end of its name decides the number of decimals. */
 function shown(value, name = "") {
   if (value === null || value === undefined) return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -36,7 +36,7 @@ function shown(value, name = "") {
   return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
 }
 
-/** What `details` packed: a run is its place in the lists. */
+/** The payload of payload.py; a run is an index in its columns. */
 class Runs {
   constructor(data) {
     Object.assign(this, data.runs);
@@ -56,11 +56,11 @@ class Runs {
   }
 
   factor(run, name) { return Runs.at(this.config[name], run); }
-  told(run, name) { return Runs.at(this.record[name], run); }
+  value(run, name) { return Runs.at(this.record[name], run); }
 
   /** The fields that vary, as `world_size=2 batch_per_rank=32`. */
   name(run) {
-    const told = this.varied.filter((name) => this.factor(run, name) !== null);
-    return told.map((name) => `${name}=${shown(this.factor(run, name))}`).join(" ") || "the one configuration";
+    const names = this.varied.filter((name) => this.factor(run, name) !== null);
+    return names.map((name) => `${name}=${shown(this.factor(run, name))}`).join(" ") || "the one configuration";
   }
 }

@@ -1,6 +1,6 @@
-"""What a report knows of each run, column by column, which packs to a fraction of row by row.
+"""The data of all runs in a report, stored by column, which compresses better than by row.
 
-A column is `{"all": value}` where every run has the same, else `{"each": [...]}`. Numbers have five digits, those of
+A column is `{"all": value}` if every run has the same value, else `{"each": [...]}`. Numbers have five digits, those of
 epochs the four that the page shows.
 """
 
@@ -21,29 +21,29 @@ from dmls_ray.records.validation import MOST_PICTURE
 from dmls_ray.util.gc import gc_disabled
 
 EPOCH_ROWS = 120_000
-"""Epochs that a report holds, over all runs, each rank's own counted too; of longer ones every k-th is shown."""
+"""Maximum epochs in a report over all runs and ranks; of longer runs every k-th epoch is shown."""
 PICTURES = 2_000_000
-"""Characters of all different pictures of a report; of those after them it says where they are."""
+"""Maximum characters of all distinct pictures of a report; for the others the page says where they are."""
 _FEWEST_EPOCHS = 10
 _REASON = 600
 
 
 @gc_disabled()
 def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
-    """All that the page tells of these runs."""
+    """The data of these runs for the page."""
     texts, pictures = TextTable(), TextTable(MOST_PICTURE, PICTURES)
     factors = [factors_of(record) for record in records]
-    own = [name for name in _names(RunRecord) if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
-    places = [json.dumps([item.machine, item.versions, item.git], default=str) for item in records]
+    scalars = [name for name in _names(RunRecord) if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
+    environments = [json.dumps([item.machine, item.versions, item.git], default=str) for item in records]
     kept = [_kept(record, _most_epochs(records)) for record in records]
-    told = {
+    payload = {
         "run_id": [record.run_id for record in records],
         "trial": _numbered([record.trial_id for record in records]),
         "repeat": [record.repeat for record in records],
         "config": {name: _column([item.get(name) for item in factors]) for name in field_names(factors)},
-        "record": _columns({name: [_plain(getattr(item, name)) for item in records] for name in own}),
-        "measures": _columns(_told([record.measures for record in records])),
-        "machine": _numbered(places),
+        "record": _columns({name: [_plain(getattr(item, name)) for item in records] for name in scalars}),
+        "measures": _columns(_value_columns([record.measures for record in records])),
+        "machine": _numbered(environments),
         "earlier": [record.earlier_attempts for record in records],
         "epochs": _epochs(records, kept),
         "ranks": _ranks(records),
@@ -53,13 +53,11 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "files": [run_files(record, folder) for record in records],
         "picture": _column([_picture(record, pictures) for record in records]),
     }
-    return told | {"texts": texts.texts, "pictures": pictures.texts, "refused": REFUSED}
+    return payload | {"texts": texts.texts, "pictures": pictures.texts, "refused": REFUSED}
 
 
 def _picture(record: RunRecord, pictures: TextTable) -> int | None:
-    """Its place in `pictures`, -1 where there is no more room, -2 where it is not to be shown; None where the run left
-    none.
-    """
+    """Index in `pictures`; -1 if it exceeds the total, -2 if it must not be shown; None without a picture."""
     if not record.picture:
         return None
     if not is_small_jpeg(record.picture):
@@ -69,13 +67,13 @@ def _picture(record: RunRecord, pictures: TextTable) -> int | None:
 
 
 def _most_epochs(records: Sequence[RunRecord]) -> int:
-    """Epochs of a run that there is room for."""
+    """Maximum epochs per run."""
     together = sum(1 + len(record.ranks) for record in records)
     return max(_FEWEST_EPOCHS, EPOCH_ROWS // max(1, together))
 
 
 def _kept(record: RunRecord, most: int) -> list[int]:
-    """Places of the epochs that are shown: evenly, with the last, the best and the one that overfitting began with."""
+    """Indices of the shown epochs: evenly spread, with the last, the best and the first overfitting epoch."""
     count = len(record.epochs)
     if count <= most:
         return list(range(count))
@@ -85,36 +83,36 @@ def _kept(record: RunRecord, most: int) -> list[int]:
 
 
 def _epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Measure -> for each run, a value an epoch."""
+    """Metric -> for each run, a value per epoch."""
     rows = [
         [record.epochs[place] for place in places] if record.epochs else []
         for record, places in zip(records, kept, strict=True)
     ]
-    told = {
+    columns = {
         name: [[rounded(getattr(epoch, name), 4) for epoch in epochs] for epochs in rows]
         for name in _names(EpochRecord)
         if name != "measures"
     }
     for name in field_names(epoch.measures for epochs in rows for epoch in epochs):
-        told[name] = [[_plain(epoch.measures.get(name)) for epoch in epochs] for epochs in rows]
-    return {name: column for name, column in told.items() if _says_something(column)}
+        columns[name] = [[_plain(epoch.measures.get(name)) for epoch in epochs] for epochs in rows]
+    return {name: column for name, column in columns.items() if _has_values(column)}
 
 
 def _ranks(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """Measure -> for each run, a value a rank."""
-    told = {
+    """Metric -> for each run, a value per rank."""
+    columns = {
         name: [[_plain(getattr(rank, name)) for rank in record.ranks] for record in records]
         for name in _names(RankRecord)
         if name not in ("epochs", "utilization")
     }
     busy = [[_busy(rank.utilization) for rank in record.ranks] for record in records]
     for name in field_names(rank for ranks in busy for rank in ranks):
-        told[name] = [[rank.get(name) for rank in ranks] for ranks in busy]
-    return {name: column for name, column in told.items() if _says_something(column)}
+        columns[name] = [[rank.get(name) for rank in ranks] for ranks in busy]
+    return {name: column for name, column in columns.items() if _has_values(column)}
 
 
 def _busy(utilization: dict[str, list[float]]) -> dict[str, Any]:
-    """The mean of each quantity that was looked at."""
+    """The mean of each sampled quantity."""
     known = {name: [value for value in values if value is not None] for name, values in utilization.items()}
     return {
         f"mean {name}": rounded(float(sum(values) / len(values)))
@@ -124,9 +122,9 @@ def _busy(utilization: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Measure -> for each run, for each rank, a value an epoch; of runs with one rank nothing, since it is the run's.
+    """Metric -> for each run, for each rank, a value per epoch.
 
-    A run's list is empty where its ranks told none.
+    The list of a run is empty with one rank, whose values are those of the run, and without values of ranks.
     """
     rows = [
         [[rank.epochs[place] for place in places if place < len(rank.epochs)] for rank in record.ranks]
@@ -142,7 +140,7 @@ def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) ->
 
 
 def _columns(columns: dict[str, list[Any]]) -> dict[str, Any]:
-    """Those in which any run says something."""
+    """The columns in which any run has a value."""
     return {
         name: _column(values) for name, values in columns.items() if any(value not in (None, "") for value in values)
     }
@@ -154,16 +152,16 @@ def _column(values: list[Any]) -> dict[str, Any]:
     return {"each": values}
 
 
-def _told(items: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+def _value_columns(items: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: [_plain(item.get(name)) for item in items] for name in field_names(items)}
 
 
-def _says_something(column: Sequence[Sequence[Any]]) -> bool:
+def _has_values(column: Sequence[Sequence[Any]]) -> bool:
     return any(value not in (None, "") for values in column for value in values)
 
 
 def _numbered(keys: Sequence[str]) -> list[int]:
-    """Equal keys have equal numbers, from 0 in their order."""
+    """Number keys from 0 in order of appearance; equal keys have equal numbers."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 

@@ -1,4 +1,4 @@
-"""The report as one file: the page's own files, plotly's script and what is known of each run, put together."""
+"""The report as one HTML file: template, scripts, style, plotly and the data of the runs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.text import escape_control_chars
 
 MOST_RUNS = 5_000
-"""Runs, and rows of the table, that a report holds; of more it says where the rest is."""
+"""Maximum runs and table rows in a report; beyond these, the page says where the others are."""
 
 SCRIPTS = ("page.js", "tables.js", "run.js", "figures.js", "start.js")
-"""In the order in which they need one another."""
+"""In the order of their dependencies."""
 
 _HERE = Path(__file__).parent
 
 
 def write_report(reading: SweepSummary, charts: Sequence[Chart], path: Path) -> Path:
-    """Write the report whole, beside the runs whose files it links to.
+    """Write the report into the results folder, since it links to files of the runs.
 
     Args:
-        reading: a sweep's runs and its question.
+        reading: summary of the sweep.
         charts: the figures to show.
-        path: where it goes: results/<sweep>/report.html.
+        path: results/<sweep>/report.html.
 
     Raises:
         StoreError: sweep.json cannot be read.
@@ -102,7 +102,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
 
 
 def _rows(table: Table, cells: Sequence[Sequence[str]], trials: Sequence[str]) -> list[dict[str, Any]]:
-    """The table's cells, each row with the number that `details` gives its trial, None where its runs are left out."""
+    """The cells of the table; each row has the number of its trial in the payload, or None if its runs are left out."""
     numbers: dict[str, int] = {}
     for trial in trials:
         numbers.setdefault(trial, len(numbers))
@@ -125,7 +125,7 @@ def _asked(reading: SweepSummary) -> str:
 
 
 def _policy(script: str, plotly: bytes) -> str:
-    """Only the report's own scripts run, and nothing is fetched; plotly puts style elements into the page."""
+    """The content security policy: only scripts of the report, nothing fetched. plotly adds style elements."""
     allowed = " ".join(f"'sha256-{_digest(text)}'" for text in (script.encode(), plotly) if text)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -138,7 +138,7 @@ def _digest(text: bytes) -> str:
 
 
 def _plotly() -> bytes:
-    """plotly's script, from its package, which takes a second to import and is not."""
+    """The script of plotly, read from its package without importing it, which takes a second."""
     found = importlib.util.find_spec("plotly")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError("The report's figures need plotly (pip install plotly>=6).", name="plotly")

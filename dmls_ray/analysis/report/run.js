@@ -1,4 +1,4 @@
-// The panel that shows one run, of those that were opened together.
+// The dialog of one run, with buttons for the other runs of the same point.
 
 const PHASES = ["setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"];
 const OUTSIDE = ["total_s", "overhead_s"];
@@ -41,7 +41,7 @@ class RunPanel {
     others.hidden = places.length < 2;
     const oneTrial = places.every((run) => this.runs.trial[run] === this.runs.trial[places[0]]);
     others.replaceChildren(...places.map((run) => {
-      const outcome = this.runs.told(run, "outcome");
+      const outcome = this.runs.value(run, "outcome");
       const label = (oneTrial ? "" : `${this.runs.name(run)}, `) + `repeat ${this.runs.repeat[run]}`;
       const button = make("button", { type: "button", class: outcome === "ok" ? null : "bad", "data-run": run },
         outcome === "ok" ? label : `${label}: ${outcome}`);
@@ -64,8 +64,8 @@ class RunPanel {
   }
 
   verdict(run) {
-    const outcome = this.runs.told(run, "outcome");
-    const reason = this.runs.told(run, "reason");
+    const outcome = this.runs.value(run, "outcome");
+    const reason = this.runs.value(run, "reason");
     const earlier = this.runs.earlier[run].map((attempt) =>
       make("p", { class: "hint" }, `Earlier attempt: ${Object.values(attempt).map(shown).join(", ")}`));
     return [
@@ -92,7 +92,7 @@ class RunPanel {
   picture(run) {
     const place = Runs.at(this.runs.picture, run);
     if (place === null) return null;
-    const why = place === -2 ? this.runs.refused : `For want of room only in runs.jsonl, run_id ${this.runs.run_id[run]}.`;
+    const why = place === -2 ? this.runs.refused : `Left out of the report; see runs.jsonl, run_id ${this.runs.run_id[run]}.`;
     const left = make("p", { class: "hint" }, why);
     const alt = "The picture that the training function of this run returned";
     return [make("h3", {}, "Picture"),
@@ -100,8 +100,8 @@ class RunPanel {
   }
 
   phases(run) {
-    const told = [...PHASES, ...OUTSIDE].map((name) => [name, this.runs.told(run, name)]);
-    const known = told.filter(([, value]) => value !== null);
+    const phases = [...PHASES, ...OUTSIDE].map((name) => [name, this.runs.value(run, name)]);
+    const known = phases.filter(([, value]) => value !== null);
     if (!known.length) return null;
     const most = Math.max(...known.map(([, value]) => value), 1e-9);
     const bars = known.flatMap(([name, value]) => {
@@ -113,11 +113,11 @@ class RunPanel {
   }
 
   measured(run) {
-    const apart = new Set([...PHASES, ...OUTSIDE, ...OUTCOME, ...ORIGIN]);
-    const facts = Object.keys(this.runs.record).filter((name) => !apart.has(name))
-      .map((name) => [name, this.runs.told(run, name)]);
-    const own = Object.entries(this.runs.measures).map(([name, column]) => [name, Runs.at(column, run)]);
-    const measured = list([...own, ...facts]);
+    const elsewhere = new Set([...PHASES, ...OUTSIDE, ...OUTCOME, ...ORIGIN]);
+    const facts = Object.keys(this.runs.record).filter((name) => !elsewhere.has(name))
+      .map((name) => [name, this.runs.value(run, name)]);
+    const custom = Object.entries(this.runs.measures).map(([name, column]) => [name, Runs.at(column, run)]);
+    const measured = list([...custom, ...facts]);
     return measured ? [make("h3", {}, "Measured"), measured] : null;
   }
 
@@ -144,10 +144,10 @@ class RunPanel {
     const heads = ["", ...columns.rank[run].map((rank) => `rank ${rank}`)];
     const parts = [make("h3", {}, count > 1 ? "Ranks" : "Rank"), plainTable(heads, rows, ([name]) => name)];
     const perEpoch = this.runs.rank_epochs;
-    const told = Object.keys(perEpoch).filter((name) => perEpoch[name][run].length);
-    for (const rank of told.length ? numbers : []) {
-      const places = perEpoch[told[0]][run][rank].map((_, place) => told.map((name) => perEpoch[name][run][rank][place]));
-      parts.push(fold(`Epochs of rank ${columns.rank[run][rank]}, over its own samples`, plainTable(told, places)));
+    const metrics = Object.keys(perEpoch).filter((name) => perEpoch[name][run].length);
+    for (const rank of metrics.length ? numbers : []) {
+      const places = perEpoch[metrics[0]][run][rank].map((_, place) => metrics.map((name) => perEpoch[name][run][rank][place]));
+      parts.push(fold(`Epochs of rank ${columns.rank[run][rank]}, over its own samples`, plainTable(metrics, places)));
     }
     return parts;
   }
@@ -157,7 +157,7 @@ class RunPanel {
       make("h3", {}, log.title),
       log.text === null ? null : make("pre", { tabindex: "0" }, this.runs.texts[log.text]),
       log.text === null || log.is_short
-        ? make("p", { class: "hint" }, log.text === null ? `For want of room only in ${log.whole}.` : `Shortened; the whole is in ${log.whole}.`)
+        ? make("p", { class: "hint" }, log.text === null ? `Left out of the report; see ${log.whole}.` : `Shortened; the full text is in ${log.whole}.`)
         : null,
     ]);
   }
@@ -171,12 +171,12 @@ class RunPanel {
 
   origin(run) {
     const place = make("a", { href: "#machine" }, "Machine and versions");
-    return [make("h3", {}, "Origin"), list(ORIGIN.map((name) => [name, this.runs.told(run, name)])),
-      make("p", { class: "hint" }, place, `; the whole record is in runs.jsonl, run_id ${this.runs.run_id[run]}.`)];
+    return [make("h3", {}, "Origin"), list(ORIGIN.map((name) => [name, this.runs.value(run, name)])),
+      make("p", { class: "hint" }, place, `; the full record is in runs.jsonl, run_id ${this.runs.run_id[run]}.`)];
   }
 }
 
-/** Names and values, without those that are not known; null where none is. */
+/** A list of names and values without missing ones; null if all are missing. */
 function list(facts) {
   const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
   if (!known.length) return null;

@@ -1,4 +1,4 @@
-// What happens when the page opens.
+// Runs when the page opens.
 
 async function start() {
   const data = JSON.parse(await unpack("data"));
@@ -11,21 +11,21 @@ async function start() {
   if (!data.charts.length) return;
   document.querySelectorAll("details.values").forEach((details) =>
     foldedValues(details, data.charts[Number(details.dataset.chart)], openByName));
-  // The page's policy knows this script by its hash.
+  // The content security policy allows this script by its hash.
   document.head.append(Object.assign(document.createElement("script"), { textContent: await unpack("plotly") }));
   drawFigures(data, openByName);
 }
 
 document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
   const code = button.parentElement.querySelector("code");
-  const told = button.parentElement.querySelector(".copied");
+  const status = button.parentElement.querySelector(".copied");
   try {
     await navigator.clipboard.writeText(code.textContent);
-    told.textContent = "Copied.";
+    status.textContent = "Copied.";
   } catch {
-    // Where a page may not write to the clipboard, the text is selected.
+    // Without permission for the clipboard, the text is selected.
     getSelection().selectAllChildren(code);
-    told.textContent = "Selected: copy it with the keyboard.";
+    status.textContent = "Selected: copy it with the keyboard.";
   }
 }));
 

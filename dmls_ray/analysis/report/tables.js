@@ -1,4 +1,4 @@
-// Tables that sort by their heads, filter by words, and show long lists page by page.
+// Tables with sorting, filters and pages.
 
 const NUMBER = /^([-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?:\s*[[(].*)?$/i;
 
@@ -27,9 +27,8 @@ function matcher(heads, typed) {
 }
 
 /**
- * The rows of a table: `{texts, element}` each, where element() makes or finds the row's element; its cells before
- * `first` are no values.
- * What is empty, or no number among numbers, comes last, whichever way a column is sorted.
+ * A table whose rows are `{texts, element}`; element() returns the row's element, and its cells before `first` are not
+ * values. Empty cells, and texts in a numeric column, come last in both sort orders.
  */
 class Listing {
   constructor(table, heads, rows, { count, noun, size = Infinity, pages = null, first = 0 }) {
@@ -38,12 +37,12 @@ class Listing {
     this.page = 0;
     this.kept = rows;
     this.matches = () => true;
-    // A trial of which no run is ok has its outcome for a word among the numbers.
+    // A trial without a run that is ok has its outcome in place of numbers.
     const outcome = heads.indexOf("outcome");
     this.numeric = heads.map((_, column) => {
-      const told = rows.filter((row) => column === outcome || row.texts[column] !== row.texts[outcome])
+      const texts = rows.filter((row) => column === outcome || row.texts[column] !== row.texts[outcome])
         .map((row) => row.texts[column]).filter(Boolean);
-      return told.length > 0 && told.every((text) => numberOf(text) !== null);
+      return texts.length > 0 && texts.every((text) => numberOf(text) !== null);
     });
     this.headCells = [...table.tHead.rows[0].cells].slice(first);
     this.headCells.forEach((cell, column) => {
@@ -136,13 +135,13 @@ function listTrials(runs, open) {
 function listRuns(runs, open) {
   const measures = ["images_per_s", "total_s", "test_accuracy"].filter((name) => name in runs.record);
   const reasons = "reason" in runs.record ? ["reason"] : [];
-  // A field of the user's own may be called as a column of ours, whose head stays.
-  const ours = ["run", "repeat", "outcome", ...measures, "reason"];
-  const varied = runs.varied.map((name) => (ours.includes(name) ? `config_${name}` : name));
+  // A user-defined field may have the name of a built-in column; it gets a prefix.
+  const builtIn = ["run", "repeat", "outcome", ...measures, "reason"];
+  const varied = runs.varied.map((name) => (builtIn.includes(name) ? `config_${name}` : name));
   const heads = ["run", "repeat", "outcome", ...varied, ...measures, ...reasons];
   const rows = runs.run_id.map((id, run) => {
-    const values = [id, runs.repeat[run], runs.told(run, "outcome"), ...runs.varied.map((name) => runs.factor(run, name)),
-      ...[...measures, ...reasons].map((name) => runs.told(run, name))];
+    const values = [id, runs.repeat[run], runs.value(run, "outcome"), ...runs.varied.map((name) => runs.factor(run, name)),
+      ...[...measures, ...reasons].map((name) => runs.value(run, name))];
     const texts = values.map((value, column) => shown(value, heads[column]));
     let made = null;
     return { texts, run, element: () => (made ??= runRow(texts, heads, run)) };
@@ -155,12 +154,12 @@ function listRuns(runs, open) {
   });
   const typed = byId("run-filter");
   const outcome = byId("run-outcome");
-  const outcomes = new Set(rows.map((row) => runs.told(row.run, "outcome")));
+  const outcomes = new Set(rows.map((row) => runs.value(row.run, "outcome")));
   outcome.append(...[...outcomes].map((name) => make("option", { value: name }, name)));
   const filter = () => {
     const matches = matcher(heads, typed.value);
     listing.filter((texts, row) =>
-      (!outcome.value || runs.told(row.run, "outcome") === outcome.value) && matches(texts));
+      (!outcome.value || runs.value(row.run, "outcome") === outcome.value) && matches(texts));
   };
   typed.addEventListener("input", filter);
   outcome.addEventListener("change", filter);

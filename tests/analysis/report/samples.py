@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import random
 from pathlib import Path
 from typing import Any
@@ -114,3 +116,8 @@ def _batch(row: Row) -> int:
 
 def _runs(row: Row) -> tuple[str, ...]:
     return tuple(record.run_id for record in row.records)
+
+
+def unpack(text: str) -> bytes:
+    """Decompress what `pack` compressed, as the page does."""
+    return gzip.decompress(base64.b64decode(text))

@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 import math
 
-from dmls_ray.analysis.report.gzip_json import pack, to_json, unpack, utf8_safe
+from dmls_ray.analysis.report.gzip_json import pack, to_json, utf8_safe
+from tests.analysis.report.samples import unpack
 
 
 def test_what_is_packed_comes_back_and_holds_nothing_that_html_reads() -> None:

@@ -12,10 +12,9 @@ import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.report import render
-from dmls_ray.analysis.report.gzip_json import unpack
 from dmls_ray.analysis.report.render import render_report, write_report
 from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary, summarize
-from tests.analysis.report.samples import curves, many, rates
+from tests.analysis.report.samples import curves, many, rates, unpack
 from tests.analysis.samples import results
 
 EVIL = "<script>alert(1)</script>"
