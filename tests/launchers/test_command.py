@@ -116,7 +116,7 @@ def test_a_run_that_is_overdue_is_ended_with_all_its_processes(launcher: str) ->
     assert not children() - before
 
 
-def test_the_job_of_a_command_lies_in_a_folder_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_of_a_command_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a pickle, so who could write it could run code as this user."""
     seen: list[tuple[str, int, int]] = []
 
