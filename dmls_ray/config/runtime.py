@@ -40,7 +40,7 @@ class RuntimeConfig:
     """Number of ranks (worker processes) that train together."""
 
     machines: int | None = setting(None, at_least=1)
-    """Number of machines that the ranks are spread over, equally; without it, as few as it takes. With
+    """Number of machines that the ranks are spread over equally; without it, as few as possible. With
     ranks_per_machine, world_size is their product."""
 
     ranks_per_machine: int | None = setting(None, at_least=1)
@@ -50,8 +50,8 @@ class RuntimeConfig:
     """Communication library between ranks; auto is nccl on GPUs and gloo on CPUs. mpi needs mpirun."""
 
     launcher: LauncherName = "ray"
-    """Who starts the ranks: ray is the worker group; inline, spawn (torch.multiprocessing), torchrun and mpirun start
-    an interpreter a rank for each run."""
+    """Program that starts the ranks: ray is the worker group; inline, spawn (torch.multiprocessing), torchrun and
+    mpirun start an interpreter per rank for each run."""
 
     device: DeviceName = "auto"
     """Where ranks train; auto is cuda if the cluster has GPUs, else cpu."""
@@ -60,7 +60,7 @@ class RuntimeConfig:
     """CPU threads a rank computes with."""
 
     seed: int = setting(0, at_least=0, below=2**31)
-    """Seed of the first repeat; each further repeat has its own."""
+    """Seed of the first repeat; each further repeat has another seed."""
 
     CONFLICTS: ClassVar[Sequence[Conflict]] = (
         Conflict(

@@ -47,7 +47,7 @@ class TrainingConfig(RuntimeConfig):
     """Passes over the training samples."""
 
     optimizer: OptimizerName = "adam"
-    """Optimizer, PyTorch's own, fused where the device has it."""
+    """Optimizer of PyTorch, fused if the device supports it."""
 
     lr: float = setting(1e-3, above=0)
     """Learning rate, before lr_scaling."""
@@ -56,7 +56,7 @@ class TrainingConfig(RuntimeConfig):
     """How lr follows global_batch: not at all, by global_batch / lr_base_batch, or by its square root."""
 
     lr_base_batch: int = setting(32, at_least=1, counts_with=("lr_scaling", ("linear", "sqrt")))
-    """Global batch at which lr holds unscaled."""
+    """Global batch at which lr is not scaled."""
 
     # Adam's momentum is beta1, which is no field here.
     momentum: float = setting(0.0, at_least=0, below=1, counts_with=("optimizer", ("sgd", "rmsprop")))
@@ -75,7 +75,7 @@ class TrainingConfig(RuntimeConfig):
     """Largest norm of an optimizer step's gradient, over all parameters."""
 
     lr_schedule: LrSchedule = "constant"
-    """How lr goes on after its warm-up, by optimizer step: constant, cosine to 0, or PyTorch's one-cycle."""
+    """Course of lr after its warm-up, by optimizer step: constant, cosine to 0, or PyTorch's one-cycle."""
 
     lr_warmup_steps: int = setting(0, at_least=0)
     """First optimizer steps over which lr rises linearly to its full value."""
@@ -88,7 +88,7 @@ class TrainingConfig(RuntimeConfig):
     """Epochs without improvement that early_stopping allows."""
 
     validation_share: float = setting(0.0, at_least=0, below=1)
-    """Share of the training samples that is held out and tested after every epoch."""
+    """Share of the training samples that is used for validation after every epoch instead."""
 
     noise_scale: bool = False
     """Estimate the gradient noise scale from local and averaged gradients (needs two ranks or accumulation)."""
@@ -97,7 +97,7 @@ class TrainingConfig(RuntimeConfig):
     """torch.compile of the model: off, or its mode."""
 
     bucket_cap_mib: float | None = setting(None, above=0, at_most=1e6, unit="MiB", ddp_only=True)
-    """Size of DDP's gradient buckets; without it, PyTorch's own."""
+    """Size of DDP's gradient buckets; without it, PyTorch's default."""
 
     gradient_as_bucket_view: bool = setting(False, ddp_only=True)
     """Let gradients be views of DDP's buckets, which saves a copy."""
@@ -107,16 +107,16 @@ class TrainingConfig(RuntimeConfig):
 
     # PowerSGD can deadlock over gloo.
     compression: Compression = setting("none", ddp_only=True, gpu_only=("powersgd", "Use compression fp16 or bf16"))
-    """Compression of gradients on their way between ranks, by DDP's own hooks."""
+    """Compression of gradients between ranks, by DDP's hooks."""
 
     zero_redundancy: bool = setting(False, ddp_only=True)
-    """Share the optimizer's state out over the ranks (ZeroRedundancyOptimizer)."""
+    """Distribute the optimizer's state over the ranks (ZeroRedundancyOptimizer)."""
 
     shuffle: bool = True
     """Reshuffle the training samples every epoch, from seed and epoch."""
 
     warmup_steps: int = setting(5, at_least=0)
-    """First optimizer steps that count in no rate (at most half of all steps)."""
+    """First optimizer steps that no rate counts (at most half of all steps)."""
 
     DERIVED: ClassVar[frozenset[str]] = frozenset({"global_batch"})
 

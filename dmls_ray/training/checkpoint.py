@@ -1,11 +1,10 @@
-"""Checkpoints of a run: saved after each epoch, whole or not at all, and taken up where a run was cut short.
+"""Checkpoints of a run: saved atomically after each epoch, and loaded when an interrupted run is retried.
 
-    <folder>/checkpoints/<epoch>.rank-<rank>.pt    rank 0's holds what is equal on all ranks, each one what is its own
+    <folder>/checkpoints/<epoch>.rank-<rank>.pt    state of the rank; rank 0's also the shared state
     <folder>/weights.pt                            the final weights, as torch.load(weights_only=True) reads them
 
-Files are written aside and renamed, so that one that is there is whole unless the disk lost part of it; such a one is
-refused by its checksums, and the one before it is used. Runs over several machines need the folder on a disk that they
-share.
+Files are written under a temporary name and renamed. A file that the disk damaged fails its checksums, and the
+checkpoint before it is used. Runs on several machines need the folder on a shared disk.
 """
 
 from __future__ import annotations
@@ -31,63 +30,63 @@ from dmls_ray.util.atomic import atomic_replace
 
 _KEPT = 2
 _TRIED = 8
-"""How many epochs' checkpoints are looked at, the newest first: some may be broken, or another trial's."""
+"""Number of epochs whose checkpoints are tried, newest first: some may be broken, or of another trial."""
 
 _UNREADABLE = (
     OSError, RuntimeError, ValueError, EOFError, NotImplementedError, zlib.error, pickle.UnpicklingError,
     zipfile.BadZipFile,
 )  # fmt: skip
-"""What a file raises that is no whole checkpoint, or holds more than tensors and plain values."""
+"""Exceptions for a file that is not a complete checkpoint, or contains more than tensors and plain values."""
 
 
 class Checkpoints:
-    """A run's checkpoints; without a folder, nothing is saved and nothing is found."""
+    """The checkpoints of a run; disabled without a folder."""
 
     def __init__(self, config: TrainingConfig, rank: RankInfo, collective: Collective) -> None:
         self._wanted = rank.artifacts is not None and rank.artifacts.checkpoints
         self._folder = Path(rank.artifacts.folder) / "checkpoints" if rank.artifacts else Path()
-        # As the trial's name does, it leaves out what is at its default: a new field makes no other trial.
+        # The hash ignores fields at their default, so checkpoints stay valid when a field is added.
         self._trial, self._rank, self._collective = config.hash, rank.rank, collective
 
     def __bool__(self) -> bool:
         return self._wanted
 
-    def save(self, epoch: int, shared: dict[str, Any], own: dict[str, Any]) -> None:
-        """Save what the run needs to go on after this epoch.
+    def save(self, epoch: int, shared: dict[str, Any], local: dict[str, Any]) -> None:
+        """Save the state after an epoch.
 
         Args:
             epoch: from 1.
-            shared: what is equal on all ranks; rank 0's is saved.
-            own: what is this rank's own; its random number generators are added.
+            shared: state that is equal on all ranks; rank 0 saves it.
+            local: state of this rank; the state of its random number generators is added.
         """
-        state = {"trial": self._trial, "epoch": epoch, "own": own, "random": _random_state()}
+        state = {"trial": self._trial, "epoch": epoch, "own": local, "random": _random_state()}
         if self._rank == 0:
             state["shared"] = shared
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_aside(self._file(epoch, self._rank), state)
+        save_atomically(self._file(epoch, self._rank), state)
         for number in self._epochs(self._rank):
             if not epoch - _KEPT < number <= epoch:
                 self._file(number, self._rank).unlink(missing_ok=True)
 
     def load(self, device: torch.device) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
-        """The newest epoch that every rank can read, with its `shared` and `own`; None where there is none.
+        """The newest epoch that every rank can read, with its `shared` and `local` state; None without any.
 
-        Sets this rank's random number generators as they were.
+        Restores the random number generators of this rank.
         """
         if not self._wanted:
             return None
-        mine = sorted(self._epochs(0), reverse=True)
-        for epoch in self._collective.from_first([*mine, *[0] * _TRIED][:_TRIED]):
+        saved = sorted(self._epochs(0), reverse=True)
+        for epoch in self._collective.from_first([*saved, *[0] * _TRIED][:_TRIED]):
             loaded = self._read(int(epoch), device) if epoch else None
             if self._collective.sum([float(loaded is None)]) == [0.0]:
                 assert loaded is not None
-                shared, own = loaded
-                _set_random_state(own["random"])
-                return int(epoch), shared["shared"], own["own"]
+                shared, local = loaded
+                _set_random_state(local["random"])
+                return int(epoch), shared["shared"], local["own"]
         return None
 
     def remove(self) -> None:
-        """Forget the checkpoints of a run that has ended."""
+        """Delete the checkpoints of a finished run."""
         if self._wanted:
             self._collective.barrier()
             if self._rank == 0:
@@ -95,16 +94,16 @@ class Checkpoints:
 
     def _read(self, epoch: int, device: torch.device) -> tuple[dict[str, Any], dict[str, Any]] | None:
         try:
-            shared = _whole(self._file(epoch, 0), device)
-            own = _whole(self._file(epoch, self._rank), device) if self._rank else shared
+            shared = _read_complete(self._file(epoch, 0), device)
+            local = _read_complete(self._file(epoch, self._rank), device) if self._rank else shared
         except _UNREADABLE as error:
             warnings.warn(f"The checkpoint of epoch {epoch} cannot be read ({error}); the one before it is used.",
                           stacklevel=2)  # fmt: skip
             return None
-        return (shared, own) if shared["trial"] == own["trial"] == self._trial else None
+        return (shared, local) if shared["trial"] == local["trial"] == self._trial else None
 
     def _epochs(self, rank: int) -> list[int]:
-        """The epochs that a rank's files are named after."""
+        """The epochs of a rank's files."""
         names = [path.name.partition(".")[0] for path in self._folder.glob(f"*.rank-{rank}.pt")]
         return [int(name) for name in names if name.isascii() and name.isdecimal()]
 
@@ -112,12 +111,12 @@ class Checkpoints:
         return self._folder / f"{epoch}.rank-{rank}.pt"
 
 
-def _whole(path: Path, device: torch.device) -> dict[str, Any]:
-    """What is in a checkpoint whose checksums, which PyTorch itself does not look at, are right."""
+def _read_complete(path: Path, device: torch.device) -> dict[str, Any]:
+    """Load a checkpoint after verifying its checksums, which PyTorch does not check."""
     with zipfile.ZipFile(path) as file:
         if (broken := file.testzip()) is not None:
             raise zipfile.BadZipFile(f"the checksum of {broken} is wrong")
-    # A pickle could name any function to be called; so only tensors and plain values are taken.
+    # weights_only: a pickle could call any function.
     state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     if not isinstance(state, dict) or not {"trial", "own", "random"} <= state.keys():
         raise pickle.UnpicklingError("it is no checkpoint")
@@ -125,14 +124,14 @@ def _whole(path: Path, device: torch.device) -> dict[str, Any]:
 
 
 def save_weights(model: nn.Module, rank: RankInfo) -> None:
-    """Save the final weights where they are asked for; all ranks have the same."""
+    """Save the final weights if requested; they are equal on all ranks."""
     if rank.artifacts is not None and rank.artifacts.weights and rank.rank == 0:
         Path(rank.artifacts.folder).mkdir(parents=True, exist_ok=True)
-        write_aside(Path(rank.artifacts.folder) / "weights.pt", model.state_dict())
+        save_atomically(Path(rank.artifacts.folder) / "weights.pt", model.state_dict())
 
 
-def write_aside(path: Path, state: Any) -> None:
-    """Save so that the file is whole or not there, even where an orphan of a killed sweep still writes it as well."""
+def save_atomically(path: Path, state: Any) -> None:
+    """Save atomically, even if an orphan of a killed sweep still writes the same file."""
     with atomic_replace(path) as aside, open(aside, "xb") as file:
         torch.save(state, file)
         file.flush()
@@ -140,7 +139,7 @@ def write_aside(path: Path, state: Any) -> None:
 
 
 def _random_state() -> dict[str, Any]:
-    """The state of all generators in types that torch.load(weights_only=True) takes."""
+    """The state of all generators in types that torch.load(weights_only=True) accepts."""
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     version, numbers, gauss_next = random.getstate()
     return {

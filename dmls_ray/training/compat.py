@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def ddp_logging_data(ddp: DistributedDataParallel) -> dict[str, Any]:
-    """Times that DDP measures in its own passes; there is no public access to them.
+    """Times that DDP measures; there is no public access to them.
 
     Without it: the columns forward_ms, backward_ms, comm_ms, overlap_ms and exposed_comm_ms are empty.
     """

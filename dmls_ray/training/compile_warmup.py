@@ -43,7 +43,7 @@ def warm_up(
         ddp_model.bare.train(training)
         for samples in _batch_sizes(task, config, rank, training):
             with autocast(config, device), torch.inference_mode(not training):
-                # Made inside inference mode, since its tensors need a graph of their own.
+                # Made inside inference mode, since tensors of inference mode need a separate graph.
                 batch = task.example_batch(samples)
                 outputs = task.predict(ddp_model.forward if training else ddp_model.test_forward, batch)
                 loss = task.loss(outputs, batch)

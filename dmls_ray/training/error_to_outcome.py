@@ -1,4 +1,4 @@
-"""Turn whatever a training function does into a result: an exception is an outcome, not a crash."""
+"""Convert exceptions of a training function into results: an exception is an outcome, not a crash."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
     """The result of a training function, or the description of its failure."""
     try:
         return RankResult.of({"rank": rank.rank, **train(config, rank, emit)})
-    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - whatever it is, it ends this run alone
+    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - any error ends this run only
         return failure(error, rank)
 
 
-# What PyTorch says with a plain RuntimeError: its CPU allocator, cuBLAS and cuDNN; and gloo.
+# Messages of plain RuntimeErrors: PyTorch's CPU allocator, cuBLAS and cuDNN; and gloo.
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
 _DISCONNECTED = (
     "Connection closed by peer", "Connection reset by peer", "Connection timed out", "Connection refused",
@@ -35,7 +35,7 @@ _PEER_IS_GONE = ("gloo", *_DISCONNECTED)
 def failure(error: BaseException, rank: RankInfo) -> RankResult:
     """The result of a rank that raised."""
     outcome = Outcome.ERROR
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or _says(error, _OUT_OF_MEMORY):
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or _message_has(error, _OUT_OF_MEMORY):
         outcome = Outcome.OOM
     elif isinstance(error, DivergedError):
         outcome = Outcome.DIVERGED
@@ -49,11 +49,11 @@ def failure(error: BaseException, rank: RankInfo) -> RankResult:
         reason=f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": "),
         traceback="".join(traceback.format_exception(error)),
         # After an assertion on the device, for example, every further call in this process fails.
-        device_lost=outcome is Outcome.ERROR and _says(error, ("CUDA error",)),
-        is_symptom=isinstance(error, dist.DistError) or _says(error, _PEER_IS_GONE),
-        is_disconnected=isinstance(error, dist.DistNetworkError) or _says(error, _DISCONNECTED),
+        device_lost=outcome is Outcome.ERROR and _message_has(error, ("CUDA error",)),
+        is_symptom=isinstance(error, dist.DistError) or _message_has(error, _PEER_IS_GONE),
+        is_disconnected=isinstance(error, dist.DistNetworkError) or _message_has(error, _DISCONNECTED),
     )
 
 
-def _says(error: BaseException, words: tuple[str, ...]) -> bool:
+def _message_has(error: BaseException, words: tuple[str, ...]) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)

@@ -77,7 +77,7 @@ def turned_floats(split: str) -> Floats:
     return Floats(101 if split == "train" else 16, turned=split == "train")
 
 
-def train_and_tell_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_and_return_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """`train_rank`, with what the int8 model holds in the result."""
     from dmls_ray.workloads.classification.inference_benchmark import weights_of
     from dmls_ray.workloads.classification.train import rank_trainer
@@ -91,7 +91,7 @@ def train_and_tell_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict
     }
 
 
-def train_and_tell_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+def train_and_return_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """`train_rank` on a model of this module, with its trained parameters and buffers in the result."""
     result = train_rank(config, rank, emit)
     result["weights"] = [parameter.detach().flatten().tolist() for parameter in _built[-1].parameters()]

@@ -78,5 +78,5 @@ def test_without_a_compiler_a_run_is_skipped_with_the_reason(monkeypatch: pytest
     assert "compile=default needs a C++ compiler" in result.reason
 
 
-def test_a_model_that_is_not_compiled_says_nothing_of_it() -> None:
+def test_a_model_that_is_not_compiled_reports_no_compilation() -> None:
     assert run_inline(config(compile="off", epochs=1)).run.get("compile_s") is None

@@ -10,7 +10,7 @@ import torch
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.training.probes import train_and_tell_weights
+from tests.training.probes import train_and_return_weights
 from tests.training.test_engine import UNEVEN, run_each, weights
 
 
@@ -99,7 +99,7 @@ def test_communication_is_measured_on_every_rank_and_what_computation_hides_is_t
 
 
 def test_one_rank_has_no_communication() -> None:
-    result = train_and_tell_weights(config(world_size=1), RankInfo(), lambda event: None)
+    result = train_and_return_weights(config(world_size=1), RankInfo(), lambda event: None)
     assert "comm_ms" not in result
 
 
@@ -115,7 +115,7 @@ def test_the_noise_scale_is_told_where_it_is_asked_for(trained: Any) -> None:
 
 
 def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
-    """The noise scale by the meter, and by its definition from each sample's own gradient, at fixed weights."""
+    """The noise scale by the meter, and by its definition from the gradient of each sample, at fixed weights."""
     from dmls_ray.workloads.classification.data.batches import normalize
     from dmls_ray.workloads.classification.train import rank_trainer
 

@@ -61,7 +61,7 @@ def test_a_decision_goes_on_where_its_state_was_taken() -> None:
     assert again.observe(EpochRecord(epoch=3, test_loss=2.5), nn.Linear(1, 1, bias=False))
 
 
-def test_a_run_that_was_stopped_tells_the_figures_of_its_best_epoch() -> None:
+def test_a_stopped_run_reports_the_metrics_of_its_best_epoch() -> None:
     trial = TrialConfig(batch_per_rank=4, dataset="synthetic:shape=1x8x8,classes=4,train=48,test=40", epochs=40,
                         early_stopping="validation_loss", patience=1, validation_share=0.25, lr=0.02,
                         device="cpu")  # fmt: skip

@@ -19,7 +19,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.batches import normalize
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.train import train_rank
-from tests.training.probes import train_and_tell_weights, watched
+from tests.training.probes import train_and_return_weights, watched
 
 UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
 """No batch divides these: the last window, its passes and the test shards are all short."""
@@ -32,7 +32,7 @@ def config(**changes: Any) -> TrialConfig:
 
 def train_each(trials: list[TrialConfig], trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
     """Several trials in one set of processes, since a process takes seconds to load PyTorch."""
-    return {"each": [train_and_tell_weights(item, rank, emit) for item in trials]}
+    return {"each": [train_and_return_weights(item, rank, emit) for item in trials]}
 
 
 def run_each(*trials: TrialConfig) -> list[list[dict[str, Any]]]:
@@ -43,9 +43,9 @@ def run_each(*trials: TrialConfig) -> list[list[dict[str, Any]]]:
 
 
 def weights(ranks: list[dict[str, Any]]) -> torch.Tensor:
-    told = [torch.tensor([value for part in item["weights"] for value in part]) for item in ranks]
-    assert all(torch.equal(rank, told[0]) for rank in told), "DDP keeps all ranks' parameters equal"
-    return told[0]
+    reported = [torch.tensor([value for part in item["weights"] for value in part]) for item in ranks]
+    assert all(torch.equal(rank, reported[0]) for rank in reported), "DDP keeps all ranks' parameters equal"
+    return reported[0]
 
 
 def watched_config(**changes: Any) -> TrialConfig:
@@ -54,8 +54,8 @@ def watched_config(**changes: Any) -> TrialConfig:
 
 def test_ranks_and_accumulation_reach_the_parameters_of_one_rank_with_the_whole_batch() -> None:
     base = watched_config(momentum=0.5, weight_decay=0.01, global_batch=32)
-    alone = weights([train_and_tell_weights(base, RankInfo(), print)])
-    half = weights([train_and_tell_weights(base.replace(epochs=1), RankInfo(), print)])
+    alone = weights([train_and_return_weights(base, RankInfo(), print)])
+    half = weights([train_and_return_weights(base.replace(epochs=1), RankInfo(), print)])
     assert not torch.allclose(alone, half, atol=1e-3), "training must move the parameters"
     two = base.replace(world_size=2, global_batch=32)
     accumulated = base.replace(world_size=2, accum_steps=2, global_batch=32)
@@ -77,7 +77,7 @@ def test_ranks_and_accumulation_reach_the_same_parameters_under_every_optimizer_
             {"lr_schedule": "cosine", "lr_warmup_steps": 2, "clip_norm": 0.3, "l1": 1e-3, "label_smoothing": 0.1},
         )
     ]
-    alone = [weights([train_and_tell_weights(item, RankInfo(), print)]) for item in changed]
+    alone = [weights([train_and_return_weights(item, RankInfo(), print)]) for item in changed]
     many = [item.replace(world_size=2, accum_steps=steps, global_batch=32) for item in changed for steps in (1, 2)]
     for number, ranks in enumerate(run_each(*many)):
         torch.testing.assert_close(weights(ranks), alone[number // 2], rtol=1e-4, atol=1e-6)
@@ -92,7 +92,7 @@ def test_a_model_that_changes_its_input_harms_no_later_epoch_and_no_later_run() 
     assert first == pytest.approx(epochs[0]["test_loss"], rel=1e-4)
 
 
-def test_what_a_run_sets_in_its_process_is_not_the_next_ones() -> None:
+def test_settings_of_a_run_do_not_reach_the_next_run_of_the_process() -> None:
     trial = config(model="convnet")
     before = run_inline(trial).run["epochs"]
     torch.set_float32_matmul_precision("medium")
@@ -113,7 +113,7 @@ def test_one_step_is_the_mean_gradient_over_the_batch_worked_out_by_hand() -> No
     logits = model(normalize(torch.from_numpy(data.train_images)))
     F.cross_entropy(logits, torch.from_numpy(data.train_labels)).backward()
     expected = torch.cat([(item - 0.1 * item.grad).flatten() for item in model.parameters() if item.grad is not None])
-    trained = weights([train_and_tell_weights(trial, RankInfo(), print)])
+    trained = weights([train_and_return_weights(trial, RankInfo(), print)])
     torch.testing.assert_close(trained, expected.detach(), rtol=1e-5, atol=1e-6)
 
 
@@ -132,13 +132,13 @@ def test_test_metrics_are_exact_at_uneven_shards_and_at_fewer_samples_than_ranks
         assert last["test_loss"] == pytest.approx(loss / samples, rel=1e-9)
 
 
-def test_every_epoch_is_told_as_it_ends() -> None:
+def test_every_epoch_is_emitted_as_it_ends() -> None:
     events: list[RankEvent] = []
     result = run_inline(config(epochs=3), emit=events.append)
-    told = [event.epoch for event in events if isinstance(event, EpochEnded)]
-    assert [epoch.epoch for epoch in told] == [1, 2, 3]
+    reported = [event.epoch for event in events if isinstance(event, EpochEnded)]
+    assert [epoch.epoch for epoch in reported] == [1, 2, 3]
     assert events.count(Progress()) >= result.run["steps"], "each pass shows that the rank gets on"
-    assert [epoch.test_accuracy for epoch in told] == [item["test_accuracy"] for item in result.run["epochs"]]
+    assert [epoch.test_accuracy for epoch in reported] == [item["test_accuracy"] for item in result.run["epochs"]]
 
 
 def test_it_learns() -> None:

@@ -32,7 +32,7 @@ def test_short_windows_do_not_count_even_where_their_passes_are_full() -> None:
 
 
 def metered(*norms: float) -> float | None:
-    """What a meter of two passes a step tells after steps of so large local gradients, and 0.8 of it."""
+    """The noise scale of a meter with two passes per step, local gradients of this size and averages of 0.8 of it."""
     config = TrialConfig(batch_per_rank=2, accum_steps=2, noise_scale=True)
     meter = NoiseMeter(config, torch.device("cpu"))
     weight = nn.Parameter(torch.zeros(1))
@@ -44,11 +44,11 @@ def metered(*norms: float) -> float | None:
             meter.end_pass([weight], item)
         weight.grad = torch.tensor([norm * 0.8])
         meter.add_averaged([weight])
-    told = meter.read(list)
+    reported = meter.read(list)
     other = NoiseMeter(config, torch.device("cpu"))
     other.restore(meter.state())
-    assert other.read(list) == told
-    return told
+    assert other.read(list) == reported
+    return reported
 
 
 def test_a_step_that_the_scaler_skips_does_not_spoil_the_others() -> None:

@@ -16,12 +16,12 @@ from dmls_ray.training.rank import RankInfo
 MACHINES = ("a", "a", "b", "c")
 
 
-def _rank(number: int, folder: str, told: Any) -> None:
+def _rank(number: int, folder: str, reported: Any) -> None:
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", len(MACHINES))
     dist.init_process_group("gloo", store=store, rank=number, world_size=len(MACHINES))
     rank = RankInfo(rank=number, world_size=len(MACHINES), backend="gloo")
-    told[number] = measure_link(rank, MACHINES)
+    reported[number] = measure_link(rank, MACHINES)
     # The group of all is as it was.
     total = torch.ones(1)
     dist.all_reduce(total)
@@ -32,9 +32,9 @@ def _rank(number: int, folder: str, told: Any) -> None:
 @pytest.mark.slow
 def test_the_first_rank_tells_the_round_trip_and_the_bandwidth_and_no_other_does(tmp_path: Path) -> None:
     with mp.Manager() as manager:
-        told = manager.dict()
-        mp.spawn(_rank, (str(tmp_path), told), nprocs=len(MACHINES))
-        results = dict(told)
+        reported = manager.dict()
+        mp.spawn(_rank, (str(tmp_path), reported), nprocs=len(MACHINES))
+        results = dict(reported)
     first = results.pop(0)
     assert set(first) == {"link_round_trip_ms", "link_mbit_per_s"}
     assert 0 < first["link_round_trip_ms"] < 1000

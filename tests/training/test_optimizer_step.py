@@ -22,12 +22,12 @@ def rates(trial: TrialConfig, steps: int) -> list[float]:
     """The learning rate in each optimizer step."""
     weight = nn.Parameter(torch.ones(1))
     update = OptimizerStep(trial, [weight], steps, CPU)
-    told = []
+    values = []
     for _ in range(steps):
         update.backward(weight.square().sum())
-        told.append(update.optimizer.param_groups[0]["lr"])
+        values.append(update.optimizer.param_groups[0]["lr"])
         update.step()
-    return told
+    return values
 
 
 def test_the_schedule_moves_by_optimizer_step() -> None:

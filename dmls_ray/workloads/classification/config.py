@@ -49,7 +49,7 @@ class TrialConfig(TrainingConfig):
     """
 
     model: str = setting("digits_convnet", not_empty=True)
-    """A built-in model, torchvision:NAME, or module:function of your own."""
+    """A built-in model, torchvision:NAME, or a user-defined module:function."""
 
     dataset: str = setting("digits", not_empty=True)
     """A built-in data set, synthetic:shape=3x32x32,classes=10,train=2048,test=512, or module:function."""

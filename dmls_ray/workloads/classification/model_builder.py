@@ -39,7 +39,7 @@ def find_model(name: str) -> ModelBuilder:
         return lambda shape, classes: _build_user_model(name, function, shape, classes)
     raise UnknownNameError(
         f"model={name} is unknown; choose from {', '.join(MODEL_NAMES)}, torchvision:NAME (torchvision:resnet18, say), "
-        "or module:function of your own."
+        "or a user-defined module:function."
     )
 
 

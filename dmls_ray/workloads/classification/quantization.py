@@ -183,7 +183,7 @@ def _quantizer(kind: str) -> Any:
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Hide the warnings of export and conversion about their own internals."""
+    """Hide the warnings of export and conversion about their internals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

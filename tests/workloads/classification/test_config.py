@@ -34,7 +34,7 @@ def test_the_same_trial_given_either_way_has_one_hash() -> None:
         ({"world_size": 4}, 4, None, None),
     ],
 )
-def test_of_world_size_machines_and_ranks_per_machine_two_say_the_third(
+def test_two_of_world_size_machines_and_ranks_per_machine_determine_the_third(
     given: dict[str, int], world_size: int, machines: int | None, ranks_per_machine: int | None
 ) -> None:
     config = TrialConfig(batch_per_rank=8, **given)
@@ -44,7 +44,7 @@ def test_of_world_size_machines_and_ranks_per_machine_two_say_the_third(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"machines": 2}, "world_size=1 does not divide by machines=2; .*, or ranks_per_machine"),
         ({"world_size": 4, "ranks_per_machine": 3}, "world_size=4 does not divide by ranks_per_machine=3"),
@@ -52,8 +52,8 @@ def test_of_world_size_machines_and_ranks_per_machine_two_say_the_third(
         ({"world_size": 2, "machines": 2, "launcher": "spawn"}, "machines=2 .* launcher=spawn .* use launcher ray"),
     ],
 )
-def test_ranks_that_do_not_go_over_the_machines_evenly_conflict(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConflictError, match=told):
+def test_ranks_that_do_not_go_over_the_machines_evenly_conflict(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConflictError, match=message):
         TrialConfig(batch_per_rank=8, **given)
 
 
@@ -155,7 +155,7 @@ def test_nccl_is_refused_on_the_cpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"precision": "tf32", "device": "cpu"}, "precision=tf32 needs GPUs.*Use precision fp32 or amp-bf16"),
         ({"batch_norm": "sync", "device": "cpu"}, "batch_norm=sync needs GPUs.*Use batch_norm on"),
@@ -173,8 +173,8 @@ def test_nccl_is_refused_on_the_cpu() -> None:
         ({"noise_scale": True, "compression": "powersgd", "world_size": 2}, "needs exact averaged gradients"),
     ],
 )
-def test_values_that_do_not_go_together_are_refused_with_the_way_out(changes: dict[str, object], told: str) -> None:
-    with pytest.raises(ConflictError, match=told):
+def test_values_that_do_not_go_together_are_refused_with_the_way_out(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConflictError, match=message):
         TrialConfig(**{"batch_per_rank": 8, **changes})  # type: ignore[arg-type]
 
 
@@ -222,6 +222,6 @@ def test_every_field_has_its_place_in_tables_and_flags() -> None:
     assert list(trial_schema().specs) == list(TrialConfig.FIELD_ORDER)
 
 
-def test_an_unknown_field_is_told_with_those_there_are() -> None:
+def test_an_unknown_field_is_refused_with_a_list_of_the_fields() -> None:
     with pytest.raises(ConfigError, match="batchsize is no field.*batch_per_rank"):
         trial_schema().check("batchsize", 3)

@@ -72,17 +72,17 @@ def test_a_torchvision_model_on_grey_images_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [("resnet18", "convnet, digits_convnet, mnist_convnet, simplecnn"), ("torchvision:resnet19", "resnet18")],
 )
-def test_a_wrong_name_lists_the_right_ones(name: str, told: str) -> None:
-    with pytest.raises(UnknownNameError, match=told):
+def test_a_wrong_name_lists_the_right_ones(name: str, message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
         find_model(name)
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "own_models.py").write_text(
+def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "user_models.py").write_text(
         "from torch import nn\n"
         "def plain(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 5))\n"
         "def shaped(shape, classes): return nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], classes))\n"
@@ -91,28 +91,28 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def broken(): raise RuntimeError('no weights')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    return "own_models"
+    return "user_models"
 
 
 @pytest.mark.parametrize(("function", "outputs"), [("plain", 5), ("shaped", 7)])
-def test_a_model_of_ones_own_gets_what_it_asks_for(own: str, function: str, outputs: int) -> None:
-    assert find_model(f"{own}:{function}")((1, 8, 8), 7)(torch.zeros(2, 1, 8, 8)).shape == (2, outputs)
+def test_a_user_defined_model_gets_the_arguments_that_it_names(user_module: str, function: str, outputs: int) -> None:
+    assert find_model(f"{user_module}:{function}")((1, 8, 8), 7)(torch.zeros(2, 1, 8, 8)).shape == (2, outputs)
 
 
-def test_a_model_of_ones_own_may_take_all_by_keyword(own: str) -> None:
-    model = find_model(f"{own}:wild")((1, 8, 8), 7)
+def test_a_user_defined_model_may_take_all_arguments_by_keyword(user_module: str) -> None:
+    model = find_model(f"{user_module}:wild")((1, 8, 8), 7)
     assert isinstance(model, nn.Linear)
     assert model.in_features == 7
 
 
-@pytest.mark.parametrize(("function", "told"), [("number", "returned int"), ("broken", "RuntimeError: no weights")])
-def test_a_function_that_gives_no_model_is_told(own: str, function: str, told: str) -> None:
-    with pytest.raises(UserCodeError, match=told):
-        find_model(f"{own}:{function}")((1, 8, 8), 7)
+@pytest.mark.parametrize(("function", "message"), [("number", "returned int"), ("broken", "RuntimeError: no weights")])
+def test_a_function_that_returns_no_model_is_refused(user_module: str, function: str, message: str) -> None:
+    with pytest.raises(UserCodeError, match=message):
+        find_model(f"{user_module}:{function}")((1, 8, 8), 7)
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "told"),
+    ("name", "shape", "message"),
     [
         ("torchvision:alexnet", (3, 32, 32), "does not take images of 3x32x32"),
         ("torchvision:vit_b_16", (3, 32, 32), "does not take images of 3x32x32"),
@@ -120,10 +120,10 @@ def test_a_function_that_gives_no_model_is_told(own: str, function: str, told: s
         ("convnet", (3, 4, 4), "too small for 3 poolings"),
     ],
 )
-def test_a_model_that_cannot_take_the_images_is_told_before_it_is_trained(
-    name: str, shape: tuple[int, int, int], told: str
+def test_a_model_that_cannot_take_the_images_is_refused_before_it_is_trained(
+    name: str, shape: tuple[int, int, int], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         check_fits(of(name), shape, 10)
 
 
@@ -159,8 +159,8 @@ def test_batch_norm_follows_each_convolution_of_a_built_in_model(name: str) -> N
 
 
 def test_dropout_sets_the_layers_there_are_or_puts_one_before_the_last() -> None:
-    own = build_model(trial(model="simplecnn", dropout=0.2), (3, 32, 32), 10)
-    assert [layer.p for layer in own.modules() if isinstance(layer, nn.Dropout)] == [0.2]
+    simple = build_model(trial(model="simplecnn", dropout=0.2), (3, 32, 32), 10)
+    assert [layer.p for layer in simple.modules() if isinstance(layer, nn.Dropout)] == [0.2]
     assert [layer.p for layer in build_model(trial(model="simplecnn"), (3, 32, 32), 10).modules()
             if isinstance(layer, nn.Dropout)] == [0.5]  # fmt: skip
     put = build_model(trial(model="convnet", dropout=0.3), (3, 32, 32), 10).classifier
@@ -170,14 +170,14 @@ def test_dropout_sets_the_layers_there_are_or_puts_one_before_the_last() -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"batch_norm": "on"}, "batch_norm=on puts layers into built-in models"),
         ({"dropout": 0.5}, "dropout=0.5: model=torchvision:resnet18 has no dropout layer"),
     ],
 )
-def test_a_model_without_a_place_for_a_regulariser_is_told(changes: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_model_without_a_place_for_a_regulariser_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         build_model(trial(model="torchvision:resnet18", **changes), (3, 32, 32), 10)
 
 

@@ -15,7 +15,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.inference_benchmark import checkpoint_bytes, weights_of
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.quantization import QuantizedModel, compiled_for, prepare_for_training, to_int8
-from tests.training.probes import train_and_tell_int8
+from tests.training.probes import train_and_return_int8
 
 SHAPE = (1, 8, 8)
 
@@ -115,22 +115,24 @@ def test_batch_normalisation_is_folded_into_what_is_quantized(kind: str) -> None
 
 @pytest.mark.slow
 def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
-    ranks = run_spawned(config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_tell_int8)
+    ranks = run_spawned(
+        config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_return_int8
+    )
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
     assert ranks[0].values["held"] == ranks[1].values["held"]
     assert ranks[0].run["int8_test_accuracy"] == ranks[0].run["epochs"][-1]["test_accuracy"] > 0.6
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"device": "cuda"}, "is for CPUs, and this would train on GPUs. Use device cpu"),
         ({"precision": "amp-bf16"}, "does not go with precision=amp-bf16; use precision fp32"),
         ({"compile": "default"}, "does not go with compile=default; use compile off"),
     ],
 )
-def test_int8_is_refused_where_it_makes_no_sense(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConflictError, match=f"quantization=qat {told}"):
+def test_int8_is_refused_where_it_makes_no_sense(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConflictError, match=f"quantization=qat {message}"):
         config(quantization="qat", **changes)
 
 
@@ -145,10 +147,11 @@ def test_activations_are_observed_over_the_same_images_on_every_rank_whatever_th
 
 
 @pytest.mark.parametrize(
-    ("missing", "told"), [("torchao", "needs torchao: pip install torchao"), ("g++", "no C++ compiler is on the path")]
+    ("missing", "message"),
+    [("torchao", "needs torchao: pip install torchao"), ("g++", "no C++ compiler is on the path")],
 )
 def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
-    missing: str, told: str, monkeypatch: pytest.MonkeyPatch
+    missing: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if missing == "torchao":
         monkeypatch.setattr(quantization.importlib.util, "find_spec", lambda name: None)
@@ -156,7 +159,7 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
         monkeypatch.setattr("shutil.which", lambda name: None)
     result = run_inline(config(quantization="static"))
     assert result.outcome == "skipped"
-    assert told in result.reason
+    assert reported in result.reason
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def check_source(name: str, data_dir: str | None) -> None:
         user_function(name)
     else:
         raise UnknownNameError(
-            f"dataset={name} is unknown; choose from {', '.join(DATASET_NAMES)}, or module:function of your own."
+            f"dataset={name} is unknown; choose from {', '.join(DATASET_NAMES)}, or a user-defined module:function."
         )
 
 

@@ -45,7 +45,7 @@ class SyntheticSpec:
 
 
 class _Synthetic:
-    """One pattern per class plus noise. Each sample is generated on access from a seed of its own index."""
+    """One pattern per class plus noise. Each sample is generated on access from a seed of its index."""
 
     def __init__(self, spec: SyntheticSpec, split: Split) -> None:
         self._spec = spec

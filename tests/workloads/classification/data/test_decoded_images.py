@@ -66,8 +66,8 @@ def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.
 def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     write_folder(tmp_path)
     Image.new("RGB", (5, 8)).save(tmp_path / "train" / "dog" / "0009.png")
-    told = "train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
-    with pytest.raises(DataError, match=told):
+    message = "train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
+    with pytest.raises(DataError, match=message):
         load_decoded("image_folder", str(tmp_path), None)
     assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
 
@@ -138,7 +138,7 @@ def test_what_is_no_image_is_told(image: object) -> None:
 
 
 class Mixed:
-    """A data set of one's own whose images are not alike."""
+    """A user-defined data set whose images differ in type."""
 
     def __init__(self, *images: object) -> None:
         self._images = images
@@ -150,14 +150,14 @@ class Mixed:
         return self._images[index], 0
 
 
-def own(monkeypatch: pytest.MonkeyPatch, train: Mixed, test: Mixed) -> None:
+def use_data_set(monkeypatch: pytest.MonkeyPatch, train: Mixed, test: Mixed) -> None:
     source = Source(1, f"own {id(train)}", lambda: (train, test))  # type: ignore[arg-type]
     monkeypatch.setattr(cache, "cached_source", lambda *_: source)
 
 
-def test_pictures_of_ones_own_are_brought_to_the_colours_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_defined_images_get_the_colours_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     grey, colour = Image.new("L", (8, 8), 7), Image.new("RGB", (8, 8), (9, 9, 9))
-    own(monkeypatch, Mixed(grey, colour), Mixed(colour))
+    use_data_set(monkeypatch, Mixed(grey, colour), Mixed(colour))
     data = load_decoded("mixed:colours", None, None)
     assert data.train_images.shape == (2, 1, 8, 8)
     assert data.test_images.max() == 9
@@ -165,6 +165,6 @@ def test_pictures_of_ones_own_are_brought_to_the_colours_of_the_first(monkeypatc
 
 def test_arrays_of_different_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_, floats = torch.zeros(1, 8, 8, dtype=torch.uint8), torch.zeros(1, 8, 8)
-    own(monkeypatch, Mixed(bytes_, floats), Mixed(bytes_))
+    use_data_set(monkeypatch, Mixed(bytes_, floats), Mixed(bytes_))
     with pytest.raises(DataError, match="train image 1 is float32 of 1x8x8 and the first one is uint8"):
         load_decoded("mixed:types", None, None)

@@ -1,4 +1,4 @@
-"""Each data set on small files in its own true format, which the tests write."""
+"""Each data set on small files in its true format, which the tests write."""
 
 from __future__ import annotations
 
@@ -217,12 +217,12 @@ def test_offline_the_error_says_which_file_is_expected_where(
         _ = find_source(name, str(tmp_path)).halves
 
 
-# --- the user's own -------------------------------------------------------------------------------------------------
+# --- user-defined -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "own_data.py").write_text(
+def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "user_data.py").write_text(
         "import numpy as np, torch\n"
         "def plain(split):\n"
         "    return [(np.full((4, 4, 3), 10 * label, dtype=np.uint8), label) for label in (0, 1, 2)]\n"
@@ -233,18 +233,18 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def broken(split): raise FileNotFoundError('my file')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    return "own_data"
+    return "user_data"
 
 
-def test_a_data_set_of_ones_own_counts_its_classes(own: str) -> None:
-    assert find_source(f"{own}:plain", None).classes == 3
-    assert find_source(f"{own}:placed", "4").classes == 5
+def test_the_classes_of_a_user_defined_data_set_are_counted(user_module: str) -> None:
+    assert find_source(f"{user_module}:plain", None).classes == 3
+    assert find_source(f"{user_module}:placed", "4").classes == 5
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "message"),
     [("empty", "train split is empty"), ("number", "returned int"), ("broken", "FileNotFoundError: my file")],
 )
-def test_a_function_that_gives_no_data_set_is_told(own: str, function: str, told: str) -> None:
-    with pytest.raises((DataError, UserCodeError), match=told):
-        find_source(f"{own}:{function}", None)
+def test_a_function_that_returns_no_data_set_is_refused(user_module: str, function: str, message: str) -> None:
+    with pytest.raises((DataError, UserCodeError), match=message):
+        find_source(f"{user_module}:{function}", None)
