@@ -103,7 +103,6 @@ APART = ({"training", "analysis"}, {"launchers", "cluster"})
 """Packages of different layers that do not import each other."""
 
 UPWARD = {
-    ("records", "workloads"),
 }
 """Imports from a higher layer that are still to be removed."""
 

@@ -138,7 +138,7 @@ def test_pickles_are_read_only_by_the_code_that_wrote_them() -> None:
     "name", ["../../x", "/etc/x", "a/b", "..", ".", "", "a\\..\\b", "a\x00b", "a\nb", "\x1b[2J", "\u202ex", "x" * 300]
 )
 def test_a_run_id_that_could_name_another_path_is_refused(folder: Path, field: str, name: str) -> None:
-    with pytest.raises(StoreError, match=f"line 1 is no record .*{field}=.* is no name") as raised:
+    with pytest.raises(StoreError, match=f"line 1 is no record .*{field}=.* is not a name") as raised:
         latest_records(change_first_record(folder, **{field: name}))
     assert str(raised.value).isprintable()
 
@@ -146,23 +146,32 @@ def test_a_run_id_that_could_name_another_path_is_refused(folder: Path, field: s
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"repeat": "../../x"}, "repeat is str and not int"),
-        ({"repeat": -1}, "repeat is -1 and not at least 0"),
-        ({"machine": [1]}, "machine is list and not dict"),
-        ({"machine": {"gpus": "abc"}}, "gpus in machine is no list of texts"),
-        ({"machine": {"cpu": {"a": 1}}}, "cpu in machine is neither a text nor a number"),
-        ({"images_per_s": "fast"}, "images_per_s is str and not"),
-        ({"started_at": "yesterday"}, "started_at='yesterday' is no time"),
+        ({"repeat": "../../x"}, "Expected `int`, got `str` - at `$.repeat`"),
+        ({"repeat": -1}, "Expected `int` >= 0 - at `$.repeat`"),
+        ({"machine": [1]}, "machine: Expected `object`, got `array`"),
+        ({"machine": {"gpus": "abc"}}, "machine: Expected `array`, got `str` - at `$.gpus`"),
+        ({"machine": {"cpu": {"a": 1}}}, "machine: Expected `bool | int | float | str | array | null`, got `object`"),
+        ({"images_per_s": "fast"}, "Expected `float | null`, got `str` - at `$.images_per_s`"),
+        ({"started_at": "yesterday"}, "started_at='yesterday' is not a time"),
         ({"config": {"world_size": 0}}, "world_size is 0 and not at least 1"),
-        ({"config": {"train": "a:b", "world_size": None}}, "config.world_size is null and not int"),
-        ({"config": {"lr": [1]}}, "lr is list and not"),
-        ({"earlier_attempts": [1]}, "earlier_attempts holds int"),
+        ({"config": {"train": "a:b", "world_size": None}}, "config: world_size is null and not int"),
+        ({"config": {"world_size": "2"}}, "config: world_size is str and not int"),
+        ({"config": {"lr": 2**64}}, "config: a value has a whole number of more than 64 bits"),
+        ({"steps": 2**64}, "at `$.steps`"),
+        ({"earlier_attempts": [1]}, "at `$.earlier_attempts[0]`"),
         ({"measures": {"a": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}, "more than 16 lists and dicts"),
     ],
 )
 def test_a_record_with_a_value_of_a_wrong_type_is_refused(folder: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(StoreError, match=re.escape(message)):
         latest_records(change_first_record(folder, **changes))
+
+
+@pytest.mark.parametrize("changes", [{"lr": [1]}, {"lr": "fast"}, {"batch_per_rank": 0}, {"epochs": 1.5}])
+def test_a_field_of_a_workload_with_a_wrong_value_is_refused(folder: Path, changes: dict[str, Any]) -> None:
+    (first, *_) = latest_records(folder)
+    with pytest.raises(StoreError, match=f"configuration of run .* is not valid .{next(iter(changes))} is "):
+        load(change_first_record(folder, config=first.config | changes))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +182,7 @@ def test_a_record_with_a_value_of_a_wrong_type_is_refused(folder: Path, changes:
     ],
 )  # fmt: skip
 def test_a_record_whose_picture_is_not_a_small_jpeg_is_refused(folder: Path, picture: str) -> None:
-    with pytest.raises(StoreError, match=r"line 1 is no record .*picture (has 65,540 characters|is no JPEG)"):
+    with pytest.raises(StoreError, match=r"line 1 is no record .*picture (has 65,540 characters|is not a JPEG)"):
         latest_records(change_first_record(folder, picture=picture))
     assert latest_records(change_first_record(folder, picture="/9j/AAA="))[0].picture == "/9j/AAA="
 
@@ -181,7 +190,7 @@ def test_a_record_whose_picture_is_not_a_small_jpeg_is_refused(folder: Path, pic
 @pytest.mark.parametrize("rank", ["0/../../../../x", "../x", None, 1.5])
 def test_a_rank_that_is_not_an_integer_is_refused(folder: Path, rank: Any) -> None:
     records = latest_records(change_first_record(folder, ranks=[{"rank": rank}]))
-    with pytest.raises(StoreError, match="rank is"):
+    with pytest.raises(StoreError, match="ranks of run .*`rank`|\\$\\[0\\].rank"):
         _ = records[0].ranks
 
 

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
 from dmls_ray.storage.folder import latest_records
 from dmls_ray.storage.mirror import Mirror, pending_files
+from dmls_ray.util.errors import StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri
 from dmls_ray.workloads.registry import workload_of
@@ -36,11 +37,21 @@ class Results:
         folder: where they lie; of results at a URI, the local folder that stands for it.
         records: one `RunRecord` a run.
         mirror: what holds that local folder; None where the results lie in a folder.
+
+    Raises:
+        StoreError: a configuration is not one of its workload.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], records: Sequence[RunRecord], *, mirror: Mirror | None = None
+        self,
+        folder: str | os.PathLike[str],
+        records: Sequence[RunRecord],
+        *,
+        mirror: Mirror | None = None,
+        are_checked: bool = False,
     ) -> None:
+        if not are_checked:
+            _check_configs(records)
         self.folder = Path(folder)
         self.mirror = mirror
         self.records = sorted(records, key=attrgetter("repeat", "order"))
@@ -65,7 +76,7 @@ class Results:
 
     def of(self, records: Sequence[RunRecord]) -> Results:
         """These records of the same folder."""
-        return Results(self.folder, records, mirror=self.mirror)
+        return Results(self.folder, records, mirror=self.mirror, are_checked=True)
 
     @cached_property
     @gc_disabled()
@@ -75,7 +86,7 @@ class Results:
         """
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
-        read = _columns(records, [item.name for item in fields(RunRecord) if item.name not in (*NESTED, PICTURE)])
+        read = _columns(records, [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)])
         columns: dict[str, Any] = {name: read.pop(name) for name in KEYS}
         columns |= _spread([record.config for record in records], _factor_columns)
         columns["run_seed"] = read.pop("seed")
@@ -160,6 +171,22 @@ def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
 def _apart(name: str, columns: Iterable[str]) -> str:
     """What a measure of the user's own is called beside these columns."""
     return f"measured_{name}" if name in KEYS or name in columns else name
+
+
+def _check_configs(records: Sequence[RunRecord]) -> None:
+    """Refuse configurations that their workload does not understand, each distinct one checked once.
+
+    Raises:
+        ConfigError: the workload is not installed.
+        StoreError: a value has another type than its field.
+    """
+    for record in {id(record.config): record for record in records}.values():
+        try:
+            workload_of(record.config).check_recorded(record.config)
+        except ValueError as error:
+            raise StoreError(
+                f"the configuration of run {record.run_id} is not valid ({error}); remove its line from runs.jsonl."
+            ) from error
 
 
 def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:

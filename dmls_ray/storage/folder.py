@@ -20,18 +20,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 from filelock import FileLock, Timeout
 
-from dmls_ray.records.model import SCHEMA, RunRecord, dump_small
-from dmls_ray.records.validation import check_sweep_file
+from dmls_ray.records.codec import SharedObjects
+from dmls_ray.records.model import SCHEMA, RunRecord
+from dmls_ray.records.validation import SHARED_CHECKS, check_sweep_file
 from dmls_ray.util.atomic import atomic_write_text, sync_to_disk
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import below
-
-_SHARED = {"config", "machine", "versions", "git"}
-"""What many records have alike; they share one object of it, which nobody changes."""
 
 RUNS = "runs.jsonl"
 SWEEP = "sweep.json"
@@ -66,7 +64,8 @@ class Store:
         except OSError as error:
             raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
         try:
-            self._records = _latest(self.folder, where)
+            self._shared = SharedObjects(SHARED_CHECKS)
+            self._records = _latest(self.folder, where, self._shared)
             self.cut_bytes = _cut_torn_line(self.folder / RUNS)
         except BaseException:
             self._lock.release()
@@ -85,10 +84,9 @@ class Store:
 
     def append(self, record: RunRecord) -> bytes:
         """Add a run; when this returns, its line, which is returned, is on the disk."""
-        line = (json.dumps(record.to_dict(), separators=(",", ":"), allow_nan=False) + "\n").encode()
-        # Kept as one that was read, which a sweep of thousands has room for. What cannot be read is not written.
-        values = orjson.loads(line)
-        kept = RunRecord.from_dict(values | {name: getattr(record, name) for name in _SHARED})
+        line = record.to_json() + b"\n"
+        # Kept as if it was read, which needs little memory. A record that could not be read is not written.
+        kept = RunRecord.from_json(line, self._shared)
         path = self.folder / RUNS
         is_new = not path.exists()
         with open(path, "ab") as file:
@@ -112,12 +110,15 @@ class Store:
         self._lock.release()
 
 
-def read_records(folder: str | os.PathLike[str], where: str | None = None) -> Iterator[RunRecord]:
+def read_records(
+    folder: str | os.PathLike[str], where: str | None = None, shared: SharedObjects | None = None
+) -> Iterator[RunRecord]:
     """Every record in the order it was written; a torn last line is left out, a whole one without its newline is not.
 
     Args:
         folder: the results folder.
         where: what an error calls it.
+        shared: what records with equal configurations, machines, versions and commits have in common.
 
     Raises:
         NewerSchemaError: a record was written by a newer version.
@@ -132,20 +133,17 @@ def read_records(folder: str | os.PathLike[str], where: str | None = None) -> It
         return
     except OSError as error:
         raise StoreError(f"{named} cannot be read ({error}); name another folder with --out.") from error
-    alike: dict[str, Any] = {}
-
-    def share(values: dict[str, Any]) -> None:
-        _refuse_newer(values.get("schema", 0), named)
-        for name in _SHARED & values.keys():
-            values[name] = alike.setdefault(dump_small(values[name]), values[name])
-
+    shared = shared or SharedObjects(SHARED_CHECKS)
     with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n") and not is_complete(line):
                 return
             try:
-                yield RunRecord.from_json(line, share)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                record = RunRecord.from_json(line, shared)
+                _refuse_newer(record.schema, named)
+                yield record
+            except (ValueError, RecursionError) as error:
+                _refuse_newer(_schema_of(line), named)
                 raise StoreError(
                     f"{named}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
                     "another folder with --out."
@@ -168,9 +166,11 @@ def latest_records(folder: str | os.PathLike[str], where: str | None = None) -> 
 
 
 @gc_disabled()
-def _latest(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, RunRecord]:
+def _latest(
+    folder: str | os.PathLike[str], where: str | None = None, shared: SharedObjects | None = None
+) -> dict[str, RunRecord]:
     """run_id -> the last record of the run."""
-    return {record.run_id: record for record in read_records(folder, where)}
+    return {record.run_id: record for record in read_records(folder, where, shared)}
 
 
 def dump_sweep(described: Mapping[str, Any]) -> str:
@@ -224,6 +224,18 @@ def is_inside(path: Path, folder: Path) -> bool:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError, ValueError):  # links in a circle
         return False
+
+
+def _schema_of(line: bytes) -> int:
+    """The schema of a line that is not a valid record of this version; 0 if it has none."""
+
+    class Versioned(msgspec.Struct):
+        schema: int = 0
+
+    try:
+        return msgspec.json.decode(line, type=Versioned).schema
+    except (ValueError, RecursionError):
+        return 0
 
 
 def _refuse_newer(schema: int, named: str) -> None:

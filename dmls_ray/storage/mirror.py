@@ -11,7 +11,6 @@ for runs.jsonl, so whoever reads it after them misses none that was there when t
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -164,8 +163,9 @@ def _check_record(content: bytes, named: str) -> None:
     try:
         if b"\n" in content.strip():
             raise ValueError("it has several lines")
-        RunRecord.from_dict(json.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        record = RunRecord.from_json(content)
+        _ = record.epochs, record.ranks
+    except (ValueError, RecursionError, StoreError) as error:
         raise StoreError(
             f"{named} is no record ({type(error).__name__}: {error}); remove it, or name another folder with --out."
         ) from error

@@ -21,3 +21,8 @@ def first_line(error: BaseException, *, empty: str | None = None) -> str:
     """First line of an error's message; `empty`, or the name of the error's class, where it has no message."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__ if empty is None else empty
+
+
+def utf8_safe(text: str) -> str:
+    """The text with lone surrogates, which UTF-8 cannot hold, written out."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

@@ -15,6 +15,7 @@ from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
+from dmls_ray.records.validation import check_field_values
 from dmls_ray.util.errors import ConfigError
 
 RESERVED_FIELDS = ("train", "workload")
@@ -85,6 +86,14 @@ class Workload:
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A recorded configuration with its defaults and the fields that follow from others."""
         return dict(config)
+
+    def check_recorded(self, config: Mapping[str, Any]) -> None:
+        """Refuse a recorded configuration whose values have other types than their fields: files may come from anybody.
+
+        Raises:
+            ValueError: with the field.
+        """
+        check_field_values(field_specs(self.config), config)
 
     def infeasible(self, config: RuntimeConfig) -> str:
         """The reason why no cluster can run this configuration; empty if there is none."""

@@ -113,7 +113,7 @@ def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_wh
 def test_what_no_file_of_json_can_hold_is_kept_as_it_can_and_what_it_cannot_is_not_written(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.append(record(run_id="a-0", reason="lone \ud800 surrogate"))
-        with pytest.raises(ValueError, match="infinity"):
+        with pytest.raises(ValueError, match="more than 64 bits"):
             store.append(record(run_id="a-1", measures={"big": 10**400}))
     assert [item.reason for item in latest_records(tmp_path)] == ["lone \\ud800 surrogate"]
 

@@ -6,7 +6,7 @@ import base64
 import gzip
 from typing import Any
 
-import orjson
+from dmls_ray.records.codec import encode_json
 
 
 def pack(text: str | bytes) -> str:
@@ -17,27 +17,10 @@ def pack(text: str | bytes) -> str:
 
 
 def to_json(values: Any) -> bytes:
-    """Values as compact JSON; values that JSON has no form for become null or text."""
-    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    try:
-        return orjson.dumps(values, default=str, option=options)
-    except TypeError:
-        # A lone surrogate, as in a file name, or an integer above 64 bits: rare, and slow to search for.
-        return orjson.dumps(_clean(values), default=str, option=options)
+    """Values as compact JSON; a number that is not finite becomes null, and what is no plain value becomes text."""
+    return encode_json(values, default=_plain_or_text)
 
 
-def utf8_safe(text: str) -> str:
-    """Text that UTF-8 can encode; lone surrogates become escapes."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return utf8_safe(value)
-    if isinstance(value, dict):
-        return {utf8_safe(str(key)): _clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(item) for item in value]
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return str(value)
-    return value
+def _plain_or_text(value: Any) -> Any:
+    # NumPy's numbers and arrays have `tolist`.
+    return value.tolist() if hasattr(value, "tolist") else str(value)

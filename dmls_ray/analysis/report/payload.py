@@ -16,7 +16,7 @@ from dmls_ray.analysis.figures.jpeg import REFUSED, is_small_jpeg
 from dmls_ray.analysis.figures.plotly_text import rounded
 from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.validation import MOST_PICTURE
 from dmls_ray.util.gc import gc_disabled
 
@@ -33,7 +33,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     """The data of these runs for the page."""
     texts, pictures = TextTable(), TextTable(MOST_PICTURE, PICTURES)
     factors = [factors_of(record) for record in records]
-    scalars = [name for name in _names(RunRecord) if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
+    scalars = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
     environments = [json.dumps([item.machine, item.versions, item.git], default=str) for item in records]
     kept = [_kept(record, _most_epochs(records)) for record in records]
     payload = {

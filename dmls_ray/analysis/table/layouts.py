@@ -256,7 +256,7 @@ def _placed(record: RunRecord) -> RunRecord:
     if told.get("backend") == "auto" and record.outcome is Outcome.OK:
         # One rank has none, and an older record does not tell.
         told["backend"] = record.backend or (None if told["world_size"] == 1 else "auto")
-    return replace(record, config=told)
+    return record.replace(config=told)
 
 
 def _heads(table: Table) -> list[str]:

@@ -9,14 +9,16 @@ from dmls_ray.records.outcome import Outcome
 
 def runs(times: list[float | None], *, total_s: float = 10.0, outcome: Outcome = Outcome.OK) -> list[RunRecord]:
     """Runs that reached 0.9 after so many seconds, or never."""
-    return [
+    records = [
         RunRecord(
             run_id=f"a-{repeat}", trial_id="a", repeat=repeat, order=repeat, order_seed=0, seed=0, outcome=outcome,
             config={"target_accuracy": 0.9}, target_s=time, total_s=total_s,
-            epochs=[EpochRecord(epoch=1, test_accuracy=0.5)],
         )
         for repeat, time in enumerate(times)
     ]  # fmt: skip
+    for record in records:
+        record.epochs = [EpochRecord(epoch=1, test_accuracy=0.5)]
+    return records
 
 
 def test_where_all_runs_got_there_it_is_their_median_and_its_interval() -> None:

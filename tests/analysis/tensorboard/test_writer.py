@@ -9,7 +9,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +112,7 @@ def files(board: Path) -> dict[str, tuple[bytes, int]]:
 
 def replay(board: TensorBoardWriter, record: RunRecord, *, upto: int | None = None) -> None:
     """Tell the board of a run as a sweep does."""
-    board.run_started(replace(record, outcome=Outcome.KILLED, epochs=[], ranks=[]))
+    board.run_started(record.replace(outcome=Outcome.KILLED, epochs=[], ranks=[]))
     for epoch in record.epochs[:upto]:
         board.epoch_ended(record.run_id, epoch)
 
@@ -276,7 +275,7 @@ def test_another_attempt_leaves_nothing_of_the_one_before(tmp_path: Path) -> Non
     board, record = live_board(made), made.records[0]
     first = board.folder / run_name(record, VARIED)
     replay(board, record)
-    last = replace(record, attempts=2, started_at="2026-01-02T03:05:00", epochs=[], ranks=[], outcome=Outcome.KILLED)
+    last = record.replace(attempts=2, started_at="2026-01-02T03:05:00", epochs=[], ranks=[], outcome=Outcome.KILLED)
     board.run_started(last)
     assert not first.exists()
     board.run_finished(last)
@@ -289,7 +288,7 @@ def test_a_run_that_is_told_anew_begins_anew(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]
     replay(board, record)
-    again = replace(record, started_at="2026-01-02T03:05:00")
+    again = record.replace(started_at="2026-01-02T03:05:00")
     replay(board, again)
     board.run_finished(again)
     folder = board.folder / run_name(record, VARIED)

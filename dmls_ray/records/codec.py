@@ -1,0 +1,96 @@
+"""JSON of records: encoding, and decoding of the parts that many records share or that are seldom used."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from dmls_ray.util.text import utf8_safe
+
+Row = TypeVar("Row")
+
+
+def encode_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """Compact JSON of a record or of plain values; a number that is not finite becomes null.
+
+    Args:
+        value: what to encode.
+        default: returns what takes the place of a value that is not plain; None: such a value is a TypeError.
+    """
+
+    def base_value(value: Any) -> Any:
+        # A subclass of a plain type, as NumPy's float64 is one of float.
+        for kind in (float, int, str):
+            if isinstance(value, kind):
+                return kind(value)
+        if default is None:
+            raise TypeError(f"{value!r} is of type {type(value).__name__} and not a plain value")
+        return default(value)
+
+    try:
+        return msgspec.json.encode(value, enc_hook=base_value)
+    except UnicodeEncodeError:  # a lone surrogate, as in the name of a file: no UTF-8 holds it
+        return msgspec.json.encode(_with_utf8_texts(value), enc_hook=base_value)
+
+
+def decode_rows(content: Raw | bytes, cls: type[Row]) -> list[Row]:
+    """Decode a list of objects; null stands for the default of a field, since a number that is not finite becomes null.
+
+    Raises:
+        TypeError, ValueError: it is no list of such objects.
+    """
+    rows = msgspec.json.decode(content, type=list[dict[str, Any]])
+    return msgspec.convert([without_nulls(row) for row in rows], list[cls])  # type: ignore[valid-type]
+
+
+def without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class SharedObjects:
+    """JSON objects decoded and checked once; records with the same JSON share one dict, which nothing changes.
+
+    Args:
+        checks: by the name of a record's field, the function that refuses an invalid object.
+    """
+
+    def __init__(self, checks: Mapping[str, Callable[[dict[str, Any]], None]]) -> None:
+        self._checks = checks
+        self._decoded: dict[tuple[str, bytes], dict[str, Any]] = {}
+
+    def decode(self, field: str, content: Raw | dict[str, Any]) -> dict[str, Any]:
+        """The object of a field, as its decoder left it.
+
+        Raises:
+            ValueError: it is invalid.
+        """
+        if not isinstance(content, Raw):
+            return content
+
+        key = (field, bytes(content))
+        if key not in self._decoded:
+            try:
+                values = msgspec.json.decode(content, type=dict[str, Any])
+                self._checks[field](values)
+            except ValueError as error:
+                raise ValueError(f"{field}: {error}") from error
+            self._decoded[key] = values
+        return self._decoded[key]
+
+
+def _with_utf8_texts(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {name: _with_utf8_texts(getattr(value, attribute)) for name, attribute in names}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _with_utf8_texts(dataclasses.asdict(value))
+    if isinstance(value, dict):
+        return {utf8_safe(str(key)): _with_utf8_texts(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_utf8_texts(item) for item in value]
+    return utf8_safe(value) if isinstance(value, str) else value
