@@ -159,7 +159,7 @@ def test_without_its_library_or_a_compiler_a_run_is_skipped_with_the_reason(
         monkeypatch.setattr("shutil.which", lambda name: None)
     result = run_inline(config(quantization="static"))
     assert result.outcome == "skipped"
-    assert reported in result.reason
+    assert message in result.reason
 
 
 @pytest.mark.slow
