@@ -23,9 +23,6 @@ MOST_REPEATS = 30
 _HARDLY = 0.02
 """A ratio of times, memory or costs below 1.02 is of no use to know."""
 
-_NO_MATTER = {"seed", "warmup_steps", "test_batch_per_rank", "inference_batch", "patience", "lr_base_batch"}
-"""Fields whose ends are not worth passing."""
-
 
 def suggestions_for(
     table: Table,
@@ -61,7 +58,9 @@ def _beyond(table: Table, goal: Goal, best: Candidate, able: Sequence[Candidate]
     """The next value of an axis at whose end the best one lies, where it is better than its neighbour there."""
     derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.fixed_batch_field)
     passes = goal.measure in ("images_per_s", "peak_mem_mib", "total_s")
-    if axis in _NO_MATTER or axis == derived or (axis == "epochs" and passes):
+    spec = best.row.workload.specs().get(axis)
+    is_explored = spec is None or spec.setting.is_explored
+    if not is_explored or axis == derived or (axis == "epochs" and passes):
         return ""
     group = next(
         (group for group in all_groups_along_axis(table.rows, axis, table.fixed_batch_field) if best.row in group), []

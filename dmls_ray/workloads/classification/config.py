@@ -79,6 +79,7 @@ class TrialConfig(TrainingConfig):
     patience: int = setting(
         2,
         at_least=1,
+        is_explored=False,
         counts_with=("early_stopping", ("test_loss", "test_accuracy", "validation_loss", "validation_accuracy")),
     )
 
@@ -91,7 +92,7 @@ class TrialConfig(TrainingConfig):
     quantization: Quantization = "off"
     """int8 by torchao, on CPUs: qat trains with it simulated; static and dynamic convert what was trained in fp32."""
 
-    inference_batch: int | None = setting(None, at_least=1)
+    inference_batch: int | None = setting(None, at_least=1, is_explored=False)
     """Samples of a forward pass whose latency is measured after training; without it, none is."""
 
     loader: LoaderName = "resident"
@@ -145,7 +146,3 @@ DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
 def trial_schema() -> Schema:
     """The fields of `TrialConfig`."""
     return Schema(title="TrialConfig", specs=field_specs(TrialConfig), make=TrialConfig, hash_of=content_hash)
-
-
-COUNTS_WITH = trial_schema().counts_with
-"""Fields that have an effect only if another field has one of these values."""
