@@ -1,13 +1,18 @@
-"""The registry of workloads: those of this package, and those of others that name the entry point group."""
+"""The registry of workloads: those of this package, and those of others that name the entry point group.
+
+A package `workloads/<name>/` with a `workload.py` that defines `WORKLOAD` is a workload; no list names it.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from dmls_ray import workloads
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.util.errors import ConfigError
@@ -24,8 +29,9 @@ _USER_FUNCTION = "dmls_ray.workloads.user_function.workload:UserFunctionWorkload
 """Workload of a configuration that names a training function in its entry `train`."""
 
 _BUILT_IN = {
-    "classification": "dmls_ray.workloads.classification.workload:ClassificationWorkload",
-    "grayscale": "dmls_ray.workloads.grayscale.workload:GrayscaleWorkload",
+    package.name: f"{workloads.__name__}.{package.name}.workload:WORKLOAD"
+    for package in pkgutil.iter_modules(workloads.__path__)
+    if package.ispkg and package.name not in _USER_FUNCTION.split(".")
 }
 
 

@@ -114,6 +114,9 @@ class ClassificationWorkload(Workload):
         return None if samples is None else config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S
 
 
+WORKLOAD = ClassificationWorkload
+
+
 def _trials(configs: Sequence[RuntimeConfig]) -> list[TrialConfig]:
     return [config for config in configs if isinstance(config, TrialConfig)]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.records.provenance import has_cpp_compiler
 from dmls_ray.util.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -139,6 +138,8 @@ def _torchvision(images: Images) -> Pass:
 @implementation("torch_compile")
 def _torch_compile(images: Images) -> Pass:
     """The same sum as torch's, made into one loop of C++ by Inductor."""
+    from dmls_ray.records.provenance import has_cpp_compiler
+
     if not has_cpp_compiler():
         raise UnavailableError("implementation=torch_compile needs a C++ compiler; install one, g++ say.")
     return _compiled(images)

@@ -28,3 +28,6 @@ class GrayscaleWorkload(Workload):
 
     def schema(self) -> Schema:
         return function_schema(RECORDED_NAME, GrayscaleConfig)
+
+
+WORKLOAD = GrayscaleWorkload
