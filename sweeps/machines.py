@@ -3,7 +3,7 @@
 Weak scaling: batch_per_rank is fixed, so global_batch grows with the ranks; pass --global-batch for strong scaling.
 Start Ray on each machine first (ray start --head here, ray start --address=... there) and pass --address auto. Where
 there are too few machines, a row is skipped, and says so. What a byte takes from machine to machine is measured before
-each run: the round trip and the bandwidth of the link stand beside the communication that training could not hide.
+each run: the round trip and the bandwidth of the link stand next to the communication that training could not hide.
 """
 
 from dmls_ray.cli.sweep_script import main

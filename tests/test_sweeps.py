@@ -92,7 +92,7 @@ def test_the_main_job_prints_rows_table_and_answer_and_writes_its_files(main_job
         "table.csv", "report.html", "tensorboard",
     }  # fmt: skip
     sentence = summarize(load(folder)).sentence
-    assert f"\n\n{sentence}\n\nReport: results/batch_size/report.html; beside it table.md" in out
+    assert f"\n\n{sentence}\n\nReport: results/batch_size/report.html; next to it table.md" in out
     assert html.escape(sentence) in (folder / "report.html").read_text()
     events = list(folder.glob("tensorboard/*repeat=*/events.*"))
     assert len(events) == 12

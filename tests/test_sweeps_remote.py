@@ -55,7 +55,7 @@ def test_a_bucket_gets_every_file_of_a_results_folder_and_all_commands_read_it(
     done = sweep_command("batch_size", *GRID, "--repeats", "1", "--out", uri)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(done.stdout) == 2
-    assert f"Report: {uri}/report.html; beside it table.md" in done.stdout
+    assert f"Report: {uri}/report.html; next to it table.md" in done.stdout
     assert not list(tmp_path.rglob("runs.jsonl")), "no results remain on this machine"
     names = {item.name for item in ObjectStore(uri).list(deep=True) if not item.is_folder}
     assert {"runs.jsonl", "sweep.json", "report.html", "table.csv", "runs.parquet"} <= names

@@ -1,4 +1,4 @@
-"""Tables and sentences on the console: as wide as they are in a pipe, as wide as there is room in a terminal."""
+"""Tables and sentences on the console: full width in a pipe, fitted to the width of a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SPARE = ("train acc.", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "s/epoch")
-"""Columns of a sweep's table that answer least, in the order in which they go where there is no room."""
+"""Columns that a narrow terminal leaves out, the least informative first."""
 
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
@@ -53,14 +53,14 @@ def print_table(
 ) -> None:
     """A table of texts as wide as it is in a pipe; in a terminal none of its columns is cut.
 
-    Where that is too narrow, words take several lines, then heads and intervals a line of their own, then columns go
+    If the terminal is too narrow, words take several lines, then heads and intervals separate lines, then columns go
     that it can spare, and are named. What is too wide even so is a record a row: its columns one below the other.
 
     Args:
         frame: the texts.
         console: where to.
         spare: heads of columns that may be left out, the first first.
-        elsewhere: what has the columns that were left out, beside a wider terminal: `--format csv`.
+        elsewhere: where the columns that were left out are, other than in a wider terminal: `--format csv`.
     """
     frame = frame.rename(columns=escape_control_chars).map(escape_control_chars)
     if len(frame) > MOST_DRAWN:
@@ -83,13 +83,13 @@ def print_table(
             console.print(_rich_table(shown, stacked=True, wrapped=True))
             if hidden:
                 others = f", or {elsewhere}, has them" if elsewhere else " has them"
-                say(console, f"Not shown for want of room: {', '.join(hidden)}; a wider terminal{others}.", "dim")
+                say(console, f"Not shown in this width: {', '.join(hidden)}; a wider terminal{others}.", "dim")
             return
     _print_records(frame, console)
 
 
 def _print_records(frame: pd.DataFrame, console: rich_console.Console) -> None:
-    """The rows one after the other, each column of a row on a line of its own."""
+    """The rows one after the other, one line for each column of a row."""
     for place, cells in enumerate(frame.itertuples(index=False)):
         if place:
             say(console, "")
@@ -117,7 +117,7 @@ def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = F
 
     Args:
         frame: the texts.
-        stacked: whether heads and intervals take a line of their own.
+        stacked: whether heads and intervals take separate lines.
         wrapped: whether columns of words take as many lines as they need.
     """
     from rich import box
@@ -138,6 +138,6 @@ def _rich_table(frame: pd.DataFrame, *, stacked: bool = False, wrapped: bool = F
 
 def _stacked(head: str, cells: Iterable[str]) -> str:
     """A head in lines no wider than its cells, as far as it has places to break at."""
-    room = max((len(line) for cell in cells for line in cell.replace(" [", "\n[").splitlines()), default=0)
+    width = max((len(line) for cell in cells for line in cell.replace(" [", "\n[").splitlines()), default=0)
     lines = head.replace("_", "_\n").replace(" [", "\n[").splitlines()
-    return "\n".join(textwrap.fill(line, max(room, 8), break_long_words=False) for line in lines)
+    return "\n".join(textwrap.fill(line, max(width, 8), break_long_words=False) for line in lines)

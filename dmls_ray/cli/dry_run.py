@@ -8,9 +8,10 @@ from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_OK
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
+from dmls_ray.workloads.base import Workload
 
 
-def show_plan(plan: Plan, options: Options, console: Console) -> int:
+def show_plan(plan: Plan, options: Options, workload: Workload, console: Console) -> int:
     """Print the plan and start nothing; returns the exit code.
 
     Raises:
@@ -34,7 +35,7 @@ def show_plan(plan: Plan, options: Options, console: Console) -> int:
     records = records_at(location)
     here = local_resources()
     joined = cluster_at(options.address)
-    plan = plan.skip_infeasible(JobFactory(here, options, Path()).unavailable)
+    plan = plan.skip_infeasible(JobFactory(here, options, workload, Path()).infeasible_anywhere)
     if joined is None:
         plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
     finished = finished_run_ids(records, options)

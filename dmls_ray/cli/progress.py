@@ -71,8 +71,8 @@ class LiveView:
         """What the terminal shows now."""
         progress = self._progress
         rows = Table(box=None, padding=(0, 2), show_header=bool(self._latest))
-        own = any(record.measures for _, record in self._latest)
-        for head in ("run", "outcome", *(("measures",) if own else ("images/s", "test acc.")), "s"):
+        custom = any(record.measures for _, record in self._latest)
+        for head in ("run", "outcome", *(("measures",) if custom else ("images/s", "test acc.")), "s"):
             rows.add_column(head, justify="left" if head in ("run", "outcome") else "right", no_wrap=True)
         for name, record in self._latest:
             style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
@@ -81,7 +81,7 @@ class LiveView:
                 Text(record.outcome.value, style=style),
                 *(
                     (escape_control_chars(", ".join(custom_measures(record.measures))),)
-                    if own
+                    if custom
                     else (_number(record.images_per_s, "{:,.0f}"), _number(record.test_accuracy, "{:.3f}"))
                 ),
                 _number(record.total_s, "{:.2f}"),

@@ -86,7 +86,7 @@ def find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
     found = exact or found
     if not found:
         raise ConfigError(
-            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export tells their names."
+            f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names."
             + (f" {len(unread)} of them cannot be read: {unread[0]}" if unread else "")
         )
     if len(found) > 1:

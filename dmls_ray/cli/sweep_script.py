@@ -79,7 +79,7 @@ def main(
         given = vars(parse(parser, words))
 
         if given["mode"] == "bench":
-            # The script's own search options do not apply.
+            # Search options of the script do not apply.
             given |= {key: OPTIONS[key].default for key in SEARCH_ONLY if given[key] == (how or {}).get(key)}
         asked = inspect.cleandoc(question).partition("\n\n")[0]
         script_options = {"name": name, "axis": axis, "question": asked, "layout": layout}
@@ -122,11 +122,11 @@ def _run(
 
     console = Console()
     if dry_run:
-        return show_plan(plan, options, console)
+        return show_plan(plan, options, chosen, console)
     from dmls_ray.cli.progress import make_view
 
     with make_view(console) as view:
-        results = run_plan(plan, options, view, space=space, at_worst=_exit_now)
+        results = run_plan(plan, options, view, space=space, on_stuck=_exit_now)
     return _show_results(results, plan, options, console)
 
 
@@ -151,9 +151,9 @@ def _show_results(results: Any, plan: Plan, options: Options, console: Console) 
         say(console, note, style="dim")
     say(console, f"\n{reading.sentence}\n")
     if derived_files_are_current(results.folder):
-        beside = ", ".join(DERIVED_FILES[1:])
+        files = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")
-        say(console, f"Report: {report}; beside it {beside}, runs.jsonl and sweep.json")
+        say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
     is_there = results.mirror is None or not results.mirror.is_kept
     return EXIT_OK if is_there and all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
 

@@ -34,7 +34,7 @@ class Run:
     repeat: int
     order: int
     skip: str = ""
-    """Why this run is not feasible; empty where it is."""
+    """The reason why this run is not feasible; empty if it is."""
     unchanged: frozenset[str] = frozenset()
     """Fields that other variants change and this one does not."""
 
@@ -50,13 +50,13 @@ class Run:
         """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
         values = self.config.factors() if self.config else self.values
         names = [name for name in varied if name not in self.unchanged]
-        told = [f"{name}={values[name]}" for name in names if values.get(name) is not None]
-        if self.unchanged and not told:
-            told = ["as it is"]
-        return " ".join([*told, f"repeat={self.repeat}"])
+        parts = [f"{name}={values[name]}" for name in names if values.get(name) is not None]
+        if self.unchanged and not parts:
+            parts = ["as it is"]
+        return " ".join([*parts, f"repeat={self.repeat}"])
 
     def seeded(self) -> RuntimeConfig:
-        """The configuration with this run's own seed: what a rank trains with."""
+        """The configuration with the seed of this run: what a rank trains with."""
         assert self.config is not None, self.skip
         return self.config.replace(seed=self.seed)
 
@@ -79,14 +79,14 @@ class Plan:
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
     def skip_infeasible(self, reason: Callable[[Any], str]) -> Plan:
-        """The plan with each run marked that `reason` gives a reason against."""
+        """A copy in which each run that is not feasible has its reason as `skip`."""
         return replace(
             self,
             runs=tuple(replace(run, skip=run.skip or reason(run.config)) if run.config else run for run in self.runs),
         )
 
     def pending(self, done: Collection[str]) -> tuple[Run, ...]:
-        """The runs whose run_id is not among those done."""
+        """The runs whose run_id is not in `done`."""
         return tuple(run for run in self.runs if run.run_id not in done)
 
 
@@ -121,12 +121,12 @@ def build_plan(
     settled = _settled(axes, schema)
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
     in_variants = frozenset().union(*changed)
-    trials: dict[str, tuple[Mapping[str, Any], RuntimeConfig | None, str, frozenset[str]]] = {}
+    trials: dict[str, tuple[dict[str, Any], RuntimeConfig | None, str, frozenset[str]]] = {}
     conflicts: list[ConflictError] = []
-    heeded: set[str] = set()
+    effective: set[str] = set()
     for *point, variant in itertools.product(*settled.values(), changed):
         values = {**dict(zip(settled, point, strict=True)), **variant}
-        heeded |= _drop_what_does_nothing(values, schema)
+        effective |= _drop_ineffective(values, schema)
         unchanged = in_variants - variant.keys()
         try:
             made = schema.make(**values)
@@ -139,24 +139,24 @@ def build_plan(
             trials.setdefault(schema.hash_of(full), (full, None, str(conflict), unchanged))
     for name, (other, _) in counts_with.items():
         idle = [value for value in settled.get(name, ()) if value != defaults[name]]
-        if idle and name not in heeded:
+        if idle and name not in effective:
             raise no_effect(schema.specs[name], idle, settled.get(other, (defaults[other],)))
     if conflicts and all(config is None for _, config, _, _ in trials.values()):
         raise conflicts[0]
-    for told, _, _, _ in trials.values():
-        if told["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
+    for values, _, _, _ in trials.values():
+        if values["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
             raise ConfigError(
-                f"seed={told['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; give a smaller one."
+                f"seed={values['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; give a smaller one."
             )
     runs: list[Run] = []
     for repeat in range(repeats):
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
         block = random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials))
         for trial_id in block:
-            told, config, skip, unchanged = trials[trial_id]
+            values, config, skip, unchanged = trials[trial_id]
             order = len(runs)
             runs.append(
-                Run(values=told, config=config, trial_id=trial_id, repeat=repeat, order=order, skip=skip,
+                Run(values=values, config=config, trial_id=trial_id, repeat=repeat, order=order, skip=skip,
                     unchanged=unchanged)
             )  # fmt: skip
     given = {
@@ -177,19 +177,19 @@ def build_plan(
     )
 
 
-def _drop_what_does_nothing(values: dict[str, Any], schema: Schema) -> set[str]:
-    """Set fields that do nothing at a point of the grid to their default, so that such points collapse into one.
+def _drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
+    """Set fields without an effect at a point of the grid to their default, so that equal points collapse into one.
 
     Returns:
-        The fields of that kind that do something.
+        The conditional fields that have an effect.
     """
-    heeded = set()
+    effective = set()
     for name, (other, counts) in schema.counts_with.items():
         if values.get(other, schema.defaults[other]) in counts:
-            heeded.add(name)
+            effective.add(name)
         elif name in values:
             values[name] = schema.defaults[name]
-    return heeded
+    return effective
 
 
 def _settled(axes: Mapping[str, Any], schema: Schema) -> dict[str, tuple[Any, ...]]:
@@ -205,7 +205,7 @@ def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:
     Raises:
         ConfigError: there is no such field, or a value is wrong for it.
     """
-    # Of a field that holds a tuple, a tuple is one value, and a list of them several.
+    # For a field of type tuple, a tuple is one value and a list has several.
     is_one = schema.check_name(name).type == "tuple" and isinstance(given, tuple)
     values = list(given) if _is_sequence(given) and not is_one else [given]
     if not values:

@@ -1,4 +1,4 @@
-"""What a sweep may vary: the fields of a configuration, and how one is made of their values."""
+"""`Schema`: the fields that a sweep can vary, and how a configuration is made from their values."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dmls_ray.util.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """The fields of a kind of configuration, in the order in which tables and labels tell them."""
+    """The fields of one kind of configuration, in the order of tables and labels."""
 
     title: str
-    """What an error calls the configuration."""
+    """Name of the configuration in errors."""
     specs: Mapping[str, FieldSpec]
     make: Callable[..., RuntimeConfig]
     """Takes fields by name; raises ConfigError or ConflictError."""
     hash_of: Callable[[Mapping[str, Any]], str]
-    """The hash of values that no configuration can be made of."""
+    """The trial_id of values, also of values that conflict."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """What every configuration has besides, and no field says: the function it is of."""
+    """Recorded values that are no fields: the workload or the function."""
 
     @cached_property
     def counts_with(self) -> dict[str, tuple[str, tuple[Any, ...]]]:
@@ -38,10 +38,10 @@ class Schema:
         return {name: spec.default for name, spec in self.specs.items()}
 
     def check(self, name: str, value: Any) -> Any:
-        """The value as its field has it.
+        """The value converted to the type of its field.
 
         Raises:
-            ConfigError: there is no such field, or the value is not right for it.
+            ConfigError: there is no such field, or the value is invalid.
         """
         return self.check_name(name).check(value)
 

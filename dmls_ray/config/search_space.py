@@ -16,16 +16,16 @@ from dmls_ray.util.errors import ConfigError, ConflictError
 
 @dataclass(frozen=True)
 class Range:
-    """Every number from `low` to `high`, whole ones for a field of whole numbers.
+    """All numbers from `low` to `high`; integers for an integer field.
 
     Raises:
-        ConfigError: there is none, or a logarithmic range does not begin above 0.
+        ConfigError: the range is empty, or a logarithmic range does not begin above 0.
     """
 
     low: float
     high: float
     log: bool = False
-    """Whether numbers are as likely by their logarithm, as is usual for learning rates."""
+    """Whether the logarithm is uniform, as is usual for learning rates."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
@@ -37,7 +37,7 @@ class Range:
         return f"any from {self.low:g} to {self.high:g}" + (", by its logarithm" if self.log else "")
 
     def draw(self, chance: random.Random) -> float:
-        """A number of it."""
+        """A random number of the range."""
         if self.log:
             return math.exp(chance.uniform(math.log(self.low), math.log(self.high)))
         return chance.uniform(self.low, self.high)
@@ -45,16 +45,16 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpace:
-    """What a search may propose."""
+    """The points that a search may propose."""
 
     schema: Schema
     fixed: Mapping[str, Any]
     """Fields with one value."""
     free: Mapping[str, tuple[Any, ...] | Range]
-    """Fields with several, or with a range of them."""
+    """Fields with several values or a range."""
 
     def draw(self, count: int, seed: int) -> list[dict[str, Any]]:
-        """So many points at random; more of them begin with the same ones."""
+        """`count` random points. A larger count begins with the same points."""
         chance = random.Random(seed)
         return [
             {
@@ -65,7 +65,7 @@ class SearchSpace:
         ]
 
     def value_of(self, name: str, value: Any) -> Any:
-        """A value as its field has it, from a range to four digits: what a table names is then what was trained."""
+        """A value converted to the type of its field. A value of a range has four digits, so tables show it exactly."""
         item = self.free[name]
         if isinstance(item, Range):
             value = round(value) if self.is_whole(name) else float(f"{value:.4g}")
@@ -74,12 +74,12 @@ class SearchSpace:
         return self.schema.check(name, value)
 
     def at_most(self, count: int) -> int:
-        """So many points, or fewer where there are no more."""
+        """`count`, or the number of points if that is smaller."""
         sizes = [len(item) for item in self.free.values() if not isinstance(item, Range)]
         return min(count, math.prod(sizes)) if len(sizes) == len(self.free) else count
 
-    def holds(self, point: Mapping[str, Any]) -> bool:
-        """Whether a point lies in it."""
+    def contains(self, point: Mapping[str, Any]) -> bool:
+        """Whether a point lies in this space."""
         return point.keys() == self.free.keys() and all(
             item.low <= point[name] <= item.high if isinstance(item, Range) else point[name] in item
             for name, item in self.free.items()
@@ -90,7 +90,7 @@ class SearchSpace:
         return self.schema.specs[name].type == "int"
 
     def run_of(self, proposed: Mapping[str, Any], order: int = 0) -> Run:
-        """The run of one point; its `skip` says why the values do not go together, if they do not.
+        """The run of one point; its `skip` is the reason if the values conflict.
 
         Raises:
             ConfigError: a value is wrong.

@@ -24,7 +24,7 @@ class Durations:
             self.add(record)
 
     def add(self, record: RunRecord) -> None:
-        """A run that has ended; only what ended ok tells how long others will take."""
+        """Add a run that has ended; only runs that ended ok count."""
         if record.outcome is Outcome.OK and record.total_s is not None:
             seconds = record.total_s + (record.overhead_s or 0.0)
             bisect.insort(self._all, seconds)

@@ -27,6 +27,7 @@ from dmls_ray.records.provenance import describe_git, describe_machine, describe
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import HeadLostError, WorkerGroupError
+from dmls_ray.workloads.registry import workload_of
 
 _HEAD_LOST = (
     "The head of the Ray cluster does not answer any more. The runs that had ended are kept; once it is back, the same "
@@ -64,7 +65,7 @@ class Executor:
     search: Search | None = None
     """In search mode."""
     last_end: float | None = None
-    at_worst: Callable[[HeadLostError], None] = lambda error: None
+    on_stuck: Callable[[HeadLostError], None] = lambda error: None
     """Called from another thread where this one waits for a head that is gone, and cannot be woken up. Ray ends the
     process minutes later."""
     head_lost: threading.Event = field(default_factory=threading.Event)
@@ -131,7 +132,7 @@ class Executor:
     def _set_aside(self, pending: Sequence[Run], resources: Any) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
         # First what no cluster can mend.
-        judged = self.plan.skip_infeasible(JobFactory(resources, self.options, self.store.folder).unavailable)
+        judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_anywhere)
         judged = judged.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
         by_id = {run.run_id: run for run in judged.runs}
         self.by_id = by_id
@@ -145,6 +146,9 @@ class Executor:
                 self._keep(self._record(run, Outcome.SKIPPED, reason=run.skip))
         return [run for run in wanted if not run.skip]
 
+    def _job_factory(self, resources: Any) -> JobFactory:
+        return JobFactory(resources, self.options, workload_of(self.plan.runs[0].values), self.store.folder)
+
     def _run_on(self, resources: Any, runs: Sequence[Run], *, ours: bool) -> None:
         """Run these on the connected cluster."""
         from dmls_ray.cluster.node_check import check_machines
@@ -153,7 +157,7 @@ class Executor:
         from dmls_ray.cluster.worker_group import WorkerGroup, WorkerGroupSpec
         from dmls_ray.launchers.command import run_command
 
-        make = JobFactory(resources, self.options, self.store.folder)
+        make = self._job_factory(resources)
         jobs = [make.create(run) for run in runs]
         # Other launchers bring their own ranks along.
         served = [job for job in jobs if job.config.launcher == "ray"]
@@ -204,7 +208,7 @@ class Executor:
             # A real signal, which wakes the main thread up wherever it waits, but in a call of Ray's to its head.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             if not self.unwound.wait(_UNWINDS_WITHIN_S):
-                self.at_worst(HeadLostError(_HEAD_LOST))
+                self.on_stuck(HeadLostError(_HEAD_LOST))
 
     def _feasible_by_now(self, make: JobFactory) -> list[Any]:
         """JobFactory of the runs that were skipped for want of machines, and fit on those that have come since."""
@@ -222,7 +226,7 @@ class Executor:
         judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacked)).skip_infeasible(
             now.judge(self.plan, oversubscribe=self.options.oversubscribe)
         )
-        judged = judged.skip_infeasible(replace(make, resources=now).unavailable)
+        judged = judged.skip_infeasible(replace(make, resources=now).infeasible_anywhere)
         # Once for the same machines: what they cannot do they will not do the next time.
         again = [run for run in judged.runs if not run.skip and self.tried.get(run.run_id) != machines]
         if not again:
@@ -272,7 +276,7 @@ class Executor:
             self._keep(record)
             self.view.done(run, record)
             self.board.run_finished(record)
-            if self.search and (note := self.search.misses(record)):
+            if self.search and (note := self.search.missing_metric_note(record)):
                 self.view.note(note)
         else:
             self.view.event(run, event)

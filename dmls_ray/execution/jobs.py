@@ -1,4 +1,4 @@
-"""What a run of the plan is to the cluster: which function is called, on what, and what it leaves."""
+"""`JobFactory`: from runs of a plan to jobs of the cluster."""
 
 from __future__ import annotations
 
@@ -13,47 +13,53 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.command import unavailable
 from dmls_ray.training.rank import ArtifactOptions
-from dmls_ray.workloads.registry import workload_of
+from dmls_ray.workloads.base import Workload
 
 
 @dataclass(frozen=True)
 class JobFactory:
-    """Makes jobs of runs, in the driver and, where a searcher proposes them, in Tune's actors."""
+    """Makes jobs of runs: in the driver and, for runs that a searcher proposes, in Tune's actors."""
 
     resources: Resources
     options: Options
+    workload: Workload
     folder: Path
     """The results folder."""
 
     def create(self, run: Run) -> Job:
-        """The job of a run; its `skip` says why it is not feasible."""
+        """The job of a run. Its `skip` is the reason why the run is not feasible, or empty."""
         if skip := run.skip or self.infeasible_reason(run.config):
-            # Of what is skipped nobody looks at more, and values that do not go together make no configuration.
+            # Nothing else of a skipped job is read, and conflicting values have no configuration.
             return Job(
-                run_id=run.run_id, trial_id=run.trial_id, train="", config=cast(RuntimeConfig, run.config), device="",
-                backend="", skip=skip,
-            )  # fmt: skip
+                run_id=run.run_id,
+                trial_id=run.trial_id,
+                train="",
+                config=cast(RuntimeConfig, run.config),
+                device="",
+                backend="",
+                skip=skip,
+            )
         config = run.seeded()
         return Job(
             run_id=run.run_id,
             trial_id=run.trial_id,
-            train=workload_of(run.values).entrypoint,
+            train=self.workload.entrypoint,
             config=config,
             device=self.resources.device_of(config),
             backend=self.resources.backend_of(config),
-            artifacts=self._artifacts_of(run),
+            artifacts=self._artifacts_of(run, config),
             prunable=self.options.mode == "search" and self.options.scheduler != "none",
         )
 
     def infeasible_reason(self, config: Any) -> str:
-        """Why a configuration is not feasible here; empty where it is."""
-        # First what no cluster can mend.
-        return self.unavailable(config) or self.resources.infeasible_reason(
+        """The reason why a configuration cannot run on this cluster; empty if it can."""
+        # Reasons that no other cluster would remove come first.
+        return self.infeasible_anywhere(config) or self.resources.infeasible_reason(
             config, oversubscribe=self.options.oversubscribe
         )
 
-    def unavailable(self, config: Any) -> str:
-        """Why its launcher or its placement cannot be had; empty where it can."""
+    def infeasible_anywhere(self, config: Any) -> str:
+        """The reason why a configuration cannot run with these options on any cluster; empty if it can."""
         if self.options.mode == "search" and config.launcher != "ray":
             return (
                 f"mode=search stops runs through Ray's worker group, and launcher={config.launcher} has none; use ray."
@@ -63,15 +69,14 @@ class JobFactory:
                 f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "
                 "use isolation group."
             )
-        return unavailable(config)
+        return self.workload.infeasible(config) or unavailable(config)
 
-    def _artifacts_of(self, run: Run) -> ArtifactOptions | None:
-        """What the run is to leave in a folder of its own."""
-        profiled = run.config is not None and workload_of(run.values).writes_files(run.config)
-        if not (self.options.checkpoints or self.options.save_weights or profiled):
+    def _artifacts_of(self, run: Run, config: RuntimeConfig) -> ArtifactOptions | None:
+        """The files that a run writes into runs/<run_id>; None if it writes none."""
+        wanted = self.options.checkpoints or self.options.save_weights or self.workload.writes_files(config)
+        # Machines that write to a URI share no folder.
+        if not wanted or self.options.is_remote:
             return None
-        if self.options.is_remote:
-            return None  # ranks write files, on machines that share none
         folder = self.folder.resolve() / "runs" / run.run_id
         return ArtifactOptions(
             folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights

@@ -19,8 +19,8 @@ from dmls_ray.util.text import escape_control_chars
 _UNKNOWN = ""
 """Stands for the trials that a searcher is still to propose."""
 
-_OWN_SHOWN = 3
-"""Measures of the user's own that a line has room for."""
+_CUSTOM_SHOWN = 3
+"""Custom metrics that one line shows."""
 
 
 class Progress:
@@ -29,8 +29,8 @@ class Progress:
     Args:
         pending: the runs to come, in their order.
         records: all that is known: earlier runs of this folder, too.
-        varied: the fields that tell runs apart.
-        total: how many runs are to come, where nobody knows yet which.
+        varied: the fields by which runs are named.
+        total: number of runs to come, where a searcher still has to choose them.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ def describe_end(record: RunRecord) -> str:
 
 
 def custom_measures(measures: Mapping[str, Any]) -> list[str]:
-    """The first numbers that a training function of the user's own told."""
+    """The first custom metrics as texts."""
     numbers = {name: value for name, value in measures.items() if isinstance(value, int | float)}
-    return [f"{name} {value:.4g}" for name, value in list(numbers.items())[:_OWN_SHOWN]]
+    return [f"{name} {value:.4g}" for name, value in list(numbers.items())[:_CUSTOM_SHOWN]]
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""A sweep from its axes to its results: plan, check, skip what is done, run what is missing."""
+"""`run_plan`: run what a results folder lacks, and return its results."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def run_plan(
     view: ProgressView,
     *,
     space: SearchSpace | None = None,
-    at_worst: Callable[[HeadLostError], None] = lambda error: None,
+    on_stuck: Callable[[HeadLostError], None] = lambda error: None,
 ) -> Results:
-    """Run what is missing of a plan, or of a space; returns the results of its runs.
+    """Run the missing runs of a plan or a search space, and return the results.
 
     Args:
         plan: the runs.
         options: how they are run.
-        view: is told what happens.
+        view: shows the progress.
         space: what a searcher proposes from.
-        at_worst: called from another thread, once the results are written, where this one waits for a cluster's head
+        on_stuck: called from another thread, once the results are written, where this one waits for a cluster's head
             that is gone, and nothing can wake it up.
 
     Raises:
@@ -78,13 +78,13 @@ def run_plan(
                 _warn_of_other_machine(store.records, view)
 
                 def leave(error: HeadLostError) -> None:
-                    _write_derived(store, view, anew=len(store.records) > count)
+                    _write_derived(store, view, changed=len(store.records) > count)
                     store.close()
-                    at_worst(error)
+                    on_stuck(error)
 
-                Executor(plan, options, store, view, board, space=space, at_worst=leave).run(pending)
+                Executor(plan, options, store, view, board, space=space, on_stuck=leave).run(pending)
         finally:
-            _write_derived(store, view, anew=len(store.records) > count)
+            _write_derived(store, view, changed=len(store.records) > count)
             board.end(store.records)
         results = Results(store.folder, _of_this_call(plan, space, store.records), mirror=mirror_of(store))
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
@@ -93,15 +93,15 @@ def run_plan(
         return results
 
 
-def _write_derived(store: Store, view: ProgressView, *, anew: bool) -> None:
-    """Write what is made of the runs, where it is missing or old, or `anew`; where it cannot be, a note says why."""
+def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
+    """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
-        if anew or not derived_files_are_current(store.folder):
+        if changed or not derived_files_are_current(store.folder):
             write_derived_files(Results(store.folder, store.records, mirror=mirror_of(store)))
-    except Exception as error:  # noqa: BLE001 - neither the answer nor the sweep's own error is lost for want of a file
-        told = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - a file that cannot be written must not hide the answer or an error of the sweep
+        reason = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
         again = f"dmls-ray report {shlex.quote(store.where)}"
-        view.note(f"{told} The runs are kept in {below(store.where, RUNS)}; {again} tries again.")
+        view.note(f"{reason} The runs are kept in {below(store.where, RUNS)}; {again} tries again.")
 
 
 def _tell_of_no_profiles(pending: Sequence[Run], view: ProgressView) -> None:
@@ -118,7 +118,7 @@ def _refuse_package_of_job(folder: Path) -> None:
     parts = folder.resolve().parts
     if ("runtime_resources", "working_dir_files") in itertools.pairwise(parts):
         raise StoreError(
-            f"--out {folder} is in the job's own copy of its files, which Ray deletes after the job; give --out an "
+            f"--out {folder} is in the job's copy of its files, which Ray deletes after the job; give --out an "
             "absolute path that outlives it."
         )
 
@@ -158,5 +158,5 @@ def _warn_of_other_machine(records: Sequence[RunRecord], view: ProgressView) -> 
     if others:
         view.note(
             f"This folder holds runs of {', '.join(sorted(others))}, and this is {describe_machine()['host']}: "
-            "their times cannot be compared. Pass --fresh for a folder of this machine's own."
+            "their times cannot be compared. Pass --fresh to start a new folder."
         )

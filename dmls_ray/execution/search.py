@@ -1,4 +1,4 @@
-"""A search, as one call runs it: who proposes what, how many go side by side, and what is known already."""
+"""`Search`: which runs a search proposes, how many run at once, and what earlier runs reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Search:
     """A search over the runs of a plan, or over a space, which a searcher of Ray Tune's proposes from.
 
-    Of a space the plan has examples only, by which it is known beforehand whether anything is feasible.
+    For a space, the plan has examples only. They show beforehand whether anything is feasible.
 
     Raises:
         ConfigError: there is no such searcher, what it needs is not installed, or it cannot go on with what was begun.
@@ -34,11 +34,11 @@ class Search:
     options: Options
     space: SearchSpace | None
     records: Sequence[RunRecord]
-    """What the results folder has."""
+    """The records of the results folder."""
     earlier: list[RunRecord] = field(init=False, default_factory=list)
-    """Runs that the searcher has proposed before; what failed is not among them, and another takes its place."""
+    """Runs that the searcher proposed in earlier calls. Failed ones are left out: others take their place."""
     proposed: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
-    """By run: what the searcher has said."""
+    """By run: the values that the searcher proposed."""
     _runs: dict[str, Run] = field(init=False, default_factory=dict)
     _searcher: Any = None
     _known: dict[str, float | None] = field(init=False, default_factory=dict)
@@ -51,7 +51,7 @@ class Search:
 
         before = proposed_before(self.space, self.records)
         self.earlier = [record for record in before if record.outcome.is_answer()]
-        # Drawn anew from the same seed, its first proposals would be those that it has made already.
+        # With the same seed, the searcher would repeat its first proposals.
         seed = self.options.order_seed + len(before)
         self._searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
         self._known = add_earlier_runs(self._searcher, self.earlier, self.options.metric)
@@ -63,7 +63,7 @@ class Search:
         return self.space.at_most(self.options.samples) - len(self.earlier)
 
     def examples(self, judged: Plan) -> list[Run]:
-        """What of a space's examples is feasible.
+        """The feasible examples of the space.
 
         Raises:
             ClusterError: nothing is.
@@ -74,14 +74,14 @@ class Search:
         return feasible
 
     def ranks(self, jobs: Sequence[Job], resources: Resources, device: str) -> int:
-        """How many ranks the search fills: all that there are, if it has that many runs."""
+        """Number of ranks that the search can use: all of the cluster, if it has enough runs."""
         threads = max(job.config.threads_per_rank for job in jobs)
-        room = resources.gpus if device == "cuda" else resources.cores // threads
+        capacity = resources.gpus if device == "cuda" else resources.cores // threads
         sizes = [job.config.world_size for job in jobs]
-        return max(*sizes, room if self.space else min(room, sum(sizes)))
+        return max(*sizes, capacity if self.space else min(capacity, sum(sizes)))
 
     def trials(self, make: JobFactory, jobs: Sequence[Job], ranks: int) -> Any:
-        """What Tune is to run, as many at once as there are ranks for."""
+        """The trials that Tune runs, as many at once as there are ranks for."""
         from dmls_ray.cluster.tune.search import Proposals, listed_trials, proposed_trials
 
         at_once = max(1, ranks // min(job.config.world_size for job in jobs))
@@ -93,23 +93,23 @@ class Search:
         )  # fmt: skip
 
     def run_of(self, proposed: Mapping[str, Any]) -> Run:
-        """The run of what a searcher has proposed."""
+        """The run of a proposal."""
         assert self.space is not None
         run = self.space.run_of(proposed, order=len(self.earlier) + len(self._runs))
         self.proposed[run.run_id] = dict(proposed)
         return self._runs.setdefault(run.run_id, run)
 
-    def misses(self, record: RunRecord) -> str:
-        """A note, once, that a run which ended ok has not told what is searched for."""
+    def missing_metric_note(self, record: RunRecord) -> str:
+        """A note, once, that a run which ended ok did not report the metric of the search."""
         from dmls_ray.cluster.tune.search import level_of
 
         if self._noted or record.outcome is not Outcome.OK or level_of(record, self.options.metric) is not None:
             return ""
         self._noted = True
-        told = [name for name in (*LEARNED, *record.measures) if level_of(record, name) is not None]
+        reported = [name for name in (*LEARNED, *record.measures) if level_of(record, name) is not None]
         return (
-            f"metric={self.options.metric} is none that this run has told, so nothing can be stopped for it; it told "
-            f"{', '.join(told) or 'nothing'}."
+            f"metric={self.options.metric} was not reported by this run, so no run can be stopped by it; reported "
+            f"metrics: {', '.join(reported) or 'none'}."
         )
 
     def _goal(self) -> Any:
@@ -128,9 +128,9 @@ class Search:
 
 
 def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:
-    """The runs among these that a searcher has proposed from this very space."""
+    """The records of runs that a searcher proposed from this space."""
     return [
         record
         for record in records
-        if record.proposed and space.holds(record.proposed) and space.run_of(record.proposed).run_id == record.run_id
+        if record.proposed and space.contains(record.proposed) and space.run_of(record.proposed).run_id == record.run_id
     ]

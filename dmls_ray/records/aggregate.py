@@ -91,7 +91,7 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:
     if record.images_per_s and record.train_samples:
         record.epoch_s = record.train_samples / record.images_per_s
     kept = epochs[record.best_epoch - 1] if record.best_epoch else epochs[-1]
-    record.measures = dict(kept.measures)
+    record.measures = {**kept.measures, **record.measures}
     for name in LEARNED:
         setattr(record, name, getattr(kept, name))
     if kept.train_loss is not None and kept.test_loss is not None:

@@ -40,7 +40,7 @@ def printed(frame: pd.DataFrame, width: int, *, terminal: bool = True, **how: ob
 def test_every_column_is_whole_or_named_at_every_width(width: int) -> None:
     frame = table().frame()
     text = printed(frame, width, spare=SPARE, elsewhere="--format csv")
-    body, _, hidden = text.partition("Not shown for want of room: ")
+    body, _, hidden = text.partition("Not shown in this width: ")
     gone = hidden.partition(";")[0].split(", ") if hidden else []
     assert not HEADS & set(gone)
     assert set(gone) <= set(SPARE)
@@ -67,7 +67,7 @@ def test_columns_that_go_are_named_with_where_they_are() -> None:
     frame = table().frame()
     widths = [width for width in range(60, 200) if "Not shown" in printed(frame, width, spare=SPARE)]
     text = printed(frame, widths[-1], spare=SPARE, elsewhere="--format csv")
-    assert text.endswith(f"Not shown for want of room: {SPARE[0]}; a wider terminal, or --format csv, has them.\n")
+    assert text.endswith(f"Not shown in this width: {SPARE[0]}; a wider terminal, or --format csv, has them.\n")
     assert printed(frame, widths[-1], spare=SPARE).endswith(f"{SPARE[0]}; a wider terminal has them.\n")
 
 

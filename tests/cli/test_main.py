@@ -46,19 +46,19 @@ def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, s
     """Exit code, output and complaints of a command."""
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert isinstance(ended.value.code, int)
-    return ended.value.code, told.out, told.err
+    return ended.value.code, output.out, output.err
 
 
 def test_dmls_ray_and_the_module_are_the_same_command() -> None:
-    told = [
+    expected = [
         subprocess.run([*words, "--help"], capture_output=True, text=True, check=True, cwd=PROJECT).stdout
         for words in ([sys.executable, "-m", "dmls_ray"], [str(Path(sys.executable).with_name("dmls-ray"))])
     ]
-    assert told[0] == told[1]
+    assert expected[0] == expected[1]
     for command in ("report", "table", "figures", "compare", "advise", "ls", "show", "export", "published"):
-        assert f"\n    {command} " in told[0]
+        assert f"\n    {command} " in expected[0]
 
 
 def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
@@ -67,8 +67,8 @@ def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
         f"try: main(['table', {str(folder)!r}])\nexcept SystemExit: pass\n"
         "print('loaded', *[name for name in ('torch', 'ray', 'matplotlib') if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.splitlines()[-1] == "loaded"
+    expected = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert expected.splitlines()[-1] == "loaded"
 
 
 def test_ls_lists_every_sweep_below_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_a_log_with_mark_up_in_it_is_shown_as_it_is(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "expected"),
     [
         ("text", "  world_size   batch_per_rank   global_batch "),
         ("markdown", "|   world_size |   batch_per_rank |   global_batch |"),
@@ -134,11 +134,11 @@ def test_a_log_with_mark_up_in_it_is_shown_as_it_is(tmp_path: Path, capsys: pyte
     ],
 )
 def test_the_table_is_written_in_every_format(
-    folder: Path, form: str, told: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, form: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = run(capsys, "table", folder, "--format", form)
     assert code == 0
-    assert told in out
+    assert expected in out
     assert ("At world_size 1, from batch_per_rank 16 to 32" in out) == (form != "csv")
 
 
@@ -265,12 +265,12 @@ def test_bad_words_are_one_line_with_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("form", "told"), [("csv", "w"), ("text", " "), ("markdown", "|")]
+    ("form", "expected"), [("csv", "w"), ("text", " "), ("markdown", "|")]
 )  # fmt: skip
-def test_a_reader_that_has_read_enough_is_no_error(folder: Path, form: str, told: str) -> None:
+def test_a_reader_that_has_read_enough_is_no_error(folder: Path, form: str, expected: str) -> None:
     command = f"{sys.executable} -m dmls_ray table {folder} --format {form} | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=PROJECT)
-    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
 
 
 def test_a_reader_that_is_gone_is_no_error_wherever_the_output_goes(
@@ -364,7 +364,7 @@ def test_where_no_figure_applies_that_is_said(tmp_path: Path, capsys: pytest.Cap
     kept = keep(results({"batch_per_rank": 16}, lambda values, repeat: None, repeats=1), tmp_path / "none")
     code, out, _ = run(capsys, "figures", kept)
     assert code == 0
-    assert out == "No figure shows anything of these 1 runs; dmls-ray table has what they told.\n"
+    assert out == "No figure shows anything of these 1 runs; dmls-ray table shows their numbers.\n"
 
 
 def test_a_csv_of_the_reports_is_one_table_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,7 @@ BAD_INPUT = [
     (["--repeats", "0"], "repeats=0 is out of range; give a whole number of 1 or more"),
     (["--repeats", "many"], "repeats=many is not a whole number"),
     (["--isolation", "none"], "isolation=none is unknown; choose from group, per_run"),
-    # Before the next, which ends while a thread of its own still loads Ray's libraries.
+    # Before the next, which ends while another thread still loads Ray's libraries.
     (["--mode", "search", "--searcher", "magic"], "searcher=magic is unknown; choose from grid, random"),
     (["--address", "127.0.0.1:1", "--repeats", "1"], "--address 127.0.0.1:1 cannot be reached"),
     (["--lr", "-1e-3"], "lr=-0.001 is out of range; give more than 0"),
@@ -107,13 +107,13 @@ BAD_INPUT = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "told"), BAD_INPUT, ids=[" ".join(flags) for flags, _ in BAD_INPUT])
+@pytest.mark.parametrize(("flags", "expected"), BAD_INPUT, ids=[" ".join(flags) for flags, _ in BAD_INPUT])
 def test_bad_input_is_one_line_and_exit_code_2_and_starts_nothing(
-    flags: list[str], told: str, capsys: pytest.CaptureFixture[str], empty_folder: Path
+    flags: list[str], expected: str, capsys: pytest.CaptureFixture[str], empty_folder: Path
 ) -> None:
     assert run(*flags) == 2
     out, err = capsys.readouterr()
-    assert told in err
+    assert expected in err
     assert err.count("\n") == 1
     assert not [line for line in out.splitlines() if not line.startswith("Preparing ")]
     assert not list(empty_folder.rglob("runs.jsonl"))
@@ -133,18 +133,18 @@ def test_a_script_that_searches_measures_as_any_other_when_it_is_told_to(capsys:
 
 
 def test_a_function_of_ones_own_brings_its_own_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    own = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2", "--kind", "wide")
-    assert run(*own, "--world-size", "1", "2", "--repeats", "1", "--dry-run", axis=None) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(
+    function = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2", "--kind", "wide")
+    assert run(*function, "--world-size", "1", "2", "--repeats", "1", "--dry-run", axis=None) == 0
+    expected = capsys.readouterr().out
+    assert expected.startswith(
         "4 runs in 1 blocks, order seed 0, into results/tests-workloads-user_function-test_schema-train:"
     )
-    assert "world_size=2 depth=1" in told
+    assert "world_size=2 depth=1" in expected
     assert (
         run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "x", "1", "2", "--set", "y", "a", "--dry-run", axis=None) == 0
     )
     assert "x=2 repeat=0" in capsys.readouterr().out
-    assert run(*own[:2], "--help", axis=None) == 0
+    assert run(*function[:2], "--help", axis=None) == 0
     assert "Layers" in capsys.readouterr().out
 
 

@@ -105,7 +105,7 @@ def test_a_grid_of_nothing_but_such_points_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("axes", "told"),
+    ("axes", "expected"),
     [
         ({"batchsize": 3}, "batchsize"),
         ({"epochs": []}, "epochs has no value"),
@@ -113,8 +113,8 @@ def test_a_grid_of_nothing_but_such_points_is_refused() -> None:
         ({}, "neither"),
     ],
 )
-def test_wrong_axes_are_refused(axes: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_wrong_axes_are_refused(axes: dict[str, object], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         make_plan(axes)
 
 
@@ -164,8 +164,8 @@ def test_runs_that_differ_in_global_batch_alone_have_different_labels() -> None:
 def test_variants_change_one_thing_at_a_time_at_each_point_of_the_grid() -> None:
     variants = [{}, {"dropout": 0.3}, {"l1": 0.1, "weight_decay": 0.1}]
     plan = make_plan({"batch_per_rank": [16, 32]}, variants=variants, repeats=1)
-    told = {(run.values["batch_per_rank"], run.values["dropout"], run.values["l1"]) for run in plan.runs}
-    assert told == {(batch, *change) for batch in (16, 32) for change in ((None, 0.0), (0.3, 0.0), (None, 0.1))}
+    expected = {(run.values["batch_per_rank"], run.values["dropout"], run.values["l1"]) for run in plan.runs}
+    assert expected == {(batch, *change) for batch in (16, 32) for change in ((None, 0.0), (0.3, 0.0), (None, 0.1))}
     assert plan.varied == ("batch_per_rank", "weight_decay", "dropout", "l1")
     assert plan.changed == ("weight_decay", "dropout", "l1")
     labels = {run.label(plan.varied) for run in plan.runs}

@@ -19,7 +19,7 @@ GRID = {"batch_per_rank": [16, 32], "world_size": 1}
 
 
 class Notes:
-    """A view that keeps what it is told."""
+    """A view that keeps the notes."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

@@ -30,6 +30,7 @@ from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RemoteStore, first_free_location, open_store, records_at
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.uri import numbered
+from dmls_ray.workloads.registry import workload
 from tests.analysis.samples import results
 from tests.conftest import S3, start_s3
 from tests.execution.test_run import GRID, Notes
@@ -439,7 +440,7 @@ def test_profiles_of_inference_are_left_out_at_a_uri_and_that_is_told(
     for out in (place, str(path_of(place))):
         view, options = Notes(), Options(out=out)
         run_plan(plan, options, view)  # type: ignore[arg-type]
-        jobs = JobFactory(local_resources(), options, Path("folder"))
+        jobs = JobFactory(local_resources(), options, workload("classification"), Path("folder"))
         kept.append(
             (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
         )

@@ -45,7 +45,7 @@ def run(given: argparse.Namespace, console: Console) -> int:
                 elif given.format == "parquet":
                     with_uniform_columns(frame).to_parquet(aside, index=False)
                 else:
-                    # No JSON lines: runs.jsonl is the sweep's own.
+                    # Not as JSON lines: runs.jsonl is the file of records.
                     frame.to_json(aside, orient="records", default_handler=str)
             say(console, f"{shown_path(results, path)}: {len(frame)} rows")
     upload(results)

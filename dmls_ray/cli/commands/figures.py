@@ -24,13 +24,13 @@ def add_arguments(parser: Parser) -> None:
 
 def run(given: argparse.Namespace, console: Console) -> int:
     results = load(given.folder)
-    own = results.folder / "figures"
-    if not given.out and own.is_symlink():
-        raise StoreError(f"{own} is a link, which may lead anywhere; remove it, or name a folder with --out.")
-    drawn = draw_figures(results, local_folder(given.out, "--out") or own)
+    default = results.folder / "figures"
+    if not given.out and default.is_symlink():
+        raise StoreError(f"{default} is a link, which may lead anywhere; remove it, or name a folder with --out.")
+    drawn = draw_figures(results, local_folder(given.out, "--out") or default)
     upload(results)
     for path in drawn:
         say(console, shown_path(results, path))
     if not drawn:
-        say(console, f"No figure shows anything of these {len(results)} runs; dmls-ray table has what they told.")
+        say(console, f"No figure shows anything of these {len(results)} runs; dmls-ray table shows their numbers.")
     return EXIT_OK

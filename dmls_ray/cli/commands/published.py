@@ -1,4 +1,4 @@
-"""Print the reports' own tables and sentences, and draw their curves, from their published figures alone."""
+"""Print tables, sentences and curves of the published reports, from their figures alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
 def run(given: argparse.Namespace, console: Console) -> int:
 
     figures = local_folder(given.figures, "--figures")
-    wanted = {name: told for name, told in REPORTS.items() if given.report in (None, name)}
+    wanted = {name: report for name, report in REPORTS.items() if given.report in (None, name)}
     asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]
     if not asked:
         has = ", ".join(wanted[given.report][1])
@@ -45,14 +45,14 @@ def run(given: argparse.Namespace, console: Console) -> int:
             f"{given.parser.prog} {asked[0][0]} --by {asked[0][1]} --format csv, say."
         )
     # LaTeX reads the tables alone.
-    told = latex_comment if given.format == "latex" else str
+    as_text = latex_comment if given.format == "latex" else str
     for report, (dataset, _, axes) in wanted.items():
         results = published(dataset)
         notes: dict[str, None] = {}
         for by in (by for of, by in asked if of == report):
             if given.format != "csv":
                 print()
-                say(console, told(f"Report {report}, by {by}"), style="bold")
+                say(console, as_text(f"Report {report}, by {by}"), style="bold")
             layout = all_layouts()[by](published_runs(by, results))
             notes |= dict.fromkeys(layout.notes)
             print_result(layout.frame, [], given.format, console)
@@ -61,9 +61,9 @@ def run(given: argparse.Namespace, console: Console) -> int:
         if given.format != "csv" and any(of == report for of, _ in asked):
             for sentence in (*notes, _ONE_RUN, *sentences):
                 print()
-                say(console, told(sentence))
+                say(console, as_text(sentence))
         if figures is not None:
             drawn = draw_figures(results, figures / report, way_out="name another with --figures")
             for path in drawn if given.format != "csv" else ():
-                say(console, told(str(path)))
+                say(console, as_text(str(path)))
     return EXIT_OK

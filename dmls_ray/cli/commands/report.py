@@ -1,4 +1,4 @@
-"""Write the report of a sweep anew: report.html, one file that needs no network."""
+"""Write the report of a sweep afresh: report.html, one file that needs no network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(given: argparse.Namespace, console: Console) -> int:
 
     results = load(given.folder)
     if not results.records:
-        raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep, and then ask for its report.")
+        raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")
     write_derived_files(results)
     upload(results)
     say(console, below(results.where, "report.html"))

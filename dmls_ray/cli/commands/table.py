@@ -21,7 +21,7 @@ def add_arguments(parser: Parser) -> None:
 
     add_folder(parser)
     parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
-    parser.add_argument("--published", action="store_true", help="Lay the published rows beside ours")
+    parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
     add_format(parser)
 
 

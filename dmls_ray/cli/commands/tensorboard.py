@@ -1,4 +1,4 @@
-"""Write the files of TensorBoard anew, from the records."""
+"""Write the files of TensorBoard afresh, from the records."""
 
 from __future__ import annotations
 
