@@ -1,8 +1,7 @@
 """Data model of a run: one `RunRecord` with its epochs and its ranks, as plain values.
 
 Seconds end in `_s`, milliseconds in `_ms` or `_ms_...`, memory in `_mib`. Accuracies are fractions from 0 to 1. Losses
-are means over samples. Above 350 lines, since each field
-is documented.
+are means over samples. The module is above 350 lines, since each field is documented.
 """
 
 from __future__ import annotations
