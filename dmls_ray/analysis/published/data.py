@@ -1,4 +1,4 @@
-"""The figures of the reports that this project makes repeatable, as if they were runs of ours."""
+"""The runs of the published reports as records, read from the CSV files in this folder."""
 
 from __future__ import annotations
 
@@ -18,48 +18,46 @@ FOLDER = Path(__file__).parent
 """The folder of the published figures."""
 
 PUBLISHED = "published"
-"""The isolation of such a record; ours have `group` or `per_run`."""
+"""The isolation of a published record; measured records have `group` or `per_run`."""
 
 REPORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "A": ("cifar10", ("batch", "rank"), ("world_size", "backend")),
     "B": ("stl10", ("batch", "rank", "backend", "implementation"), ("world_size", "backend")),
     "C": ("mnist", ("machines", "backend", "quantization"), ("machines", "backend", "quantization")),
 }
-"""A report's data set, the tables that it gives, and the fields that it asks about."""
+"""Report -> its data set, its tables, and the fields that it examines."""
 
-IMAGE_SETTINGS: dict[str, dict[str, Any]] = {
+_SETTINGS: dict[str, dict[str, Any]] = {
     "cifar10": {"weight_decay": 5e-4, "shuffle": False, "device": "cuda"},
     "stl10": {"image_size": 128, "device": "cuda"},
     "mnist": {"weight_decay": 5e-4, "shuffle": False, "device": "cpu", "test_batch_per_rank": 128, "seed": 123},
 }
-"""What a report says of all of its runs, by data set."""
+"""Settings of all runs of a report, by data set."""
 
 _SUMMED = ("cifar10",)
-"""Data sets whose printed losses are sums of batch means divided by the number of samples: batch_per_rank times as
-small.
+"""Data sets whose printed losses are sums of batch means divided by the number of samples, so too small by the factor
+batch_per_rank.
 """
 
 _DISTURBED_FROM = {"cifar10-convnet-2gpu-gloo-bs256-fp32-10ep": 5}
-"""The epoch from which on, as the report says, another process shared a run's GPUs: it says nothing of the run's
-time.
-"""
+"""Experiment -> first epoch whose time does not count, since another process used the GPUs according to the report."""
 
 ACCURACY_CAVEAT = (
     "Published accuracies on cifar10 and stl10 are rank 0's, over its own share of the test samples (half of them with "
     "2 ranks), those on mnist the mean over the ranks; ours are over all test samples."
 )
-"""What who reads published accuracies must know."""
+"""Note below every table with published accuracies."""
 
 
 def published(dataset: str | None = None) -> Results:
-    """The runs that the reports describe, one repeat each.
+    """The runs of the reports, one repeat each.
 
-    A run's epochs are rank 0's, as the reports have them; memory is in the unit that the report calls MB, as the
-    measure `peak_mem_mb`. Accuracies are fractions from 0 to 1, losses means over samples; `epoch_s` is the median over
-    the epochs that nothing disturbed. Whose accuracies they are, `ACCURACY_CAVEAT` says.
+    The epochs of a run are those of rank 0, as in the reports. Memory is in the unit that a report calls MB, as the
+    custom metric `peak_mem_mb`. Accuracies are fractions from 0 to 1 (see `ACCURACY_CAVEAT`), losses are means over
+    samples. `epoch_s` is the median over the undisturbed epochs.
 
     Args:
-        dataset: cifar10, stl10 or mnist for one report's; without it, all.
+        dataset: cifar10, stl10 or mnist for the runs of one report; None for all.
     """
     epochs: dict[str, list[dict[str, Any]]] = {}
     for row in read_rows("published_epochs"):
@@ -97,7 +95,7 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
         "batch_norm": "on" if "batch norm" in (row["regularized"] or "") else "off",
         "early_stopping": "test_loss" if "early stopping" in (row["regularized"] or "") else "off",
         **({"patience": 2} if "early stopping" in (row["regularized"] or "") else {}),
-        **IMAGE_SETTINGS[dataset],
+        **_SETTINGS[dataset],
     }
     record = RunRecord(
         run_id=row["experiment"], trial_id=row["experiment"], repeat=0, order=order, order_seed=0, seed=0,
@@ -108,12 +106,12 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
     factor = config["batch_per_rank"] if dataset in _SUMMED else 1
     record.take_epochs(list(_epochs(epochs, 0, factor)))
     record.ranks = [_rank(number, list(_epochs(epochs, number, factor))) for number in range(ranks)]
-    # No report tells training steps apart from the rest of a run.
+    # The reports have no separate time of the training steps.
     record.train_s = record.warmup_s = record.eval_s = None
     disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
     seconds = [item["epoch_s"] for item in epochs
                if item["rank"] == 0 and item["epoch_s"] is not None and item["epoch"] < disturbed]  # fmt: skip
-    # The first epoch has the set-up in it: of a mean over few it would be a large part.
+    # The median, since the first epoch includes the set-up.
     record.epoch_s = statistics.median(seconds) if seconds else None
     record.total_s = row["total_s"]
     for name in ("train_accuracy", "test_accuracy"):
@@ -140,8 +138,8 @@ def _epochs(rows: Sequence[Mapping[str, Any]], rank: int, factor: int) -> Iterat
 
 def _rank(number: int, epochs: Sequence[EpochRecord]) -> RankRecord:
     last = epochs[-1] if epochs else EpochRecord(epoch=0)
-    told = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
+    metrics = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
     return RankRecord(
         rank=number, train_loss=last.train_loss, train_accuracy=last.train_accuracy, test_loss=last.test_loss,
-        test_accuracy=last.test_accuracy, epochs=[{name: getattr(item, name) for name in told} for item in epochs],
+        test_accuracy=last.test_accuracy, epochs=[{name: getattr(item, name) for name in metrics} for item in epochs],
     )  # fmt: skip

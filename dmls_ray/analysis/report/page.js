@@ -22,15 +22,17 @@ async function unpack(id) {
   return new Response(stream).text();
 }
 
-/** A value as text. The unit at the end of its name decides the number of decimals. */
+/** Metric -> decimals, from the payload; other numbers have four significant digits. */
+const DECIMALS = {};
+
+/** A value as text. */
 function shown(value, name = "") {
   if (value === null || value === undefined) return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "object") return JSON.stringify(value);
   if (typeof value !== "number") return String(value);
   const size = Math.abs(value);
-  const fixed = /_s$/.test(name) && name !== "images_per_s" ? 3 : /accuracy|loss|_gap$/.test(name) ? 4 : null;
-  if (fixed !== null && size < 100) return value.toFixed(fixed);
+  if (name in DECIMALS && size < 100) return value.toFixed(DECIMALS[name]);
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
   if (size >= 1e6 || size < 1e-4) return value.toPrecision(4);
   return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
@@ -40,6 +42,7 @@ function shown(value, name = "") {
 class Runs {
   constructor(data) {
     Object.assign(this, data.runs);
+    Object.assign(DECIMALS, this.decimals);
     this.varied = data.varied;
     this.count = this.run_id.length;
     this.places = new Map(this.run_id.map((id, place) => [id, place]));

@@ -14,9 +14,12 @@ from typing import Any
 
 from dmls_ray.analysis.figures.jpeg import REFUSED, is_small_jpeg
 from dmls_ray.analysis.figures.plotly_text import rounded
+from dmls_ray.analysis.metrics import format_of
 from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
+from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.training_metrics import is_loss
 from dmls_ray.records.validation import MOST_PICTURE
 from dmls_ray.util.gc import gc_disabled
 
@@ -36,7 +39,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     scalars = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
     environments = [json.dumps([item.machine, item.versions, item.git], default=str) for item in records]
     kept = [_kept(record, _most_epochs(records)) for record in records]
-    payload = {
+    payload: dict[str, Any] = {
         "run_id": [record.run_id for record in records],
         "trial": _numbered([record.trial_id for record in records]),
         "repeat": [record.repeat for record in records],
@@ -53,7 +56,16 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "files": [run_files(record, folder) for record in records],
         "picture": _column([_picture(record, pictures) for record in records]),
     }
+    names = {name for part in ("record", "measures", "epochs", "ranks", "rank_epochs") for name in payload[part]}
+    payload["decimals"] = {name: digits for name in sorted(names) if (digits := _decimals(name)) is not None}
     return payload | {"texts": texts.texts, "pictures": pictures.texts, "refused": REFUSED}
+
+
+def _decimals(name: str) -> int | None:
+    """Decimals of a metric on the page; None for four significant digits."""
+    if name.endswith("_s") and format_of(name) is not RATE:  # units stand in names
+        return 3
+    return 4 if format_of(name) is ACCURACY or is_loss(name.removesuffix("_gap")) else None
 
 
 def _picture(record: RunRecord, pictures: TextTable) -> int | None:

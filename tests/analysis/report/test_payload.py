@@ -15,33 +15,39 @@ from tests.analysis.samples import own_results, results
 from tests.conftest import jpeg
 
 
-def told(**changes: Any) -> dict[str, Any]:
+def payload_of(**changes: Any) -> dict[str, Any]:
     sample = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 + repeat, repeats=2)
     for name, value in changes.items():
         setattr(sample.records[0], name, value)
     return build_payload(sample.records, Path("nowhere"))
 
 
+def test_the_unit_or_kind_of_a_metric_decides_its_decimals() -> None:
+    decimals = payload_of(measures={"bits_loss": 1.0, "width": 2.0, "wait_s": 1.5})["decimals"]
+    assert decimals.items() >= {"total_s": 3, "test_accuracy": 4, "bits_loss": 4, "wait_s": 3}.items()
+    assert not decimals.keys() & {"images_per_s", "peak_mem_mib", "width"}
+
+
 def test_what_all_runs_share_is_there_once() -> None:
-    assert told()["config"]["model"] == {"all": "digits_convnet"}
-    assert sorted(told()["config"]["batch_per_rank"]["each"]) == [16, 16, 32, 32]
-    assert told()["config"]["global_batch"]["each"] == told()["config"]["batch_per_rank"]["each"]
+    assert payload_of()["config"]["model"] == {"all": "digits_convnet"}
+    assert sorted(payload_of()["config"]["batch_per_rank"]["each"]) == [16, 16, 32, 32]
+    assert payload_of()["config"]["global_batch"]["each"] == payload_of()["config"]["batch_per_rank"]["each"]
 
 
 def test_runs_of_one_trial_have_one_number() -> None:
-    trial, repeat = told()["trial"], told()["repeat"]
+    trial, repeat = payload_of()["trial"], payload_of()["repeat"]
     assert sorted(zip(trial, repeat, strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def test_a_field_in_which_no_run_says_anything_is_left_out() -> None:
-    assert "int8_test_accuracy" not in told()["record"]
-    assert "test_accuracy" in told()["record"]
-    assert told(int8_test_accuracy=0.5)["record"]["int8_test_accuracy"]["each"] == [0.5, None, None, None]
+    assert "int8_test_accuracy" not in payload_of()["record"]
+    assert "test_accuracy" in payload_of()["record"]
+    assert payload_of(int8_test_accuracy=0.5)["record"]["int8_test_accuracy"]["each"] == [0.5, None, None, None]
 
 
 def test_true_and_one_are_not_the_same_value() -> None:
-    assert told(oversubscribed=1)["record"]["oversubscribed"] == {"each": [1, False, False, False]}
-    same = told(measures={"perplexity": 4.0})["measures"]
+    assert payload_of(oversubscribed=1)["record"]["oversubscribed"] == {"each": [1, False, False, False]}
+    same = payload_of(measures={"perplexity": 4.0})["measures"]
     assert same == {"perplexity": {"each": [4, None, None, None]}}
 
 
@@ -75,7 +81,7 @@ def test_a_picture_that_a_browser_would_need_gigabytes_for_is_not_in_the_report(
 
 
 def test_runs_without_a_picture_say_so_in_one_word() -> None:
-    assert (told()["picture"], told()["pictures"]) == ({"all": None}, [])
+    assert (payload_of()["picture"], payload_of()["pictures"]) == ({"all": None}, [])
 
 
 def test_epochs_and_ranks_are_there_measure_by_measure() -> None:
