@@ -21,6 +21,7 @@ from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.preflight import prepare, wanted_data
 from dmls_ray.execution.search import Search
 from dmls_ray.execution.view import ProgressView
+from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
@@ -295,7 +296,7 @@ class Executor:
         record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
         if record.attempts:
             record.started_at, record.load_average = self.started.pop(run.run_id)
-        record.take_results(event.results)
+        take_results(record, event.results, workload_of(record.config).metrics)
         if event.machines:
             first, *others = event.machines
             record.machine = {**first, "beside": [machine_text(other) for other in others]} if others else first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_ray.analysis.advise.objectives import Candidate, Goal
+from dmls_ray.analysis.advise.objective import Candidate, Objective
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
@@ -12,17 +12,17 @@ from dmls_ray.analysis.table.row import Table
 from dmls_ray.records.outcome import Outcome
 
 
-def caveats_of(results: Results, table: Table, goal: Goal, best: Candidate | None) -> list[str]:
+def caveats_of(results: Results, table: Table, objective: Objective, best: Candidate | None) -> list[str]:
     """A line for each thing that the runs leave open; none that does not follow from them."""
     lines = [
         _repeats(table),
-        *_origins(results, goal),
+        *_origins(results, objective),
         _failed(results),
         _rising(best),
-        _chosen_by_test(table, goal, best),
-        _work(table, goal),
+        _chosen_by_test(table, objective, best),
+        _work(table, objective),
         _scope(table),
-        _cost(goal),
+        *objective.caveats(),
     ]
     return [line for line in lines if line]
 
@@ -36,7 +36,7 @@ def _repeats(table: Table) -> str:
     return f"how much {which} with n={min(counts)} varies by chance; intervals begin at --repeats {MIN_REPEATS}."
 
 
-def _origins(results: Results, goal: Goal) -> list[str]:
+def _origins(results: Results, objective: Objective) -> list[str]:
     records = [record for record in results.records if record.outcome is Outcome.OK]
     machines = {str([record.machine.get(name) for name in ("host", "cpu", "cores", "gpus")]) for record in records}
     lines = []
@@ -45,9 +45,9 @@ def _origins(results: Results, goal: Goal) -> list[str]:
     if len({str(record.versions) for record in records}) > 1:
         lines.append("what is the configuration's and what the versions', since the runs are of different ones.")
     sessions = {record.session for record in records}
-    if len(sessions) > 1 and goal.aim != "accuracy":
+    if len(sessions) > 1 and objective.depends_on_machine:
         lines.append(f"what drifted between the {len(sessions)} sessions of these runs; blocks even out one's alone.")
-    if any(record.oversubscribed for record in records) and goal.aim != "accuracy":
+    if any(record.oversubscribed for record in records) and objective.depends_on_machine:
         lines.append("how fast the oversubscribed configurations are with a core a thread.")
     searched = sum(record.mode == "search" for record in records)
     if searched:
@@ -86,8 +86,8 @@ def _rising(best: Candidate | None) -> str:
     )
 
 
-def _chosen_by_test(table: Table, goal: Goal, best: Candidate | None) -> str:
-    tests = goal.target is not None or goal.measure in ("test_accuracy", "test_loss")
+def _chosen_by_test(table: Table, objective: Objective, best: Candidate | None) -> str:
+    tests = objective.target is not None or objective.measure in ("test_accuracy", "test_loss")
     if not tests or best is None or len([row for row in table.rows if row.counted]) < 2:
         return ""
     return (
@@ -96,11 +96,11 @@ def _chosen_by_test(table: Table, goal: Goal, best: Candidate | None) -> str:
     )
 
 
-def _work(table: Table, goal: Goal) -> str:
+def _work(table: Table, objective: Objective) -> str:
     """Whether what is fast or cheap merely does less."""
-    other = {"model", "dataset", "image_size", "train"} | ({"epochs"} if goal.measure == "total_s" else set())
+    other = {"model", "dataset", "image_size", "train"} | ({"epochs"} if objective.measure == "total_s" else set())
     names = [name for name in table.varied if name in other]
-    if not names or goal.aim not in ("throughput", "cost", "memory"):
+    if not names or not objective.work_matters:
         return ""
     return f"which is better at equal work: these configurations differ in {' and '.join(names)}."
 
@@ -108,9 +108,3 @@ def _work(table: Table, goal: Goal) -> str:
 def _scope(table: Table) -> str:
     factors = [factors_of(row.records[0]) for row in table.rows]
     return f"anything of {table.presentation.scope(factors)}."
-
-
-def _cost(goal: Goal) -> str:
-    if goal.aim != "cost":
-        return ""
-    return "what starting ranks costs, and ranks that stand idle: a run's own seconds times its ranks are counted."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dmls_ray.analysis.advise.objectives import Candidate
+from dmls_ray.analysis.advise.objective import Candidate
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.summary.phrases import describe_configuration

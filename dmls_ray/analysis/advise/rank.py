@@ -1,4 +1,4 @@
-"""Which configuration to use for an aim, which others are not told apart from it, and what would be worth trying."""
+"""Which configuration to use for an objective, which others are indistinguishable, and what is worth trying."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pandas as pd
 
 from dmls_ray.analysis.advise.caveats import caveats_of
 from dmls_ray.analysis.advise.gradient_noise import batch_by_noise_scale
-from dmls_ray.analysis.advise.objectives import TIMES_UNKNOWN, Aim, Candidate, Goal, candidates, goal_of
+from dmls_ray.analysis.advise.objective import Candidate, Objective, Request, Unable, UnableReason, candidates, settle
+from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, costs_of, front_of
 from dmls_ray.analysis.advise.suggestions import suggestions_for
 from dmls_ray.analysis.metrics import format_of, label_of
@@ -27,9 +28,9 @@ _WORTH = 0.05
 
 @dataclass(frozen=True)
 class Advice:
-    """What the runs of a sweep say to an aim."""
+    """What the runs of a sweep say to an objective."""
 
-    goal: Goal
+    objective: Objective
     table: Table
     best: Candidate | None
     """None where no configuration can be chosen: none reached the target."""
@@ -37,7 +38,7 @@ class Advice:
     """Those that are not told apart from it, the best first."""
     worse: Sequence[Candidate]
     """Those that are worse beyond doubt."""
-    unable: Sequence[tuple[Row, str]]
+    unable: Sequence[tuple[Row, Unable]]
     """Those that cannot be chosen, and why."""
     front: Sequence[str]
     """trial_id of those that no other one beats in all of `axes`, by their medians."""
@@ -55,17 +56,22 @@ class Advice:
     @property
     def sentence(self) -> str:
         """The configuration to use."""
-        goal = self.goal
+        objective = self.objective
         if self.best is None:
-            reached = f"reached a test accuracy of {goal.target:g}" if goal.target is not None else "can be chosen"
-            if any(reason == TIMES_UNKNOWN for _, reason in self.unable):
-                return f"For {goal.aim}: no configuration has a known time to a test accuracy of {goal.target:g}."
+            reached = (
+                f"reached a test accuracy of {objective.target:g}" if objective.target is not None else "can be chosen"
+            )
+            if any(unable.reason is UnableReason.TIMES_UNKNOWN for _, unable in self.unable):
+                return (
+                    f"For {objective.name}: no configuration has a known time to a test accuracy of "
+                    f"{objective.target:g}."
+                )
             return (
-                f"For {goal.aim}: none of {count_noun(len(self.table.rows), 'configuration')} {reached}"
+                f"For {objective.name}: none of {count_noun(len(self.table.rows), 'configuration')} {reached}"
                 f"{self._nearest()}."
             )
         best = self.best
-        told = [f"For {goal.aim} use {best.name} ({goal.head} {best.text}; n={len(best.samples)})"]
+        told = [f"For {objective.name} use {best.name} ({objective.label} {best.text}; n={len(best.samples)})"]
         if self.alike:
             names = join_names([f"{other.name} ({other.text})" for other in self.alike])
             why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
@@ -97,9 +103,9 @@ class Advice:
                 "100."
             )
         late = [
-            f"{describe_configuration(row.factors)} {reason}"
-            for row, reason in self.unable
-            if reason.startswith("not yet")
+            f"{describe_configuration(row.factors)} {unable.text}"
+            for row, unable in self.unable
+            if unable.reason is UnableReason.TARGET_NOT_REACHED
         ]
         if late:
             notes.append(f"Not half of the runs reached the target: {join_names(late)}.")
@@ -110,15 +116,18 @@ class Advice:
 
     def frame(self) -> pd.DataFrame:
         """The configurations as texts, the best first, with marks."""
-        goal, ranked = self.goal, [*([self.best] if self.best else []), *self.alike, *self.worse]
-        ranked.sort(key=lambda item: goal.badness(item.value.centre))
+        objective, ranked = self.objective, [*([self.best] if self.best else []), *self.alike, *self.worse]
+        ranked.sort(key=lambda item: objective.badness(item.value.centre))
         verdicts = {item.row.trial_id: "worse" for item in self.worse}
         verdicts |= {item.row.trial_id: "not told apart" for item in self.alike}
         verdicts |= {self.best.row.trial_id: "best"} if self.best else {}
-        beside = [name for name in self._beside() if name != goal.measure]
+        beside = [name for name in self._beside() if name != objective.measure]
         rows: list[dict[str, str]] = []
-        for row, text in [*((item.row, item.text) for item in ranked), *self.unable]:
-            cells = {f"{goal.head} [95%]": text}
+        for row, text in [
+            *((item.row, item.text) for item in ranked),
+            *((row, unable.text) for row, unable in self.unable),
+        ]:
+            cells = {f"{objective.label} [95%]": text}
             for name in beside:
                 cells[label_of(name)] = format_value(row.estimates.get(name), format_of(name))
             cells["n"] = str(len(row.counted))
@@ -134,7 +143,7 @@ class Advice:
     def _nearest(self) -> str:
         """Which came nearest to the target."""
         known = [(level, row) for row in self.table.rows if (level := row.level("test_accuracy")) is not None]
-        if not known or self.goal.target is None:
+        if not known or self.objective.target is None:
             return ""
         level, row = max(known, key=lambda item: item[0])
         return f"; the highest is {ACCURACY(level)}, with {describe_configuration(row.factors)}"
@@ -142,18 +151,18 @@ class Advice:
 
 def advise(
     results: Results,
-    aim: Aim,
+    name: str,
     *,
     target: float | None = None,
     price_per_hour: float | None = None,
     metric: str | None = None,
     minimizes: bool | None = None,
 ) -> Advice:
-    """Which configuration to use for an aim, and what the runs say beyond that.
+    """Which configuration to use for an objective, and what the runs say beyond that.
 
     Args:
         results: the runs of a sweep.
-        aim: what matters.
+        name: the objective, as after `--for`.
         target: test accuracy to be reached: for time-to-accuracy (without it, the runs' own target_accuracy); for cost,
             which is of a whole run without it; for throughput and memory, what a configuration must come to.
         price_per_hour: of a rank, in any currency; for cost.
@@ -161,19 +170,22 @@ def advise(
         minimizes: whether that is to be small; without it, if it is a loss.
 
     Raises:
-        ConfigError: the aim cannot be judged by these runs, or what is given does not go with it.
+        ConfigError: there is no such objective, these runs cannot be judged by it, or an argument has no use.
     """
     if not results.records:
         raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
     table = make_table(results)
-    goal = goal_of(table, aim, target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes)
-    able, unable = candidates(table, goal)
+    if name not in OBJECTIVES:
+        raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
+    request = Request(target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes)
+    objective = settle(OBJECTIVES[name], table, request)
+    able, unable = candidates(table, objective)
     best = able[0] if able else None
-    alike, worse = _told_apart(able, goal)
-    by_metric = goal.aim == "accuracy"
-    front = front_of(table, goal.measure, minimizes=goal.minimizes) if by_metric else front_of(table)
+    alike, worse = _told_apart(able, objective)
+    by_metric = objective.takes_metric
+    front = front_of(table, objective.measure, minimizes=objective.minimizes) if by_metric else front_of(table)
     return Advice(
-        goal=goal,
+        objective=objective,
         table=table,
         best=best,
         alike=alike,
@@ -183,12 +195,12 @@ def advise(
         axes=front.axes,
         savings=_savings(best, alike) if best else [],
         noise_scale=batch_by_noise_scale(table, best),
-        suggestions=suggestions_for(table, goal, best, able, alike, level=bonferroni_level(len(able) - 1)),
-        caveats=caveats_of(results, table, goal, best),
+        suggestions=suggestions_for(table, objective, best, able, alike, level=bonferroni_level(len(able) - 1)),
+        caveats=caveats_of(results, table, objective, best),
     )
 
 
-def _told_apart(able: Sequence[Candidate], goal: Goal) -> tuple[list[Candidate], list[Candidate]]:
+def _told_apart(able: Sequence[Candidate], objective: Objective) -> tuple[list[Candidate], list[Candidate]]:
     """Those that are not told apart from the first one, and those that are worse.
 
     The intervals hold together (Bonferroni), and both sides count, since any of them may be the one that looks best: of
@@ -197,7 +209,7 @@ def _told_apart(able: Sequence[Candidate], goal: Goal) -> tuple[list[Candidate],
     alike: list[Candidate] = []
     worse: list[Candidate] = []
     for other in able[1:]:
-        by = goal.compared(other, able[0], bonferroni_level(len(able) - 1))
+        by = objective.compared(other, able[0], bonferroni_level(len(able) - 1))
         # Where the first has runs that did not get there, its times are too short to be held against others.
         known = able[0].is_whole and by is not None and by.low is not None and by.low > 0
         (worse if known else alike).append(other)

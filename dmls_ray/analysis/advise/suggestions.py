@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from dmls_ray.analysis.advise.objectives import Candidate, Goal
+from dmls_ray.analysis.advise.objective import Candidate, Objective
 from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
@@ -26,7 +26,7 @@ _HARDLY = 0.02
 
 def suggestions_for(
     table: Table,
-    goal: Goal,
+    objective: Objective,
     best: Candidate | None,
     able: Sequence[Candidate],
     alike: Sequence[Candidate],
@@ -37,7 +37,7 @@ def suggestions_for(
 
     Args:
         table: the sweep's table.
-        goal: what for.
+        objective: what for.
         best: the configuration that looks best.
         able: all that can be chosen, the best first.
         alike: those that are not told apart from the best.
@@ -47,17 +47,17 @@ def suggestions_for(
     if best is not None:
         # Times of runs that did not get to the target are too short to go by.
         if best.is_whole:
-            lines += [_beyond(table, goal, best, able, axis) for axis in table.varied]
-            lines.append(_more_repeats(goal, best, alike, level))
-        lines.append(_more_ranks(table, goal, best))
-    lines += [_scaled_lr(table, goal), *_smaller(table)]
+            lines += [_beyond(table, objective, best, able, axis) for axis in table.varied]
+            lines.append(_more_repeats(objective, best, alike, level))
+        lines.append(_more_ranks(table, objective, best))
+    lines += [_scaled_lr(table, objective), *_smaller(table)]
     return [line for line in lines if line]
 
 
-def _beyond(table: Table, goal: Goal, best: Candidate, able: Sequence[Candidate], axis: str) -> str:
+def _beyond(table: Table, objective: Objective, best: Candidate, able: Sequence[Candidate], axis: str) -> str:
     """The next value of an axis at whose end the best one lies, where it is better than its neighbour there."""
     derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.fixed_batch_field)
-    passes = goal.measure in ("images_per_s", "peak_mem_mib", "total_s")
+    passes = objective.measure in ("images_per_s", "peak_mem_mib", "total_s")
     spec = best.row.workload.specs().get(axis)
     is_explored = spec is None or spec.setting.is_explored
     if not is_explored or axis == derived or (axis == "epochs" and passes):
@@ -73,7 +73,7 @@ def _beyond(table: Table, goal: Goal, best: Candidate, able: Sequence[Candidate]
     if not measured or min(values) < here < max(values):
         return ""
     near = min(measured, key=lambda item: abs(item.row.factors[axis] - here))
-    worse = goal.compared(near, best)
+    worse = objective.compared(near, best)
     if worse is None or worse.centre <= 0 or (worse.low is not None and worse.low <= 0):
         return ""
     value = _next(here, near.row.factors[axis], best.row, axis)
@@ -81,8 +81,9 @@ def _beyond(table: Table, goal: Goal, best: Candidate, able: Sequence[Candidate]
         return ""
     end = "largest" if here == max(values) else "least"
     return (
-        f"--{_flag(axis)} {_typed(value)}: {here} is the {end} that was tried, with {goal.told(goal.inverse(worse))} "
-        f"{'of' if goal.as_ratio else 'against'} {near.row.factors[axis]}."
+        f"--{_flag(axis)} {_typed(value)}: {here} is the {end} that was tried, with "
+        f"{objective.describe(objective.inverse(worse))} "
+        f"{'of' if objective.as_ratio else 'against'} {near.row.factors[axis]}."
     )
 
 
@@ -117,11 +118,11 @@ def _capacity(row: Row) -> int | None:
     return min(rooms) if rooms else None
 
 
-def _more_ranks(table: Table, goal: Goal, best: Candidate) -> str:
+def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
     """World sizes that were not tried and have room, where none but one was."""
     tried = {row.world_size for row in table.rows}
     room = _capacity(best.row)
-    if goal.aim not in ("throughput", "time-to-accuracy") or len(tried) > 1 or room is None or room <= max(tried):
+    if not objective.ranks_may_help or len(tried) > 1 or room is None or room <= max(tried):
         return ""
     if not table.presentation.scales_world_size:
         return ""
@@ -132,16 +133,16 @@ def _more_ranks(table: Table, goal: Goal, best: Candidate) -> str:
     )
 
 
-def _more_repeats(goal: Goal, best: Candidate, alike: Sequence[Candidate], level: float) -> str:
+def _more_repeats(objective: Objective, best: Candidate, alike: Sequence[Candidate], level: float) -> str:
     """How many repeats would tell the best one from those it is not told apart from."""
     if not alike:
         return ""
-    known = [paired(*goal.paired_samples(other, best)) for other in alike]
+    known = [paired(*objective.paired_samples(other, best)) for other in alike]
     if min(map(len, known)) < MIN_REPEATS:
         return f"--repeats 5: with n={min(map(len, known))} nothing tells the best ones apart."
     # What hardly differs is not worth repeats, however few would tell it.
     needed = [
-        None if goal.as_ratio and abs(fmean(worse)) < _HARDLY else repeats_to_tell(worse, level, MOST_REPEATS)
+        None if objective.as_ratio and abs(fmean(worse)) < _HARDLY else repeats_to_tell(worse, level, MOST_REPEATS)
         for worse in known
     ]
     enough = [count for count in needed if count is not None]
@@ -157,11 +158,11 @@ def _more_repeats(goal: Goal, best: Candidate, alike: Sequence[Candidate], level
     )
 
 
-def _scaled_lr(table: Table, goal: Goal) -> str:
+def _scaled_lr(table: Table, objective: Objective) -> str:
     """A learning rate that follows the batch, where accuracy falls with the batch at one learning rate."""
     if (
         not table.presentation.tunes_training
-        or goal.aim == "memory"
+        or not objective.follows_learning_rate
         or {"lr", "lr_scaling", "epochs"} & set(table.varied)
     ):
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dmls_ray.analysis.advise.objectives import AIMS
+from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.results import load
 from dmls_ray.cli.console import Console
@@ -19,7 +19,9 @@ from dmls_ray.cli.results_io import (
 def add_arguments(parser: Parser) -> None:
 
     add_folder(parser)
-    parser.add_argument("--for", dest="aim", choices=AIMS, default="throughput", help="(default: throughput)")
+    parser.add_argument(
+        "--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)"
+    )
     parser.add_argument(
         "--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1"
     )

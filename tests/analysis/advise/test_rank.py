@@ -200,7 +200,7 @@ def test_the_time_to_an_accuracy_leaves_out_what_got_there_in_less_than_half_of_
     advice = advise(learning({16: [4.0, 5.0, 6.0], 32: [2.0, None, None], 64: [None] * 3}), "time-to-accuracy")
     assert advice.best is not None
     assert (advice.best.name, advice.best.value.centre) == ("batch_per_rank=16", 5.0)
-    assert {row.factors["batch_per_rank"]: why for row, why in advice.unable} == {
+    assert {row.factors["batch_per_rank"]: unable.text for row, unable in advice.unable} == {
         32: "not yet (1 of 3)",
         64: "not yet (0 of 3)",
     }
@@ -235,7 +235,7 @@ def test_a_time_that_is_not_known_is_held_against_no_other() -> None:
     advice = advise(swept, "time-to-accuracy")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
-    assert [why for _, why in advice.unable] == ["times of its epochs not known"]
+    assert [unable.text for _, unable in advice.unable] == ["times of its epochs not known"]
     alone = Results(swept.folder, [record for record in swept.records if record.config["batch_per_rank"] == 16])
     assert advise(alone, "time-to-accuracy").sentence == (
         "For time-to-accuracy: no configuration has a known time to a test accuracy of 0.9."
@@ -268,7 +268,7 @@ def test_a_target_says_what_a_fast_configuration_must_come_to() -> None:
     advice = advise(results(BATCHES, uneven, accuracy=accurate), "throughput", target=0.9)
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=16"
-    assert [why for _, why in advice.unable] == ["test accuracy 0.500", "test accuracy 0.500"]
+    assert [unable.text for _, unable in advice.unable] == ["test accuracy 0.500", "test accuracy 0.500"]
 
 
 def test_the_next_value_is_worth_trying_where_the_end_of_an_axis_is_best() -> None:
@@ -408,7 +408,7 @@ def test_configurations_that_do_not_do_the_same_work_are_said_to() -> None:
 def test_a_validation_metric_is_what_to_choose_by_where_there_is_one() -> None:
     swept = of_machine(results(BATCHES, uneven), validation_accuracy=0.7)
     advice = advise(swept, "accuracy")
-    assert advice.goal.measure == "validation_accuracy"
+    assert advice.objective.measure == "validation_accuracy"
     assert "which flatters it" not in " ".join(advice.caveats)
 
 
@@ -435,19 +435,19 @@ def failed() -> Results:
 @pytest.mark.parametrize(
     ("swept", "how", "told"),
     [
-        (measured, {"aim": "time-to-accuracy"}, "give --target-accuracy (the highest"),
-        (measured, {"aim": "speed"}, "--for speed is unknown; choose from time-to-accuracy"),
-        (measured, {"aim": "cost"}, "give --price-per-hour 2.5, say"),
-        (measured, {"aim": "cost", "price_per_hour": -1}, "--price-per-hour -1 is out of range"),
-        (measured, {"aim": "memory", "price_per_hour": 1}, "means nothing for --for memory"),
-        (measured, {"aim": "memory", "target": 90}, "--target-accuracy 90 is out of range"),
-        (measured, {"aim": "accuracy", "target": 0.9}, "means nothing for --for accuracy"),
-        (measured, {"aim": "accuracy", "metric": "bleu"}, "--metric bleu was told by no run"),
-        (measured, {"aim": "throughput", "minimizes": True}, "--goal min means nothing for --for throughput"),
-        (measured, {"aim": "memory", "minimizes": False}, "--goal max means nothing for --for memory; leave it out"),
-        (searched, {"aim": "throughput"}, "side by side in a search"),
-        (failed, {"aim": "throughput"}, "no run ended ok"),
-        (lambda: Results("empty", []), {"aim": "throughput"}, "empty has no run"),
+        (measured, {"name": "time-to-accuracy"}, "give --target-accuracy (the highest"),
+        (measured, {"name": "speed"}, "--for speed is unknown; choose from accuracy, cost, memory, throughput"),
+        (measured, {"name": "cost"}, "give --price-per-hour 2.5, say"),
+        (measured, {"name": "cost", "price_per_hour": -1}, "--price-per-hour -1 is out of range"),
+        (measured, {"name": "memory", "price_per_hour": 1}, "means nothing for --for memory"),
+        (measured, {"name": "memory", "target": 90}, "--target-accuracy 90 is out of range"),
+        (measured, {"name": "accuracy", "target": 0.9}, "means nothing for --for accuracy"),
+        (measured, {"name": "accuracy", "metric": "bleu"}, "--metric bleu was told by no run"),
+        (measured, {"name": "throughput", "minimizes": True}, "--goal min means nothing for --for throughput"),
+        (measured, {"name": "memory", "minimizes": False}, "--goal max means nothing for --for memory; leave it out"),
+        (searched, {"name": "throughput"}, "side by side in a search"),
+        (failed, {"name": "throughput"}, "no run ended ok"),
+        (lambda: Results("empty", []), {"name": "throughput"}, "empty has no run"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_advised_on_is_refused_with_the_way_out(swept: Any, how: dict[str, Any], told: str) -> None:

@@ -1,0 +1,18 @@
+"""The least peak memory of a rank."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dmls_ray.analysis.advise.objective import Objective, Request
+from dmls_ray.analysis.table.row import Table
+
+
+class Memory(Objective):
+    name: ClassVar[str] = "memory"
+    work_matters: ClassVar[bool] = True
+    follows_learning_rate: ClassVar[bool] = False
+
+    @classmethod
+    def metric(cls, table: Table, request: Request) -> str:
+        return "peak_mem_mib"

@@ -1,0 +1,20 @@
+"""The shortest time to a test accuracy."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective, Request, target_of
+from dmls_ray.analysis.stats.formatting import SECONDS
+from dmls_ray.analysis.table.row import Table
+
+
+class TimeToAccuracy(Objective):
+    name: ClassVar[str] = "time-to-accuracy"
+    needs_times: ClassVar[bool] = True
+    ranks_may_help: ClassVar[bool] = True
+
+    @classmethod
+    def settle(cls, table: Table, request: Request) -> Self:
+        target = target_of(table, request.target)
+        return cls(measure=TIME_TO_TARGET, label=f"s to {target:g}", form=SECONDS, minimizes=True, target=target)
