@@ -17,7 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dmls_ray.launchers.command import run_command, unavailable
+from dmls_ray.launchers.command import run_command
+from dmls_ray.launchers.registry import infeasible_reason
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo
@@ -113,7 +114,7 @@ def main() -> None:
         print(f"{backend}, for {', '.join(devices)}; tried on {device}:\n")
         print(pd.DataFrame(first.values["answers"]).T.to_markdown(disable_numparse=True) + "\n")
     config = TrialConfig(batch_per_rank=1, world_size=2, backend="mpi", launcher="mpirun", device="cpu")
-    if reason := unavailable(config):
+    if reason := infeasible_reason(config):
         print(f"mpi: not available; {reason}\n")
     else:
         (first, _) = run_command(

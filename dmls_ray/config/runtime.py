@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from dmls_ray.config.fields import FieldSpec, field_specs, ordered_fields, set_checked, setting
+from dmls_ray.config.launcher_names import any_of, launcher_facts
 from dmls_ray.util.errors import ConflictError
 
 BackendName = Literal["auto", "nccl", "gloo", "mpi"]
-LauncherName = Literal["ray", "inline", "spawn", "torchrun", "mpirun"]
+if TYPE_CHECKING:
+    LauncherName = str
+else:
+    LauncherName = Literal[tuple(launcher_facts())]
 DeviceName = Literal["auto", "cpu", "cuda"]
+
+
+_MPI_LAUNCHERS = any_of(name for name, facts in launcher_facts().items() if "mpi" in facts.backends)
 
 
 @dataclass(frozen=True)
@@ -69,14 +76,14 @@ class RuntimeConfig:
             "launcher ray, or machines 1.",
         ),
         Conflict(
-            lambda config: config.launcher == "inline" and config.world_size > 1,
-            "launcher=inline is one process and world_size={world_size} needs as many; use world_size 1, or launcher "
-            "ray, spawn, torchrun or mpirun.",
+            lambda config: config.world_size > 1 and launcher_facts()[config.launcher].one_process,
+            "launcher={launcher} is one process and world_size={world_size} needs as many; use world_size 1, or "
+            f"launcher {any_of(name for name, facts in launcher_facts().items() if not facts.one_process)}.",
         ),
         Conflict(
-            lambda config: config.backend == "mpi" and config.launcher != "mpirun",
-            "backend=mpi needs ranks that mpirun starts and launcher={launcher} does not; use launcher mpirun, or "
-            "backend gloo.",
+            lambda config: config.backend == "mpi" and "mpi" not in launcher_facts()[config.launcher].backends,
+            f"backend=mpi needs ranks that {_MPI_LAUNCHERS} starts and launcher={{launcher}} does not; use launcher "
+            f"{_MPI_LAUNCHERS}, or backend gloo.",
         ),
     )
     """Conflicts between the fields of this class; those of base classes are checked as well."""

@@ -11,7 +11,7 @@ from dmls_ray.cluster.resources import Resources
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.command import unavailable
+from dmls_ray.launchers import registry as launchers
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.base import Workload
 
@@ -69,7 +69,7 @@ class JobFactory:
                 f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "
                 "use isolation group."
             )
-        return self.workload.infeasible(config) or unavailable(config)
+        return self.workload.infeasible(config) or launchers.infeasible_reason(config)
 
     def _artifacts_of(self, run: Run, config: RuntimeConfig) -> ArtifactOptions | None:
         """The files that a run writes into runs/<run_id>; None if it writes none."""

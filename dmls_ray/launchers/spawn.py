@@ -1,4 +1,4 @@
-"""A fresh process a rank, on this machine."""
+"""Launcher `spawn`: torch.multiprocessing's way, one fresh process per rank on this machine."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import torch.distributed as dist
-
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.local_rank import rank_info
+from dmls_ray.launchers.base import Launcher
+from dmls_ray.launchers.job_folder import JobFolder
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankEvent, RankResult
-from dmls_ray.training.error_to_outcome import failure, run_guarded
-from dmls_ray.training.process import process_group, store_at
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
-from dmls_ray.workloads.registry import default_entrypoint
+
+POSITION = 2
 
 _HOST = "127.0.0.1"
 
@@ -32,14 +30,18 @@ def run_spawned(
     artifacts: ArtifactOptions | None = None,
     emit: Emit = lambda event: None,
 ) -> list[RankResult]:
-    """Run a trial in fresh processes, one a rank; returns the results, each with its `outcome`, in the order of ranks.
+    """Run a configuration in fresh processes, one per rank; returns their results, in the order of ranks.
 
     Args:
-        config: the trial.
+        config: the configuration.
         train: the training function; it must be importable by its name.
-        artifacts: what the run leaves beside its result.
-        emit: takes rank 0's events as they come.
+        artifacts: files that the run leaves next to its result.
+        emit: takes rank 0's events.
     """
+    from dmls_ray.launchers.local_rank import rank_info
+    from dmls_ray.training.process import store_at
+    from dmls_ray.workloads.registry import default_entrypoint
+
     train = train or default_entrypoint()
     context = multiprocessing.get_context("spawn")
     store = store_at(_HOST)
@@ -63,7 +65,7 @@ def run_spawned(
 
 
 def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) -> list[RankResult]:
-    """Pass events on until every rank has told its result or ended without one."""
+    """Pass events on until every rank has sent its result or ended without one."""
     results: dict[int, RankResult] = {}
     waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {here: (rank, process) for rank, process, here in started}
     while waiting:
@@ -83,19 +85,24 @@ def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) ->
     return [results[rank.rank] for rank, _, _ in started]
 
 
-def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, port: int, told: Connection) -> None:
+def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, port: int, parent: Connection) -> None:
+    import torch.distributed as dist
+
+    from dmls_ray.training.error_to_outcome import failure, run_guarded
+    from dmls_ray.training.process import process_group
+
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    emit: Emit = told.send if rank.rank == 0 else lambda event: None
+    emit: Emit = parent.send if rank.rank == 0 else lambda event: None
     try:
         with process_group(rank, dist.TCPStore(_HOST, port, is_master=False) if rank.world_size > 1 else None):
             result = run_guarded(train, config, rank, emit)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade is a result like any other
         result = failure(error, rank)
-    told.send(result)
+    parent.send(result)
 
 
 def _end_with_parent() -> None:
-    """Nobody is left to tell the result to."""
+    """End this process when its parent has ended: no process wants the result."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -110,3 +117,23 @@ def _died(rank: RankInfo, code: int | None) -> RankResult:
         outcome=Outcome.KILLED,
         reason=f"rank {rank.rank} ended with exit code {code}",
     )
+
+
+class Spawn(Launcher):
+    """Starts one interpreter, which spawns the ranks."""
+
+    def run(
+        self,
+        folder: JobFolder,
+        config: RuntimeConfig,
+        *,
+        train: TrainFunction,
+        artifacts: ArtifactOptions | None,
+        began: float,
+    ) -> None:
+        with folder.events(0) as emit:
+            for result in run_spawned(config, train=train, artifacts=artifacts, emit=emit):
+                folder.write_result(result)
+
+
+LAUNCHER = Spawn()

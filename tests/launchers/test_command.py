@@ -12,10 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
-from dmls_ray.launchers import command
-from dmls_ray.launchers.command import run_command, unavailable
+from dmls_ray.launchers import mpirun
+from dmls_ray.launchers.command import run_command
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.launchers.registry import infeasible_reason
+from dmls_ray.launchers.spawn import Spawn, run_spawned
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -120,12 +121,12 @@ def test_the_job_of_a_command_lies_in_a_private_folder(monkeypatch: pytest.Monke
     """It is a pickle, so who could write it could run code as this user."""
     seen: list[tuple[str, int, int]] = []
 
-    def look(trial: TrialConfig, folder: Path) -> list[str]:
-        told = (folder / "job.pickle").lstat()
-        seen.append((folder.name, folder.stat().st_mode & 0o777, told.st_uid))
+    def look(self: Spawn, trial: TrialConfig, program: list[str]) -> list[str]:
+        folder = Path(program[-1])
+        seen.append((folder.name, folder.stat().st_mode & 0o777, (folder / "job.pickle").lstat().st_uid))
         return [sys.executable, "-c", ""]
 
-    monkeypatch.setattr(command, "_command", look)
+    monkeypatch.setattr(Spawn, "command", look)
     before = os.umask(0)
     try:
         run(config("spawn"))
@@ -137,6 +138,6 @@ def test_the_job_of_a_command_lies_in_a_private_folder(monkeypatch: pytest.Monke
 
 
 def test_without_mpi_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_mpiexec", lambda: None)
-    assert "pip install 'dmls_ray[mpi]'" in unavailable(config("mpirun"))
-    assert not unavailable(config("torchrun"))
+    monkeypatch.setattr(mpirun, "mpiexec", lambda: None)
+    assert "pip install 'dmls_ray[mpi]'" in infeasible_reason(config("mpirun"))
+    assert not infeasible_reason(config("torchrun"))

@@ -1,0 +1,84 @@
+"""`JobFolder`: the folder through which the driver and the processes of one launched run exchange messages.
+
+The driver writes the job; rank 0 appends events, one JSON object a line; each rank leaves its result as JSON. Only the
+job is a pickle: the driver, which is trusted, writes it into a folder that no other user can enter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
+from dmls_ray.util.atomic import atomic_write_text
+
+_PROGRESS_INTERVAL_S = 1.0
+"""Minimum time between two signs of progress that are written."""
+
+
+class JobFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.job_file = path / "job.pickle"
+        self.log_file = path / "log.txt"
+        self._events_file = path / "events.jsonl"
+        self._events_read = 0
+
+    def write_job(self, job: tuple[Any, ...]) -> None:
+        """Write what the processes are to run."""
+        self.job_file.write_bytes(pickle.dumps(job))
+
+    @contextlib.contextmanager
+    def events(self, rank: int) -> Iterator[Callable[[RankEvent], None]]:
+        """The `emit` of a rank: rank 0 writes events, other ranks write none."""
+        if rank:
+            yield lambda event: None
+            return
+        last = time.monotonic()
+        with open(self._events_file, "a", buffering=1) as file:
+
+            def emit(event: RankEvent) -> None:
+                nonlocal last
+                if isinstance(event, Progress) and time.monotonic() - last < _PROGRESS_INTERVAL_S:
+                    return
+                last = time.monotonic()
+                values = {"epoch": asdict(event.epoch)} if isinstance(event, EpochEnded) else {}
+                file.write(json.dumps(values) + "\n")
+
+            yield emit
+
+    def new_events(self) -> list[RankEvent]:
+        """Events that were written completely since the last call."""
+        if not self._events_file.exists():
+            return []
+        with open(self._events_file, "rb") as file:
+            file.seek(self._events_read)
+            complete, newline, _ = file.read().rpartition(b"\n")
+        self._events_read += len(complete) + len(newline)
+        messages = map(json.loads, complete.splitlines())
+        return [EpochEnded(epoch=EpochRecord(**values["epoch"])) if values else Progress() for values in messages]
+
+    def write_result(self, result: RankResult) -> None:
+        """Leave the result of a rank."""
+        atomic_write_text(self._result_file(result.rank), json.dumps(asdict(result)))
+
+    def read_result(self, rank: int) -> RankResult | None:
+        """The result of a rank; None if it left none."""
+        file = self._result_file(rank)
+        if not file.exists():
+            return None
+        values = json.loads(file.read_text())
+        return RankResult(**{**values, "outcome": Outcome(values["outcome"])})
+
+    def _result_file(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.json"
