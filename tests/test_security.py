@@ -115,7 +115,7 @@ def test_every_test_that_the_ci_script_names_exists() -> None:
 
 
 def test_pickles_are_read_only_by_the_code_that_wrote_them() -> None:
-    """Notebook functions, and jobs and results in a private folder are pickles; every `torch.load` refuses code."""
+    """Notebook functions and jobs in a private folder are pickles; every `torch.load` refuses code."""
     libraries = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "pd", "pandas", "shelve", "yaml"}
     readers = {"load", "loads", "read_pickle", "Unpickler", "unsafe_load"}
     calls = set()
