@@ -127,11 +127,6 @@ class TrialConfig(TrainingConfig):
             return f"quantization={self.quantization} is for CPUs, and this would train on GPUs. Use device cpu."
         return ""
 
-    @property
-    def hash(self) -> str:
-        """12 hex digits that name this trial: equal configurations have equal hashes."""
-        return content_hash(self.canonical())
-
 
 def content_hash(values: Mapping[str, Any]) -> str:
     """12 hex digits of the values that differ from their field's default."""

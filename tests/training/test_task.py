@@ -1,0 +1,116 @@
+"""The training loop with a task that is not classification: it needs nothing but `TrainingConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dmls_ray.config.training import TrainingConfig
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.run_events import EpochEnded, Progress
+from dmls_ray.training.engine import run_training
+from dmls_ray.training.process import Collective
+from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo
+from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
+from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
+
+SLOPE = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineConfig(TrainingConfig):
+    slope: float = SLOPE
+
+
+class SquaredErrorMeter:
+    def __init__(self) -> None:
+        self.loss, self.samples = 0.0, 0
+
+    def add_training(self, loss: Tensor, outputs: Any, batch: Any) -> None:
+        self.loss, self.samples = self.loss + float(loss.detach()), self.samples + len(batch[0])
+
+    def add_evaluation(self, outputs: Any, batch: Any) -> None:
+        self.add_training((outputs - batch[1]).square().sum(), outputs, batch)
+
+    def means(self, collective: Collective) -> Means:
+        loss, samples = collective.sum([self.loss, float(self.samples)])
+        local = {"loss": self.loss / self.samples} if self.samples else {}
+        return Means(int(samples), local, {"loss": loss / samples})
+
+
+class LineTask(TrainingTask):
+    """Fits y = slope * x."""
+
+    train_samples, validation_samples, test_samples = 40, 0, 10
+
+    def __init__(self, config: LineConfig, rank: RankInfo, device: torch.device) -> None:
+        self.config, self.rank = config, rank
+        self.model = nn.Linear(1, 1)
+        self.x = torch.linspace(-1, 1, 50)[:, None]
+        self.y = config.slope * self.x
+
+    def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Any]]:
+        order = epoch_order(self.train_samples, self.config, epoch)
+        for micro_batch in micro_batches(self.train_samples, self.config, self.rank.rank):
+            samples = order[micro_batch.start : micro_batch.stop]
+            yield micro_batch, (self.x[samples], self.y[samples])
+
+    def evaluation_batches(self, split: EvalSplit) -> Iterator[Any]:
+        for shard in evaluation_shards(self.test_samples, self.config, self.rank.rank):
+            yield self.x[40:][shard], self.y[40:][shard]
+
+    def example_batch(self, samples: int) -> Any:
+        return torch.zeros(samples, 1), torch.zeros(samples, 1)
+
+    def predict(self, forward: Forward, batch: Any) -> Any:
+        return forward(batch[0])
+
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        loss: Tensor = (outputs - batch[1]).square().sum()
+        return loss
+
+    def meter(self, together: int) -> SquaredErrorMeter:
+        return SquaredErrorMeter()
+
+
+def train_line(config: LineConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    return run_training(config, rank, emit, LineTask)
+
+
+def line(**changes: Any) -> LineConfig:
+    return LineConfig(**{"global_batch": 8, "epochs": 6, "lr": 0.3, "optimizer": "sgd", "device": "cpu", **changes})
+
+
+def test_a_task_of_its_kind_trains_and_reports_what_its_meter_measures() -> None:
+    events: list[Any] = []
+    result = run_inline(line(), train=train_line, emit=events.append)
+    assert result.outcome == "ok", result.traceback
+    losses = [epoch["test_loss"] for epoch in result.run["epochs"]]
+    assert losses[-1] < 0.1 * losses[0]
+    assert result.run["epochs"][0]["train_accuracy"] is None
+    assert sum(isinstance(event, EpochEnded) for event in events) == 6
+    assert Progress() in events
+
+
+def test_two_ranks_learn_what_one_does() -> None:
+    alone = run_inline(line(), train=train_line)
+    ranks = run_spawned(line(world_size=2), train=train_line)
+    assert [rank.outcome for rank in ranks] == ["ok", "ok"], ranks[0].traceback
+    expected = [epoch["test_loss"] for epoch in alone.run["epochs"]]
+    assert [epoch["test_loss"] for epoch in ranks[0].run["epochs"]] == pytest.approx(expected, rel=1e-4)
+
+
+def test_early_stopping_checkpoints_and_the_hash_work_for_any_training_configuration(tmp_path: Path) -> None:
+    config = line(early_stopping="test_loss", patience=1, epochs=30)
+    artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True, weights=True)
+    result = run_inline(config, train=train_line, artifacts=artifacts)
+    assert result.outcome == "ok", result.traceback
+    assert (tmp_path / "weights.pt").exists()
+    assert config.hash == line(patience=1, early_stopping="test_loss", epochs=30, slope=SLOPE).hash != line().hash
