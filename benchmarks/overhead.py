@@ -190,12 +190,12 @@ def main() -> None:
     rows = []
     ways: list[tuple[str, Callable[[int, int], list[float]], int]] = [
         ("Tune + TorchTrainer, as documented", documented, args.peer_trials),
-        ("torchrun, a launch a trial", torchrun, args.peer_trials),
+        ("torchrun, one launch per trial", torchrun, args.peer_trials),
         ("dmls_ray, one worker group", ours, args.trials),
     ]
     for world_size in (1, 2):
         for name, measure, trials in ways:
-            rows.append(_row(f"{name}: s a trial beyond training", world_size, measure(world_size, trials)))
+            rows.append(_row(f"{name}: s per trial beyond training", world_size, measure(world_size, trials)))
     whole = [whole_sweep() for _ in range(args.sweeps)]
     rows.append(_row("dmls_ray: s for 64 runs, Enter to prompt", "1, 2", [ended for ended, _ in whole]))
     rows.append(_row("dmls_ray: s from Enter to the first run's row", "1, 2", [first for _, first in whole]))

@@ -84,17 +84,17 @@ def main() -> None:
     results = {
         "runs": len(alone),
         "rows": len(lines),
-        "rows twice": len(lines) - len({record.run_id for record in records}),
+        "duplicate rows": len(lines) - len({record.run_id for record in records}),
         "ok": len(ok),
-        "ok and equal to the undisturbed": sum(measured(record) == alone[record.run_id] for record in ok),
+        "ok and equal to the undisturbed run": sum(measured(record) == alone[record.run_id] for record in ok),
         "ranks killed": kills,
         "runs tried more than once": sum(record.attempts > 1 for record in records),
         "attempts, most": max(record.attempts for record in records),
         "exit code": code,
         "s, undisturbed": round(alone_s),
-        "s, soaked": round(soak_s),
-        "s a kill": round((soak_s - alone_s) / kills, 1) if kills else "",
-        "s a run, undisturbed (median)": round(statistics.median(record.total_s or 0 for record in ok), 2),
+        "s, with kills": round(soak_s),
+        "s per kill": round((soak_s - alone_s) / kills, 1) if kills else "",
+        "s per run, undisturbed (median)": round(statistics.median(record.total_s or 0 for record in ok), 2),
     }
     print(
         pd.DataFrame([(name, str(value)) for name, value in results.items()], columns=["what", ""]).to_markdown(
