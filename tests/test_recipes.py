@@ -165,6 +165,37 @@ def add_dataset(copy: PackageCopy) -> None:
     )
 
 
+def add_launcher(copy: PackageCopy) -> None:
+    copy.write(
+        "dmls_ray/launchers/shell.py",
+        '''
+        """Launcher `shell`: a shell starts one interpreter per rank."""
+
+        import os
+        import shlex
+        import sys
+
+        from dmls_ray.launchers.base import Launcher, Rendezvous
+
+
+        class Shell(Launcher):
+            def command(self, config, program):
+                python = shlex.join([sys.executable, *program])
+                ranks = [f"RANK={rank} STORE={program[-1]}/store {python} & " for rank in range(config.world_size)]
+                return ["sh", "-c", f"{''.join(ranks)} wait"]
+
+            def rendezvous(self, config):
+                from torch.distributed import FileStore
+
+                store = FileStore(os.environ["STORE"], config.world_size)
+                return Rendezvous(int(os.environ["RANK"]), config.world_size, store)
+
+
+        LAUNCHER = Shell()
+        ''',
+    )
+
+
 def add_implementation(copy: PackageCopy) -> None:
     copy.insert(
         "dmls_ray/workloads/grayscale/implementations.py",
@@ -284,6 +315,7 @@ RECIPES: dict[str, Callable[[PackageCopy], None]] = {
     "An axis that reports a number": add_axis_with_a_number,
     "A model": add_model,
     "A data set": add_dataset,
+    "A launcher": add_launcher,
     "An implementation of an image operation": add_implementation,
     "A workload, for example another image operation": add_workload,
     "A figure": add_figure,
@@ -366,6 +398,23 @@ def dataset():
     return {"loss": record.train_loss, "samples": record.train_samples, "test": record.test_samples}
 
 
+def launcher():
+    from dmls_ray.launchers.command import run_command
+
+    chosen = workload("classification")
+    config = chosen.schema().make(
+        launcher="shell", world_size=2, device="cpu", dataset=SMALL, batch_per_rank=8, epochs=1, warmup_steps=0
+    )
+    results = run_command(
+        config, train=chosen.entrypoint, artifacts=None, path=[], cwd=os.getcwd(), emit=lambda event: None,
+        end_reason=lambda: "",
+    )
+    return {
+        "plan": dry_run("--batch-per-rank", "8", "--launcher", "inline", "shell"),
+        "outcomes": [(result.rank, result.outcome.value, result.reason) for result in results],
+    }
+
+
 def implementation():
     plan = dry_run("--workload", "grayscale", "--implementation", "numpy", "matmul")
     record = run("grayscale", implementation="matmul", images=4, image_size=16, timed_s=0.0)
@@ -398,7 +447,7 @@ def objective():
 
 
 results = {}
-for check in (axis, number, model, dataset, implementation, operation, figure, objective):
+for check in (axis, number, model, dataset, launcher, implementation, operation, figure, objective):
     try:
         results[check.__name__] = check()
     except BaseException:
@@ -445,7 +494,7 @@ def promised() -> dict[str, tuple[int, str]]:
 
 
 def test_every_recipe_of_contributing_is_performed_here() -> None:
-    assert promised().keys() - {"A launcher"} == RECIPES.keys()
+    assert promised().keys() == RECIPES.keys()
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -480,6 +529,12 @@ def test_a_new_data_set_is_trained_on(performed: Performed) -> None:
     effect = performed.effect("dataset")
     assert effect["loss"] > 0
     assert (effect["samples"], effect["test"]) == (64, 64)
+
+
+def test_a_new_launcher_is_a_choice_and_runs_two_ranks(performed: Performed) -> None:
+    effect = performed.effect("launcher")
+    assert any("launcher=shell" in line for line in effect["plan"]), effect["plan"]
+    assert effect["outcomes"] == [[0, "ok", ""], [1, "ok", ""]]
 
 
 def test_a_new_implementation_is_a_choice_and_is_checked(performed: Performed) -> None:
