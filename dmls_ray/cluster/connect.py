@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
 
 from dmls_ray.cluster.auth import keep_token_private
+from dmls_ray.cluster.compat import loopback_only, show_cluster_messages
 from dmls_ray.cluster.preflight import check_address, no_answer
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.text import first_line
@@ -103,7 +102,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
     }
     keep_token_private(make=address is None)
     if address is None:
-        with _on_loopback():
+        with loopback_only():
             ray.init(
                 address="local",
                 num_cpus=joblib.cpu_count(),
@@ -122,8 +121,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         raise ClusterError(str(error).replace(f"--address {address}", f"RAY_ADDRESS={address}", 1)) from error
     try:
         ray.init(address=address, **common)
-        # What the cluster says of its nodes it says in colours, to every driver; we say it ourselves.
-        ray._private.worker._worker_logs_enabled = verbose
+        show_cluster_messages(verbose)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = first_line(error)
         raise ClusterError(
@@ -132,39 +130,8 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
         ) from error
 
 
-@contextmanager
-def _on_loopback() -> Iterator[None]:
-    """A cluster that starts meanwhile is one that only this machine can reach.
-
-    Ray takes a loopback address for a mistake, and listens on all interfaces, unless it is told, when it is imported,
-    that it shall make no cluster of several machines.
-    """
-    from ray._private import ray_constants
-
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
-
-
 def head_answers() -> bool:
     """Whether the connected cluster's head can be reached; waits for it no longer than it takes to know."""
     import ray
 
     return no_answer(ray.get_runtime_context().gcs_address) is None
-
-
-def prestart_autoscaling_coordinator() -> None:
-    """Start, early, the actor that Train's controller waits for before it places its workers.
-
-    Ray makes it on demand; asked for while PyTorch still loads in this process, it is there when it is needed.
-    """
-    try:
-        from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
-            get_or_create_autoscaling_coordinator,
-        )
-    except ImportError:
-        return  # another version of Ray keeps it elsewhere; Train itself starts it then, a second later
-    get_or_create_autoscaling_coordinator()

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from dmls_ray.cluster.auth import MODE, has_token, keep_token_private, token_place
+from dmls_ray.cluster.compat import alive_nodes, ask_head, check_versions, read_auth_mode
 from dmls_ray.util.errors import ClusterError
 
 _ANSWER_S = 5.0
@@ -53,14 +54,12 @@ def check_address(address: str, *, started_here: bool) -> None:
             "get-auth-token on the cluster prints it)."
         )
     try:
-        from ray._private.utils import check_version_info
-
         nodes, versions = _ask(address, started_here=started_here)
     except ImportError:
         return  # another version of Ray keeps these elsewhere; it finds all of this out by itself, later
     if versions is not None:
         try:
-            check_version_info(versions, address)
+            check_versions(versions, address)
         except RuntimeError as error:
             raise ClusterError(_of_versions(address, versions)) from error
     if not _is_here(nodes):
@@ -98,18 +97,9 @@ def _ask(address: str, *, started_here: bool) -> tuple[list[Any], dict[str, Any]
         ClusterError: it asks for another token, or it is no cluster.
     """
     import grpc
-    from ray._private.grpc_utils import init_grpc_channel
-    from ray.core.generated import gcs_service_pb2 as messages
-    from ray.core.generated import gcs_service_pb2_grpc as services
 
-    channel = init_grpc_channel(address, options=[("grpc.enable_http_proxy", 0)])
     try:
-        nodes = services.NodeInfoGcsServiceStub(channel).GetAllNodeInfo(
-            messages.GetAllNodeInfoRequest(), timeout=_ANSWER_S
-        )
-        told = services.InternalKVGcsServiceStub(channel).InternalKVGet(
-            messages.InternalKVGetRequest(key=b"CLUSTER_METADATA", namespace=b"cluster"), timeout=_ANSWER_S
-        )
+        nodes, metadata = ask_head(address, _ANSWER_S)
     except grpc.RpcError as error:
         if error.code() != grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterError(
@@ -120,18 +110,15 @@ def _ask(address: str, *, started_here: bool) -> tuple[list[Any], dict[str, Any]
             _send_token()
             return _ask(address, started_here=started_here)
         raise ClusterError(_of_token(address)) from error
-    finally:
-        channel.close()
-    return list(nodes.node_info_list), json.loads(told.value) if told.value else None
+    return nodes, json.loads(metadata) if metadata else None
 
 
 def _send_token() -> None:
     """What Ray does by itself where it is left to find a cluster on this machine."""
-    import ray
 
     os.environ[MODE] = "token"
     keep_token_private()
-    ray._raylet.Config.initialize("")
+    read_auth_mode()
 
 
 def _of_token(address: str) -> str:
@@ -160,9 +147,7 @@ def _of_versions(address: str, versions: dict[str, Any]) -> str:
 
 def _is_here(nodes: list[Any]) -> bool:
     """Whether one of the nodes is on this machine: by its address, or by its process."""
-    from ray.core.generated.gcs_pb2 import GcsNodeInfo
-
-    alive = [node for node in nodes if node.state == GcsNodeInfo.ALIVE]
+    alive = alive_nodes(nodes)
     ours = {address.address for addresses in psutil.net_if_addrs().values() for address in addresses}
     if any(node.node_manager_address in ours for node in alive):
         return True

@@ -8,9 +8,9 @@ from typing import Any
 import ray
 from ray.train import UserCallback
 from ray.train.backend import Backend, BackendConfig
-from ray.train.v2._internal.execution.callback import ControllerCallback
 
 from dmls_ray.cluster.broker_client import BrokerClient
+from dmls_ray.cluster.compat import LOW_MEMORY_TEXT, NODE_DIED_TEXT, controller_callback_class
 
 
 class _NothingToSetUp(Backend):
@@ -29,7 +29,7 @@ class NoProcessGroup(BackendConfig):
         return _NothingToSetUp
 
 
-class TellController(ControllerCallback):
+class TellController(controller_callback_class()):  # type: ignore[misc]
     """Tells the broker which actor the controller is: only through it can a group be ended from outside."""
 
     def __init__(self, broker: str, trainer: str) -> None:
@@ -53,6 +53,6 @@ class TellDeaths(UserCallback):
         for index, error in worker_exceptions.items():
             # What Ray says of other deaths lists want of memory as well, among "common causes".
             cause = str(getattr(error, "health_check_failure", error))
-            memory = "Ray's memory monitor ended it" if "running low on memory" in cause else ""
-            left = "its node has died" in cause
+            memory = "Ray's memory monitor ended it" if LOW_MEMORY_TEXT in cause else ""
+            left = NODE_DIED_TEXT in cause
             broker.call("rank_failed", self._trainer, index, memory=memory, left=left)

@@ -18,6 +18,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.broker_client import BrokerClient, actor_name, end_process, oom_kills_there
+from dmls_ray.cluster.compat import placement_group
 from dmls_ray.cluster.connect import NAMESPACE, head_answers
 from dmls_ray.cluster.placement import RankRequest
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
@@ -506,10 +507,9 @@ def _free_left_placement_groups() -> None:
 
     Elsewhere Train's own cleaner does so, which costs a process that a cluster of our own is spared.
     """
-    from ray._raylet import PlacementGroupID
-    from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+    from ray.util.placement_group import placement_group_table, remove_placement_group
 
     for key, told in placement_group_table().items():
         # Tune's have names.
         if not told["name"] and told["state"] != "REMOVED":
-            remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(key)))
+            remove_placement_group(placement_group(key))

@@ -343,7 +343,8 @@ class Executor:
 @contextmanager
 def _ray(joined: str | None, options: Options) -> Iterator[Any]:
     """Ray, joined or started, and what it has; our own is ended, another's is left."""
-    from dmls_ray.cluster.connect import connect, prestart_autoscaling_coordinator
+    from dmls_ray.cluster.compat import prestart_autoscaling_coordinator
+    from dmls_ray.cluster.connect import connect
     from dmls_ray.cluster.resources import cluster_resources
 
     # The imports take as long as Ray's start; they go side by side.
