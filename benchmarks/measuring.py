@@ -80,15 +80,15 @@ def main() -> None:
             )
             rows.append(_communication_row(config, args.rounds))
             rows.append(_utilization_row(config.replace(world_size=1, epochs=1), args.rounds))
-    look_us = _look_us()
+    sample_us = _sample_us()
     machine, versions = describe_machine(), describe_versions()
     print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; n={args.rounds} rounds")
-    share = look_us / 1e6 / PERIOD_S
-    print(f"One look of the sampler: {look_us:.0f} us of processor time (95th percentile), {share:.3%} of a core.")
+    share = sample_us / 1e6 / PERIOD_S
+    print(f"One sample of utilization takes {sample_us:.0f} us of processor time (95th percentile), {share:.3%} of a core.")
 
 
-def _look_us() -> float:
+def _sample_us() -> float:
     """Microseconds of processor time per sample, at the 95th percentile: the noise of an epoch hides them."""
     times = []
     with UtilizationSampler(torch.device("cpu")) as sampler:

@@ -115,7 +115,7 @@ def main() -> None:
         tenth = max((len(costs) - 10) // 10, 1)
         first, last = statistics.median(costs[10 : 10 + tenth]), statistics.median(costs[-tenth:])
         print(f"{len(records)} runs in {seconds:.0f} s, {sum(record.outcome == 'ok' for record in records)} ok")
-        print(f"cost a run: median {first * 1e3:.1f} ms from the 10th on, {last * 1e3:.1f} ms at the end, ratio "
+        print(f"cost per run: median {first * 1e3:.1f} ms from the 10th on, {last * 1e3:.1f} ms at the end, ratio "
               f"{last / first:.2f}\n")  # fmt: skip
         print(pd.DataFrame(looks).fillna("").to_markdown(index=False, disable_numparse=True))
         make_rows(folder / "many" / "runs.jsonl", folder / "large", args.rows)
