@@ -85,7 +85,8 @@ def main() -> None:
     print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; n={args.rounds} rounds")
     share = sample_us / 1e6 / PERIOD_S
-    print(f"One sample of utilization takes {sample_us:.0f} us of processor time (95th percentile), {share:.3%} of a core.")
+    cost = f"{sample_us:.0f} us of processor time (95th percentile), {share:.3%} of a core"
+    print(f"One sample of utilization takes {cost}.")
 
 
 def _sample_us() -> float:
