@@ -28,7 +28,7 @@ _MAY_WAIT = 2048
 def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False) -> None:
     """Set everything global that a run depends on; `tf32`: whether matrix units may round to TF32.
 
-    All ranks get the same seed, so that they build the same model; `seed_rank` tells them apart afterwards.
+    All ranks get the same seed, so that they build the same model; `seed_rank` gives them different seeds afterwards.
     """
     gc.collect()
     device = torch.device(rank.device)
@@ -51,7 +51,7 @@ def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False
 
 
 def seed_rank(config: RuntimeConfig, rank: RankInfo) -> None:
-    """Give each rank random numbers of its own, for dropout and the like."""
+    """Give each rank different random numbers, for example for dropout."""
     seed_process(mixed_seed(config.seed, rank.rank))
 
 
@@ -111,7 +111,7 @@ class Collective:
     def barrier(self) -> None:
         """Wait for all ranks."""
         if not self._alone:
-            # A reduction that is read waits for every rank under any backend; NCCL's own barrier does not block the
+            # Reading the result of a reduction waits for every rank with any backend; NCCL's barrier does not block the
             # host.
             self.sum([0.0])
 

@@ -87,7 +87,7 @@ def train_and_return_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> di
     assert trial.task.quantized.converted is not None
     return {
         **result,
-        "held": {name: value.tolist() for name, value in weights_of(trial.task.quantized.converted).items()},
+        "weights": {name: value.tolist() for name, value in weights_of(trial.task.quantized.converted).items()},
     }
 
 

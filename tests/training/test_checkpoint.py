@@ -133,7 +133,7 @@ def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, m
 
 
 @pytest.mark.slow
-def test_checkpoints_of_another_configuration_do_not_hide_ones_own(
+def test_checkpoints_of_another_configuration_do_not_hide_those_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)

@@ -89,7 +89,7 @@ def test_all_ranks_stop_after_the_same_epoch_with_the_same_weights(name: str, tr
     weights(trained[name])
 
 
-def test_communication_is_measured_on_every_rank_and_what_computation_hides_is_taken_off(trained: Any) -> None:
+def test_communication_is_measured_on_every_rank_and_hidden_communication_is_subtracted(trained: Any) -> None:
     for rank in trained["plain"]:
         assert rank["comm_ms"] > 0
         assert 0 <= rank["overlap_ms"] <= rank["comm_ms"]
@@ -108,7 +108,7 @@ def test_all_ranks_test_the_same_running_statistics(trained: Any) -> None:
     assert first["buffers"] == second["buffers"] != []
 
 
-def test_the_noise_scale_is_told_where_it_is_asked_for(trained: Any) -> None:
+def test_the_noise_scale_is_reported_if_configured(trained: Any) -> None:
     for name in ("noise", "noise and fp16", "noise and accumulation"):
         assert all(rank["run"]["gradient_noise_scale"] != 0 for rank in trained[name])
     assert trained["plain"][0]["run"]["gradient_noise_scale"] is None

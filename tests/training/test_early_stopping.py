@@ -53,7 +53,7 @@ def test_without_early_stopping_nothing_stops_and_nothing_is_restored() -> None:
     assert watch.best_epoch is None
 
 
-def test_a_decision_goes_on_where_its_state_was_taken() -> None:
+def test_early_stopping_continues_from_its_saved_state() -> None:
     watch = stopping("test_loss", 2)
     follow(watch, "test_loss", [2, 3])
     again = stopping("test_loss", 2)

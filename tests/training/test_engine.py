@@ -206,7 +206,7 @@ def test_running_statistics_are_the_same_on_all_ranks_when_they_are_tested() -> 
     assert any(value not in (0.0, 1.0) for value in ranks[0]["buffers"])
 
 
-def test_the_record_tells_when_a_target_accuracy_was_first_reached() -> None:
+def test_the_record_has_the_epoch_in_which_a_target_accuracy_was_first_reached() -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=6, target_accuracy=0.8)
     result = run_inline(trial)
     run = result.run
@@ -221,7 +221,7 @@ def test_the_record_tells_when_a_target_accuracy_was_first_reached() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_own_memory() -> None:
+def test_a_gpu_reaches_the_accuracy_of_the_cpu_and_measures_its_memory() -> None:
     trial = config(dataset="synthetic:shape=1x8x8,classes=4,train=512,test=128", epochs=3, device="cuda")
     gpu, cpu = run_inline(trial), run_inline(trial.replace(device="cpu"))
     assert gpu.outcome == "ok", gpu.traceback
@@ -254,7 +254,7 @@ def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]
     return {**result, "reductions": counted[0], "random": torch.rand(3).tolist()}
 
 
-def test_gradients_are_reduced_once_a_step_and_each_rank_has_random_numbers_of_its_own() -> None:
+def test_gradients_are_reduced_once_a_step_and_each_rank_draws_different_random_numbers() -> None:
     trial = config(world_size=2, accum_steps=3, epochs=2)
     ranks = run_spawned(trial, train=count_reductions)
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback

@@ -30,7 +30,7 @@ def _rank(number: int, folder: str, reported: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_rank_tells_the_round_trip_and_the_bandwidth_and_no_other_does(tmp_path: Path) -> None:
+def test_only_rank_0_returns_the_round_trip_and_the_bandwidth(tmp_path: Path) -> None:
     with mp.Manager() as manager:
         reported = manager.dict()
         mp.spawn(_rank, (str(tmp_path), reported), nprocs=len(MACHINES))

@@ -103,7 +103,7 @@ def test_gradients_are_unscaled_before_they_are_clipped() -> None:
     assert weight.item() == pytest.approx(-0.05), "a norm of 0.5 is below 1 once the scale is taken out"
 
 
-def test_an_update_goes_on_exactly_where_its_state_was_taken() -> None:
+def test_an_optimizer_step_continues_exactly_from_its_saved_state() -> None:
     trial = config(optimizer="adam", precision="amp-fp16", lr_schedule="cosine", lr_warmup_steps=2)
 
     def steps(update: OptimizerStep, weight: nn.Parameter, numbers: range) -> None:
@@ -130,7 +130,7 @@ def test_a_regulariser_changes_the_training(changes: dict[str, float]) -> None:
     assert plain["test_loss"] != changed["test_loss"]
 
 
-def test_the_train_loss_is_the_cross_entropy_without_smoothing_so_that_it_stands_beside_the_test_loss() -> None:
+def test_the_train_loss_is_the_cross_entropy_without_smoothing_so_that_it_compares_with_the_test_loss() -> None:
     trial = config(dataset="digits", batch_per_rank=32, epochs=1, device="cpu", lr=1e-9)
     plain, smoothed = (run_inline(item).run["epochs"][0] for item in (trial, trial.replace(label_smoothing=0.9)))
     assert smoothed["train_loss"] == pytest.approx(plain["train_loss"], abs=1e-5)

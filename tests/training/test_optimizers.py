@@ -12,7 +12,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
     ("name", "kind", "fused"),
     [("adam", "Adam", True), ("adamw", "AdamW", True), ("sgd", "SGD", True), ("rmsprop", "RMSprop", False)],
 )
-def test_each_optimizer_is_pytorchs_own_and_fused_where_there_is_a_kernel(name: str, kind: str, fused: bool) -> None:
+def test_each_optimizer_is_that_of_pytorch_and_fused_if_there_is_a_kernel(name: str, kind: str, fused: bool) -> None:
     config = TrialConfig(batch_per_rank=64, optimizer=name, lr=0.1, lr_scaling="linear", weight_decay=0.01)  # type: ignore[arg-type]
     optimizer = make_optimizer(config, nn.Linear(2, 2).parameters())
     assert type(optimizer).__name__ == kind

@@ -40,7 +40,7 @@ def test_only_fp16_needs_a_scaler() -> None:
         ({"amx_fp16": True}, (True, False, True)),
     ],
 )
-def test_a_processor_has_units_for_what_it_says_it_has(
+def test_the_fast_units_are_those_that_the_processor_reports(
     has: dict[str, bool], fast: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)

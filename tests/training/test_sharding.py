@@ -80,7 +80,7 @@ def test_the_order_is_a_permutation_that_changes_with_epoch_and_seed() -> None:
     assert torch.equal(first, epoch_order(50, config.replace(world_size=3), 0))
 
 
-def test_without_shuffling_samples_come_as_they_lie() -> None:
+def test_without_shuffling_samples_keep_their_order() -> None:
     assert epoch_order(5, TrialConfig(batch_per_rank=4, shuffle=False), 3).tolist() == [0, 1, 2, 3, 4]
 
 

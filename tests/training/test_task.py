@@ -88,7 +88,7 @@ def line(**changes: Any) -> LineConfig:
     return LineConfig(**{"global_batch": 8, "epochs": 6, "lr": 0.3, "optimizer": "sgd", "device": "cpu", **changes})
 
 
-def test_a_task_of_its_kind_trains_and_reports_what_its_meter_measures() -> None:
+def test_a_task_trains_and_reports_the_values_of_its_meter() -> None:
     events: list[Any] = []
     result = run_inline(line(), train=train_line, emit=events.append)
     assert result.outcome == "ok", result.traceback

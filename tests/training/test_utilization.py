@@ -9,7 +9,7 @@ from dmls_ray.training import utilization
 from dmls_ray.training.utilization import UtilizationSampler
 
 
-def test_processor_and_memory_are_looked_at_beside_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_and_memory_are_sampled_during_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(utilization, "PERIOD_S", 0.02)
     with UtilizationSampler(torch.device("cpu")) as sampler:
         until = time.monotonic() + 0.4
@@ -24,7 +24,7 @@ def test_processor_and_memory_are_looked_at_beside_the_training(monkeypatch: pyt
     assert min(series["memory_mib"]) > 50
 
 
-def test_a_long_run_is_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_is_sampled_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(utilization, "PERIOD_S", 0.001)
     monkeypatch.setattr(utilization, "MOST_POINTS", 8)
     with UtilizationSampler(torch.device("cpu")) as sampler:

@@ -63,7 +63,7 @@ def test_ranks_that_are_packed_and_ranks_that_are_spread_are_two_trials() -> Non
     assert packed.hash == TrialConfig(batch_per_rank=8, world_size=2).hash
 
 
-def test_what_follows_from_a_changed_number_of_ranks_or_machines_follows_anew() -> None:
+def test_fields_that_follow_from_the_number_of_ranks_or_machines_are_recomputed() -> None:
     config = TrialConfig(batch_per_rank=8, machines=2, ranks_per_machine=2)
     assert config.replace(seed=5).ranks_per_machine == 2
     assert config.replace(world_size=8).ranks_per_machine == 4
@@ -143,7 +143,7 @@ def test_an_unknown_choice_lists_the_right_ones() -> None:
         TrialConfig(batch_per_rank=8, optimizer="lion")  # type: ignore[arg-type]
 
 
-def test_momentum_is_refused_where_it_has_no_meaning() -> None:
+def test_momentum_is_refused_where_it_has_no_effect() -> None:
     with pytest.raises(ConflictError, match="momentum=0.9 has no effect with optimizer=adam"):
         TrialConfig(batch_per_rank=8, momentum=0.9)
     assert TrialConfig(batch_per_rank=8, momentum=0.9, optimizer="sgd").momentum == 0.9

@@ -36,7 +36,7 @@ def images() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["static", "qat"])
-def test_an_int8_model_holds_its_weights_in_int8_and_differs_from_fp32_by_rounding_alone(
+def test_an_int8_model_has_int8_weights_and_differs_from_fp32_by_rounding_only(
     kind: str, images: torch.Tensor
 ) -> None:
     model = built()
@@ -47,10 +47,10 @@ def test_an_int8_model_holds_its_weights_in_int8_and_differs_from_fp32_by_roundi
         trained(images).sum().backward()
     before = {name: value.clone() for name, value in trained.state_dict().items()}
     int8 = to_int8(trained, kind, images[:2], [images])
-    held = weights_of(int8)
-    shapes = sorted(tuple(value.shape) for value in held.values() if value.dtype == torch.int8)
+    weights = weights_of(int8)
+    shapes = sorted(tuple(value.shape) for value in weights.values() if value.dtype == torch.int8)
     assert shapes == sorted(tuple(item.shape) for item in model.parameters() if item.ndim > 1)
-    assert not [name for name, value in held.items() if value.ndim > 1 and value.dtype == torch.float32]
+    assert not [name for name, value in weights.items() if value.ndim > 1 and value.dtype == torch.float32]
     assert 2 * checkpoint_bytes(int8) < checkpoint_bytes(model)
     with torch.no_grad():
         exact, rounded = model.eval()(images), int8(images)
@@ -61,9 +61,9 @@ def test_an_int8_model_holds_its_weights_in_int8_and_differs_from_fp32_by_roundi
 
 
 def test_dynamic_quantization_converts_the_linear_layers_alone(images: torch.Tensor) -> None:
-    held = weights_of(to_int8(built(), "dynamic", images[:2], [images[:2]]))
-    assert [tuple(value.shape) for value in held.values() if value.dtype == torch.int8] == [(10, 128)]
-    assert "features.0.weight" in held
+    weights = weights_of(to_int8(built(), "dynamic", images[:2], [images[:2]]))
+    assert [tuple(value.shape) for value in weights.values() if value.dtype == torch.int8] == [(10, 128)]
+    assert "features.0.weight" in weights
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_compiled_int8_model_computes_with_int8_kernels_and_takes_short_batche
 
 
 @pytest.mark.slow
-def test_a_run_tells_of_both_its_forms_what_report_c_asked(tmp_path: Path) -> None:
+def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model(tmp_path: Path) -> None:
     artifacts = ArtifactOptions(folder=str(tmp_path))
     fp32 = run_inline(config(inference_batch=16), artifacts=artifacts).run
     for kind in ("static", "qat"):
@@ -119,7 +119,7 @@ def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_mo
         config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_return_int8
     )
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
-    assert ranks[0].values["held"] == ranks[1].values["held"]
+    assert ranks[0].values["weights"] == ranks[1].values["weights"]
     assert ranks[0].run["int8_test_accuracy"] == ranks[0].run["epochs"][-1]["test_accuracy"] > 0.6
 
 
@@ -178,7 +178,7 @@ def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
 
 
 @pytest.mark.slow
-def test_the_time_of_conversion_and_inference_is_a_phase_of_its_own() -> None:
+def test_the_time_of_conversion_and_inference_is_a_separate_phase() -> None:
     result = run_inline(config(quantization="dynamic", epochs=1, inference_batch=4))
     assert result.values["inference_s"] > result.run["quantize_s"] > 0
     assert result.values["eval_s"] < 0.5 * result.values["inference_s"]
@@ -192,7 +192,7 @@ def test_inference_is_timed_on_the_gpu_as_well() -> None:
     assert result.run["fp32_compiled_ms_p50"] > 0
 
 
-def test_static_quantization_observes_no_image_that_is_held_out() -> None:
+def test_static_quantization_observes_no_validation_image() -> None:
     from dmls_ray.training.sharding import hold_out
     from dmls_ray.workloads.classification.data.batches import normalize
     from dmls_ray.workloads.classification.data.decoded_images import load_decoded

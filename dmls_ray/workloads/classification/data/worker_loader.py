@@ -99,7 +99,7 @@ def _worker_context() -> Any:
     """Start method of loader workers: forked off a process that has loaded PyTorch and is otherwise idle.
 
     DataLoader's default forks the rank itself. A worker may then inherit a lock that one of the rank's threads (gloo's,
-    the autograd engine's) held at that moment, and hang: seen at world size 2.
+    the autograd engine's) has at that moment, and hang: seen at world size 2.
     """
     context = multiprocessing.get_context("forkserver")
     # The workers load what the rank's main module loads; modules that are preloaded cost them nothing.

@@ -50,7 +50,7 @@ def test_a_crop_is_a_window_of_the_padded_image_and_moves_by_an_eighth_at_most()
     assert len(seen) > 15
 
 
-def test_every_epoch_and_seed_changes_images_anew() -> None:
+def test_every_epoch_and_seed_changes_images_differently() -> None:
     images = torch.rand(24, 3, 16, 16)
 
     def changed(epoch: int, **changes: Any) -> torch.Tensor:

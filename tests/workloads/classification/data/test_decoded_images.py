@@ -72,7 +72,7 @@ def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
 
 
-def test_a_damaged_image_is_told_and_leaves_no_half_made_cache(tmp_path: Path) -> None:
+def test_a_damaged_image_is_refused_and_leaves_no_partial_cache(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (tmp_path / "test" / "cat" / "0000.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match="test image 0 cannot be read"):
@@ -80,7 +80,7 @@ def test_a_damaged_image_is_told_and_leaves_no_half_made_cache(tmp_path: Path) -
     assert not is_decoded("image_folder", str(tmp_path), None)
 
 
-def test_an_image_of_more_pixels_than_a_picture_has_is_told_and_not_decoded(
+def test_an_image_with_too_many_pixels_is_refused_and_not_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_folder(tmp_path)
@@ -132,7 +132,7 @@ def test_images_of_all_kinds_become_channels_height_width(image: object, shape: 
 
 
 @pytest.mark.parametrize("image", [np.zeros((4, 4)), np.zeros(4, dtype=np.uint8), torch.zeros(4, 4)])
-def test_what_is_no_image_is_told(image: object) -> None:
+def test_a_value_that_is_not_an_image_is_refused(image: object) -> None:
     with pytest.raises(DataError, match="an image is .*; give PIL images"):
         to_chw(image, None)
 

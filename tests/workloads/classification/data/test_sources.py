@@ -94,7 +94,7 @@ def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
     assert find_source("image_folder", str(tmp_path)).fingerprint != before
 
 
-def test_an_image_folder_without_its_layout_is_told(tmp_path: Path) -> None:
+def test_an_image_folder_without_its_layout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="image_folder needs data_dir"):
         check_source("image_folder", None)
     with pytest.raises(DataError, match="there is no folder .*train; it holds train/<class>/<image>"):
@@ -105,7 +105,7 @@ def test_an_image_folder_without_its_layout_is_told(tmp_path: Path) -> None:
         find_source("image_folder", str(tmp_path))
 
 
-def test_classes_that_differ_between_train_and_test_are_told(tmp_path: Path) -> None:
+def test_classes_that_differ_between_train_and_test_are_refused(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (tmp_path / "train" / "emu").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "train" / "emu" / "1.png")
