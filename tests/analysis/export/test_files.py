@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_derived_files_are_made_anew_from_all_records(folder: Path) -> None:
+def test_derived_files_are_rewritten_from_all_records(folder: Path) -> None:
     loaded = load(folder)
     for _ in range(2):
         write_derived_files(loaded)
@@ -82,7 +82,7 @@ def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
     assert not list(folder.glob(".*.new"))
 
 
-def test_what_replaces_a_file_has_a_name_of_its_own_and_leaves_nothing_when_it_fails(tmp_path: Path) -> None:
+def test_a_temporary_file_has_a_unique_name_and_is_removed_on_failure(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with atomic_replace(path) as one, atomic_replace(path) as other:
         assert one != other

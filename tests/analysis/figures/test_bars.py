@@ -18,7 +18,7 @@ def bar(name: str, x: list[str], y: list[float | None], **ends: list[float | Non
     return Series(name=name, kind="bar", x=x, y=y, **ends)  # type: ignore[arg-type]
 
 
-def test_bars_of_which_each_has_a_name_of_its_own_stand_in_its_middle_at_full_width() -> None:
+def test_a_bar_alone_in_its_category_is_centred_at_full_width() -> None:
     width, middles = bar_offsets(panel(bar("one", ["a", "c"], [1.0, 2.0]), bar("other", ["b"], [3.0])))
     assert width == 0.8
     assert middles == {("one", ""): [0, 0], ("other", ""): [0]}
@@ -30,7 +30,7 @@ def test_bars_at_one_name_stand_side_by_side_and_one_alone_in_the_middle() -> No
     assert middles == {("one", ""): [0, -0.2], ("other", ""): [0.2]}
 
 
-def test_a_bar_that_has_no_value_takes_no_room() -> None:
+def test_a_bar_without_a_value_takes_no_width() -> None:
     width, middles = bar_offsets(
         panel(bar("one", ["a"], [1.0]), bar("other", ["a"], [None]), bar("third", ["a"], [math.nan]))
     )
@@ -38,7 +38,7 @@ def test_a_bar_that_has_no_value_takes_no_room() -> None:
     assert middles == {("one", ""): [0], ("other", ""): [0], ("third", ""): [0]}
 
 
-def test_points_among_bars_take_none_of_their_room() -> None:
+def test_points_among_bars_take_no_width() -> None:
     assert bar_offsets(panel(bar("one", ["a"], [1.0]), Series(name="limit", x=["a"], y=[2.0]))) == (
         0.8,
         {("one", ""): [0]},
@@ -64,7 +64,7 @@ def test_what_a_logarithmic_axis_cannot_show_moves_no_foot() -> None:
     assert bar_base(panel(bar("one", ["a"], [5e-324]), log=True)) > 0
 
 
-def test_a_logarithmic_axis_has_room_above_its_highest_end() -> None:
+def test_a_logarithmic_axis_ends_above_its_highest_value() -> None:
     assert 1000 < bar_axis_end(panel(bar("one", ["a"], [30.0], low=[2.0], high=[1000.0]), log=True)) < 2000
     assert bar_axis_end(panel(bar("one", ["a"], [None]), log=True)) > 0.1
     assert math.isfinite(bar_axis_end(panel(bar("one", ["a", "b"], [1.0, 1e300]), log=True)))

@@ -40,7 +40,7 @@ def test_steps_have_a_panel_where_they_were_timed() -> None:
     assert points(step, "world_size 1") == {16: 32.0, 32: 64.0}
 
 
-def test_where_the_global_batch_is_held_it_is_the_axis() -> None:
+def test_a_fixed_global_batch_is_the_axis() -> None:
     runs = results({"global_batch": [64, 128], "world_size": [1, 2]}, lambda values, repeat: 100.0)
     (epoch,) = panels(chart(make_table(runs, ("world_size", "global_batch"))), 1)
     assert epoch.x.label == "global_batch (samples)"

@@ -46,7 +46,7 @@ def test_between_names_nothing_is_connected() -> None:
     assert not series(exposed, "measured").connected
 
 
-def test_names_beside_numbers_are_lines_of_their_own() -> None:
+def test_each_combination_of_other_factors_is_a_line() -> None:
     runs = runs_of(world_size=2, batch_per_rank=[16, 32], backend=["gloo", "mpi"], launcher="mpirun")
     exposed, _ = panels(chart(make_table(runs)), 2)
     assert exposed.x.label == "batch_per_rank (samples)"

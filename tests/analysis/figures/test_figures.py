@@ -22,7 +22,7 @@ def test_no_runs_and_no_run_that_ended_ok_have_no_figures() -> None:
     assert charts(make_table(runs)) == []
 
 
-def test_a_function_of_ones_own_has_the_figures_of_what_it_told() -> None:
+def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
     runs = own_results(
         {"batch_per_rank": [16, 32], "world_size": [1, 2]},
         lambda values, repeat: (

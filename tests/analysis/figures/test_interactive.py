@@ -85,7 +85,7 @@ def test_a_band_is_a_polygon_for_each_stretch_that_is_known() -> None:
     assert drawn["fill"] == "toself"
 
 
-def test_a_band_lies_under_its_curve_and_has_no_entry_of_its_own() -> None:
+def test_a_band_lies_under_its_curve_and_has_no_legend_entry() -> None:
     curve = points("fit", kind="line")
     band = Series(name="interval", kind="band", x=[1, 2], y=[None] * 2, low=[0, 0], high=[1, 1], same_as="fit")
     under, over = plotly_figure(one(curve, band))["data"]
@@ -113,7 +113,7 @@ def test_what_was_not_measured_is_dashed() -> None:
     assert trace(points(connected=True))["line"]["dash"] == "solid"
 
 
-def test_a_series_like_another_has_its_colour_and_mark_and_is_still_told_from_it() -> None:
+def test_a_series_that_copies_another_has_its_colour_and_mark_and_remains_distinguishable() -> None:
     like, first, other = plotly_figure(one(points("test", same_as="train"), points("train"), points("else")))["data"]
     assert first["meta"]["colour"] == like["meta"]["colour"] != other["meta"]["colour"]
     assert (first["marker"]["symbol"], like["marker"]["symbol"]) == ("circle", "circle-open")
@@ -183,7 +183,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_no_two_of_many_series_look_alike() -> None:
+def test_many_series_all_differ_in_style() -> None:
     many = [points(f"s{number}") for number in range(50)]
     assert len(set(assign_styles(one(*many)).values())) == 50
     assert len(LIGHT.series) == len(DARK.series)
@@ -215,9 +215,9 @@ def test_places_on_a_curve_are_rings_and_what_stands_back_is_muted() -> None:
 
 def test_a_law_has_one_pattern_of_dashes_whichever_line_it_belongs_to() -> None:
     laws = [points(law, kind="line", dashed=True, same_as=line) for line in ("a", "b") for law in ("ideal", "fit")]
-    told = assign_styles(one(points("a"), points("b"), *laws))
-    assert told["ideal", "a"].dash == told["ideal", "b"].dash != told["fit", "a"].dash
-    assert (told["ideal", "a"].colour, told["ideal", "b"].colour) == (0, 1)
+    assigned = assign_styles(one(points("a"), points("b"), *laws))
+    assert assigned["ideal", "a"].dash == assigned["ideal", "b"].dash != assigned["fit", "a"].dash
+    assert (assigned["ideal", "a"].colour, assigned["ideal", "b"].colour) == (0, 1)
 
 
 WAYS = Axis("way", categories=["loop", "numpy", "torch"])
@@ -270,7 +270,7 @@ def one_of(*series: Series, y: Axis = Y) -> Chart:
     return one(*series, x=WAYS, y=y)
 
 
-def test_a_picture_stands_beside_its_neighbours_without_axes_or_an_entry_in_the_legend() -> None:
+def test_a_picture_is_next_to_other_panels_without_axes_or_a_legend_entry() -> None:
     panels = [Panel(x=X, y=Y, series=[points()]), Panel(picture=jpeg(), title="seen <here>")]
     drawn = plotly_figure(Chart(name="c", title="t", panels=panels))
     assert drawn["data"][1] == {
@@ -294,9 +294,9 @@ def test_a_picture_that_is_none_or_too_large_is_said_to_be_in_its_place(picture:
         Chart(name="c", title="t", panels=[Panel(x=X, y=Y, series=[points()]), Panel(picture=picture)])
     )
     assert picture not in json.dumps(drawn)
-    (told,) = drawn["layout"]["annotations"]
-    assert told["text"].replace("<br>", " ").startswith("This picture is not shown: it is no JPEG of at most 1,024")
-    assert told["xref"] == "x2 domain"
+    (assigned,) = drawn["layout"]["annotations"]
+    assert assigned["text"].replace("<br>", " ").startswith("This picture is not shown: it is no JPEG of at most 1,024")
+    assert assigned["xref"] == "x2 domain"
     assert drawn["data"][1]["xaxis"] == "x2", "what keeps the place"
 
 
@@ -306,7 +306,7 @@ def test_drawing_for_a_page_loads_no_plotly() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_a_legend_is_there_where_it_tells_something() -> None:
+def test_a_legend_is_shown_for_several_names_only() -> None:
     def legend(count: int) -> bool:
         return bool(plotly_figure(one(*(points(f"s{number}") for number in range(count))))["layout"]["showlegend"])
 

@@ -83,7 +83,7 @@ def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_p
     assert "overfits from here" not in names(many[1])
 
 
-def test_a_function_of_ones_own_that_tells_only_test_losses_has_their_curve() -> None:
+def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None:
     runs = own_results({"depth": [1]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
         record.take_epochs([EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)])

@@ -29,7 +29,7 @@ def test_a_line_holds_trials_that_differ_in_its_axis_alone_and_is_named_by_the_r
     assert [[row.world_size for row in line.rows] for line in lines] == [[1, 2], [1, 2]]
 
 
-def test_the_batch_that_is_not_held_names_no_line() -> None:
+def test_the_batch_field_that_is_not_fixed_names_no_line() -> None:
     table = table_of({"global_batch": [64, 128], "world_size": [1, 2]})
     assert [line.name for line in lines_along(table, table.rows, "world_size")] == [
         "global_batch 64",
@@ -54,18 +54,18 @@ def test_names_are_never_the_axis_of_a_line() -> None:
     assert default_axis(table, table.rows) == ""
 
 
-def test_a_figure_without_an_axis_of_its_own_goes_along_the_ranks_before_the_batch() -> None:
+def test_the_default_axis_is_the_ranks_before_the_batch() -> None:
     table = table_of(GRID)
     assert default_axis(table, table.rows) == "world_size"
     assert default_axis(table, [row for row in table.rows if row.world_size == 2]) == "batch_per_rank"
 
 
-def test_of_many_fields_a_label_tells_those_that_are_not_at_their_default() -> None:
+def test_of_many_fields_a_label_has_those_that_are_not_at_their_default() -> None:
     table = table_of({"batch_per_rank": 16}, variants=({}, {"dropout": 0.3}, {"l1": 0.1, "lr": 0.01}))
     assert sorted(trial_labels(table, table.rows)) == ["all at their defaults", "dropout 0.3", "lr 0.01, l1 0.1"]
 
 
-def test_ranks_and_batch_are_told_even_at_their_default() -> None:
+def test_ranks_and_batch_are_in_the_label_even_at_their_default() -> None:
     table = table_of({**GRID, "lr": [0.001, 0.1]})
     assert trial_labels(table, table.rows)[:2] == [
         "world_size 1, batch_per_rank 16",
@@ -73,7 +73,7 @@ def test_ranks_and_batch_are_told_even_at_their_default() -> None:
     ]
 
 
-def test_fields_of_ones_own_have_no_default_to_leave_out() -> None:
+def test_user_defined_fields_are_always_in_the_label() -> None:
     table = make_table(own_results({"lr": [1, 2], "b": [1, 2], "c": [1, 2]}, lambda values, repeat: (1.0, {})))
     assert trial_label(table.rows[0], ["lr", "b", "c"]) == "lr 1, b 1, c 1"
 
@@ -95,7 +95,7 @@ def test_an_axis_of_numbers_has_its_unit_and_is_logarithmic_from_two_doublings_o
     assert not factor_axis("batch_per_rank", table.rows[:2]).log
 
 
-def test_one_trial_of_several_is_named_by_what_sets_it_apart() -> None:
+def test_a_single_trial_is_named_by_the_fields_that_vary_in_the_table() -> None:
     table = table_of(GRID)
     assert trial_labels(table, table.rows[:1]) == ["world_size 1, batch_per_rank 16"]
     assert trial_labels(table_of({"batch_per_rank": 16}), table_of({"batch_per_rank": 16}).rows) == [""]

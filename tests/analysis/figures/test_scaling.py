@@ -22,7 +22,7 @@ def runs_of(**axes: Any) -> Results:
     return results({"batch_per_rank": 16, "world_size": [1, 2, 4], **axes}, rate)
 
 
-def test_throughput_and_efficiency_stand_beside_their_ideal() -> None:
+def test_throughput_and_efficiency_are_drawn_with_their_ideal() -> None:
     throughput, efficiency = panels(chart(make_table(runs_of())), 2)
     assert throughput.y.label == "throughput (images/s)"
     assert points(throughput, "measured") == pytest.approx({1: 101, 2: 161.6, 4: 202})
@@ -41,13 +41,13 @@ def test_efficiency_is_paired_by_block_so_that_what_drifts_for_both_cancels() ->
     assert measured.high == pytest.approx([1.0, 0.8, 0.5])
 
 
-def test_each_batch_is_a_line_with_an_ideal_of_its_own() -> None:
+def test_each_batch_is_a_line_with_its_ideal() -> None:
     throughput, efficiency = panels(chart(make_table(runs_of(batch_per_rank=[16, 32], world_size=[1, 2]))), 2)
     assert names(throughput) == ["batch_per_rank 16", "ideal", "batch_per_rank 32", "ideal"]
     assert names(efficiency) == ["batch_per_rank 16", "batch_per_rank 32", "ideal"]
 
 
-def test_the_title_says_what_is_held() -> None:
+def test_the_title_names_the_fixed_batch() -> None:
     weak = chart(make_table(runs_of()))
     strong = chart(make_table(results({"global_batch": 64, "world_size": [1, 2, 4]}, rate)))
     assert weak is not None

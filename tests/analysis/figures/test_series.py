@@ -52,7 +52,7 @@ def test_a_trial_of_which_one_run_was_out_of_memory_has_a_cross_that_says_so() -
     assert [len(runs) for runs in cross.runs] == [2]
 
 
-def test_no_more_is_drawn_than_can_be_told_apart_and_the_rest_is_counted() -> None:
+def test_no_more_is_drawn_than_is_distinguishable_and_the_rest_is_counted() -> None:
     assert limit_items(list(range(8)), "trials") == (list(range(8)), ())
     kept, (note,) = limit_items(list(range(22)), "trials")
     assert kept == [0, 3, 6, 9, 12, 15, 18, 21]
@@ -69,7 +69,7 @@ def test_of_a_search_the_best_trials_are_drawn(mode: str, last: int) -> None:
     assert note.startswith("7 of 10 trials are drawn, ")
 
 
-def test_trials_that_have_nothing_to_show_are_counted_even_where_all_have_room() -> None:
+def test_trials_with_nothing_to_show_are_counted_even_if_all_could_be_drawn() -> None:
     table = table_of({"batch_per_rank": [16, 32, 64]})
     assert limit_rows(table, table.rows, lambda row: True) == (table.rows, ())
     kept, (note,) = limit_rows(table, table.rows, lambda row: row.factors["batch_per_rank"] > 16)

@@ -112,7 +112,7 @@ def test_names_are_the_ticks_in_their_order_and_are_not_joined() -> None:
     assert line.get_linestyle() == "None"
 
 
-def test_series_beside_each_other_at_a_name_do_not_hide_each_other() -> None:
+def test_series_at_the_same_category_do_not_hide_each_other() -> None:
     both = [Series(name=name, x=["0"], y=[1.0]) for name in ("a", "b")]
     one, other = draw(a_chart(*both, x=Axis("rank", categories=["0"]))).axes[0].lines
     assert one.get_xdata()[0] < 0 < other.get_xdata()[0]
@@ -130,7 +130,7 @@ def test_a_value_that_is_not_there_is_left_out_and_a_cross_without_a_height_lies
     assert axes.get_ylim()[1] < 4
 
 
-def test_an_axis_from_zero_begins_there_and_has_room_for_the_last_point() -> None:
+def test_an_axis_from_zero_begins_at_zero_and_includes_the_last_point() -> None:
     points = Series(name="a", x=[883.0, 884.0], y=[1.0, 2.0])
     axes = draw(a_chart(points, x=Axis("peak (MiB)", from_zero=True), y=Axis("y (s)", from_zero=True))).axes[0]
     assert axes.get_xlim()[0] == axes.get_ylim()[0] == 0

@@ -35,7 +35,7 @@ def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
     assert (time.x.label, memory.x.label) == ("a run, from assignment to result (s)", "peak memory of a rank (MiB)")
 
 
-def test_memory_that_the_table_cannot_tell_apart_puts_no_trial_on_the_front() -> None:
+def test_indistinguishable_memory_puts_no_trial_on_the_front() -> None:
     runs = runs_of()
     for record in runs.records:
         record.peak_mem_mib = 884.0 - 0.001 * record.config["batch_per_rank"]
@@ -63,7 +63,7 @@ def test_a_trial_that_needs_least_memory_is_on_the_front_however_slow() -> None:
     assert names(time) == ["batch_per_rank 16", "batch_per_rank 32", "batch_per_rank 64"]
 
 
-def test_a_front_of_more_than_can_be_told_apart_is_one_series() -> None:
+def test_a_front_of_more_trials_than_distinguishable_series_is_one_series() -> None:
     many = {2**place: (100.0 + place, 0.9 - 0.01 * place) for place in range(9)}
     runs = results(
         {"batch_per_rank": list(many)},

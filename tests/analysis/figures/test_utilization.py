@@ -32,7 +32,7 @@ def test_the_run_whose_time_is_in_the_middle_is_drawn_as_the_mean_of_its_ranks()
     assert series(busy, "measured").runs == [(middle.run_id,)] * 2
 
 
-def test_a_gpu_has_a_panel_of_its_own() -> None:
+def test_a_gpu_has_a_separate_panel() -> None:
     _, gpu = panels(chart(make_table(runs_of(gpu_percent=80.0))), 2)
     assert points(gpu, "measured") == {0.5: 80.0, 1.0: 80.0}
     assert gpu.y.label == "GPU, mean of the ranks (% of the time)"
@@ -71,7 +71,7 @@ def test_trials_that_were_too_short_to_be_looked_at_twice_are_counted_and_the_on
     assert len(found.notes) == 2
 
 
-def test_of_more_trials_than_can_be_told_apart_the_short_ones_are_counted_too() -> None:
+def test_short_trials_are_counted_among_more_trials_than_distinguishable_lines() -> None:
     runs = results({"batch_per_rank": list(range(1, 12)), "world_size": 1}, lambda values, repeat: 100.0)
     for record in runs.records:
         record.total_s = 0.5 if record.config["batch_per_rank"] == 11 else 2.0

@@ -20,8 +20,8 @@ def test_the_published_figures_are_all_here() -> None:
 
 
 def test_they_give_report_as_sentence_on_two_gpus_against_one() -> None:
-    told = summarize_axis(make_table(published("cifar10")), "world_size")
-    at_32, at_256 = told.split("; ")
+    sentence = summarize_axis(make_table(published("cifar10")), "world_size")
+    at_32, at_256 = sentence.split("; ")
     assert "t batch_per_rank 32, " in at_32
     assert "from world_size 1 to 2 a run went from 161 to 634 s, 3.95 times as long" in at_32
     assert "at batch_per_rank 256, " in at_256
@@ -29,19 +29,23 @@ def test_they_give_report_as_sentence_on_two_gpus_against_one() -> None:
 
 
 def test_they_give_report_bs_sentence_for_each_backend() -> None:
-    told = summarize_axis(make_table(published("stl10")), "world_size")
+    sentence = summarize_axis(make_table(published("stl10")), "world_size")
     assert (
-        "at batch_per_rank 32, backend nccl, from world_size 1 to 2 a run went from 179 to 63.9 s, 2.81 times" in told
+        "at batch_per_rank 32, backend nccl, from world_size 1 to 2 a run went from 179 to 63.9 s, 2.81 times"
+        in sentence
     )
     assert (
-        "at batch_per_rank 32, backend gloo, from world_size 1 to 2 a run went from 179 to 87.3 s, 2.05 times" in told
+        "at batch_per_rank 32, backend gloo, from world_size 1 to 2 a run went from 179 to 87.3 s, 2.05 times"
+        in sentence
     )
 
 
 def test_they_give_report_cs_sentence_on_machines() -> None:
-    told = summarize_axis(make_table(published("mnist")), "machines")
-    assert "At ranks_per_machine 1, batch_per_rank 32, quantization off, backend gloo, from machines 1 to 2 " in told
-    assert "a run went from 186 to 99.0 s, 1.88 times as fast" in told
+    sentence = summarize_axis(make_table(published("mnist")), "machines")
+    assert (
+        "At ranks_per_machine 1, batch_per_rank 32, quantization off, backend gloo, from machines 1 to 2 " in sentence
+    )
+    assert "a run went from 186 to 99.0 s, 1.88 times as fast" in sentence
 
 
 def test_losses_that_were_summed_over_batches_are_means_over_samples() -> None:
@@ -52,7 +56,7 @@ def test_losses_that_were_summed_over_batches_are_means_over_samples() -> None:
     assert run.overfit_epoch is not None
 
 
-def test_an_epoch_of_ours_stands_beside_the_published_one_of_the_same_configuration() -> None:
+def test_a_measured_epoch_matches_the_published_one_of_the_same_configuration() -> None:
     ours = results(
         {"batch_per_rank": 32, "world_size": [1, 2], "model": "convnet", "dataset": "cifar10", "lr": 5e-4},
         lambda values, repeat: 100.0,
@@ -60,8 +64,8 @@ def test_an_epoch_of_ours_stands_beside_the_published_one_of_the_same_configurat
     )
     for record in ours.records:
         record.backend = "gloo" if record.config["world_size"] > 1 else ""
-    found = [match(record) for record in ours.records]
-    by_size = {record.config["world_size"]: item for record, item in zip(ours.records, found, strict=True)}
+    matched = [match(record) for record in ours.records]
+    by_size = {record.config["world_size"]: item for record, item in zip(ours.records, matched, strict=True)}
     assert by_size[1] is not None
     assert by_size[2] is not None
     assert by_size[1].record.run_id == "cifar10-convnet-1gpu-bs32"
@@ -88,15 +92,15 @@ def of_ours(**fields: Any) -> RunRecord:
     return record
 
 
-def test_of_several_published_runs_the_one_that_differs_least_stands_beside_ours() -> None:
+def test_of_several_published_runs_the_one_that_differs_least_matches() -> None:
     for epochs, run_id in ((10, "cifar10-convnet-2gpu-gloo-bs256-fp32-10ep"), (20, "cifar10-convnet-2gpu-gloo-bs256")):
-        found = match(of_ours(epochs=epochs))
-        assert found is not None
-        assert (found.record.run_id, found.differs_in) == (run_id, "")
+        matched = match(of_ours(epochs=epochs))
+        assert matched is not None
+        assert (matched.record.run_id, matched.differs_in) == (run_id, "")
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("epochs", 5, "epochs 5 / 20"),
         ("weight_decay", 0.0, "weight_decay 0.0 / 0.0005"),
@@ -119,18 +123,18 @@ def test_of_several_published_runs_the_one_that_differs_least_stands_beside_ours
         ("target_accuracy", 0.7, ""),
     ],
 )
-def test_what_makes_a_difference_to_training_is_said_where_it_differs(name: str, value: object, told: str) -> None:
-    found = match(of_ours(**{name: value}))
-    assert found is not None
-    assert found.differs_in == told
+def test_fields_that_affect_training_are_listed_if_they_differ(name: str, value: object, expected: str) -> None:
+    matched = match(of_ours(**{name: value}))
+    assert matched is not None
+    assert matched.differs_in == expected
 
 
 def test_what_counts_with_another_field_alone_differs_with_that_alone() -> None:
     stopped = {"batch_norm": "on", "early_stopping": "test_loss", "epochs": 6}
-    for patience, told in ((2, False), (5, True)):
-        found = match(of_ours(**stopped, patience=patience))
-        assert found is not None
-        assert ("patience 5 / 2" in found.differs_in) == told
+    for patience, expected in ((2, False), (5, True)):
+        matched = match(of_ours(**stopped, patience=patience))
+        assert matched is not None
+        assert ("patience 5 / 2" in matched.differs_in) == expected
     # Without scaling there is no batch at which lr holds.
     record = of_ours()
     record.config = {**record.config, "lr_base_batch": 64}
@@ -140,24 +144,24 @@ def test_what_counts_with_another_field_alone_differs_with_that_alone() -> None:
 
 
 @pytest.mark.parametrize("dropout", [None, 0.5])
-def test_of_the_regularised_runs_it_is_said_that_their_dropout_is_not_told(dropout: float | None) -> None:
-    found = match(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
-    assert found is not None
-    assert found.record.run_id == "cifar10-convnet-reg-2gpu-gloo-bs256"
+def test_the_dropout_of_regularised_runs_is_listed_as_unknown(dropout: float | None) -> None:
+    matched = match(of_ours(batch_norm="on", early_stopping="test_loss", epochs=6, dropout=dropout))
+    assert matched is not None
+    assert matched.record.run_id == "cifar10-convnet-reg-2gpu-gloo-bs256"
     ours = "none" if dropout is None else "0.5"
-    assert found.differs_in == f"dropout {ours} / of a rate that is not told"
+    assert matched.differs_in == f"dropout {ours} / of a rate that is not told"
 
 
-def test_a_report_that_does_not_tell_a_setting_says_nothing_of_ours_but_that_it_is_set() -> None:
+def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default() -> None:
     axes = {"batch_per_rank": 32, "model": "simplecnn", "dataset": "stl10", "image_size": 128, "epochs": 10}
-    for decay, told in ((0.0, ""), (0.1, "weight_decay 0.1 / not told")):
+    for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not told")):
         (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
-        found = match(record)
-        assert found is not None
-        assert found.differs_in == told
+        matched = match(record)
+        assert matched is not None
+        assert matched.differs_in == expected
 
 
-def test_a_function_of_ones_own_stands_beside_nothing() -> None:
+def test_a_user_function_matches_no_published_run() -> None:
     swept = own_results({"width": [8]}, lambda values, repeat: (1.0, {}))
     assert match(swept.records[0]) is None
     assert beside_published(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
@@ -174,7 +178,7 @@ def test_a_function_of_ones_own_stands_beside_nothing() -> None:
         ("dataset", "mnist"),
     ],
 )
-def test_what_is_not_of_the_same_configuration_stands_beside_nothing(name: str, value: object) -> None:
+def test_another_configuration_matches_no_published_run(name: str, value: object) -> None:
     axes = {"batch_per_rank": 32, "model": "convnet", "dataset": "cifar10"} | {name: value}
     (record,) = results(axes, lambda values, repeat: 100.0, repeats=1).records
     assert match(record) is None

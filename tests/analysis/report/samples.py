@@ -25,11 +25,11 @@ def rates(table: Table) -> Chart:
     series = []
     for ranks in sorted({row.world_size for row in table.rows}):
         rows = [row for row in table.rows if row.world_size == ranks and "images_per_s" in row.estimates]
-        told = [row.estimates["images_per_s"] for row in rows]
+        values = [row.estimates["images_per_s"] for row in rows]
         series.append(
             Series(
-                name=f"world_size {ranks}", x=[_batch(row) for row in rows], y=[item.median for item in told],
-                low=[item.low for item in told], high=[item.high for item in told], connected=True,
+                name=f"world_size {ranks}", x=[_batch(row) for row in rows], y=[item.median for item in values],
+                low=[item.low for item in values], high=[item.high for item in values], connected=True,
                 runs=[_runs(row) for row in rows],
             )
         )  # fmt: skip
@@ -60,11 +60,11 @@ def curves(results: Results) -> Chart:
 def bars_and_picture(table: Table, picture: str) -> Chart:
     """images/s as a bar a trial, each of a series of its own, on a logarithmic axis; beside it a picture."""
     rows = [row for row in table.rows if row.world_size == 1 and "images_per_s" in row.estimates]
-    told = [row.estimates["images_per_s"] for row in rows]
+    values = [row.estimates["images_per_s"] for row in rows]
     names = [f"{_batch(row)} images a step" for row in rows]
     bars = [
         Series(name=name, kind="bar", x=[name], y=[item.median], low=[item.low], high=[item.high], runs=[_runs(row)])
-        for name, item, row in zip(names, told, rows, strict=True)
+        for name, item, row in zip(names, values, rows, strict=True)
     ]
     panels = [
         Panel(x=Axis("batch", categories=names), y=Axis("images/s", log=True), series=bars, title="Rates"),
@@ -96,8 +96,8 @@ def many(runs: int, *, epochs: int = 20, ranks: int = 2, text: str = "") -> Resu
 
 def _rank(draw: random.Random, rank: int, epochs: int) -> RankResult:
     def epoch(number: int) -> dict[str, Any]:
-        told = {name: draw.random() for name in (*METRICS, "train_s", "warmup_s", "eval_s")}
-        return {"epoch": number, **told}
+        values = {name: draw.random() for name in (*METRICS, "train_s", "warmup_s", "eval_s")}
+        return {"epoch": number, **values}
 
     whole = [epoch(number) | {"images": 50_000, "images_per_s": draw.random() * 1e5} for number in range(1, epochs + 1)]
     names = ("setup_s", "train_s", "eval_s", "total_s", "step_ms_p50", "step_ms_p95", "peak_mem_mib", "forward_ms",
@@ -105,8 +105,8 @@ def _rank(draw: random.Random, rank: int, epochs: int) -> RankResult:
     measured = {name: draw.random() * 100 for name in names if name in RankRecord.__slots__}
     busy = {"at_s": [0.5 * point for point in range(240)], "cpu_percent": [draw.random() * 100 for _ in range(240)]}
     run = {"device": "cpu", "train_samples": 50_000, "epochs": whole}
-    own = [epoch(number) for number in range(1, epochs + 1)]
-    values = {"utilization": busy, "epochs": own, **measured}
+    run_epochs = [epoch(number) for number in range(1, epochs + 1)]
+    values = {"utilization": busy, "epochs": run_epochs, **measured}
     return RankResult(rank=rank, machine="lab", device="cpu", values=values, run=run)
 
 

@@ -309,7 +309,7 @@ def test_a_click_on_a_bar_shows_its_runs_and_the_values_have_the_bars_alone(read
     ]  # fmt: skip
 
 
-def test_panels_under_long_names_leave_them_room(reader: Reader) -> None:
+def test_panels_do_not_overlap_long_names_of_categories(reader: Reader) -> None:
     reader.page.set_viewport_size({"width": 390, "height": 844})
     figure = reader.draw(2)
     reader.until(lambda: figure.locator(".main-svg").first.bounding_box()["width"] < 390)

@@ -62,7 +62,7 @@ def test_a_picture_is_there_once_however_many_runs_left_it_and_in_no_column() ->
     assert "picture" not in shown["record"]
 
 
-def test_pictures_for_which_there_is_no_room_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_beyond_the_total_are_said_to_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = jpeg(8), jpeg(16)
     monkeypatch.setattr(payload, "PICTURES", len(one) + 10)
     sample = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=2)
@@ -105,7 +105,7 @@ def test_long_runs_show_every_kth_epoch_and_those_that_have_a_meaning(monkeypatc
     assert shown["left_out"] == [88]
 
 
-def test_runs_of_a_function_of_ones_own_show_its_configuration_and_measures() -> None:
+def test_runs_of_a_user_function_show_its_configuration_and_metrics() -> None:
     sample = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"perplexity": 3.0 + repeat}))
     shown = build_payload(sample.records, Path("nowhere"))
     assert set(shown["config"]["width"]["each"]) == {8, 16}

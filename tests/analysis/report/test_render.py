@@ -144,8 +144,8 @@ def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
     for record in sample.records:
         if record.traceback:
             record.traceback = "".join(map(chr, draw.choices(range(32, 127), k=9000)))
-    told = summarize(sample)
-    page = render_report(told, [rates(told.table), curves(sample)])
+    sweep_summary = summarize(sample)
+    page = render_report(sweep_summary, [rates(sweep_summary.table), curves(sample)])
     assert len(page.encode()) < 8e6
     assert len(data_of(page)["runs"]["run_id"]) == 2000
-    assert page.count('data-trial="') == len(told.table.rows) == 667
+    assert page.count('data-trial="') == len(sweep_summary.table.rows) == 667

@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_board_that_cannot_be_written_is_noted_once_and_the_sweep_goes_on(folder: Path) -> None:
+def test_a_write_error_is_reported_once_and_the_sweep_goes_on(folder: Path) -> None:
     (folder / "tensorboard").write_text("in the way")
     notes: list[str] = []
     board = LiveTensorBoardWriter(folder, notes.append)
@@ -37,7 +37,7 @@ def test_a_board_that_cannot_be_written_is_noted_once_and_the_sweep_goes_on(fold
     assert note.endswith("; the sweep goes on without it.")
 
 
-def test_a_folder_whose_runs_are_all_there_gets_its_board(folder: Path) -> None:
+def test_a_complete_folder_gets_its_event_files(folder: Path) -> None:
     with Store(folder) as store:
         LiveTensorBoardWriter(folder, print).end(store.records)
     assert {path.name for path in (folder / "tensorboard").glob("world*")} == {
@@ -46,7 +46,7 @@ def test_a_folder_whose_runs_are_all_there_gets_its_board(folder: Path) -> None:
     }
 
 
-def test_a_board_that_is_off_writes_nothing(folder: Path) -> None:
+def test_off_writes_nothing(folder: Path) -> None:
     board = LiveTensorBoardWriter(folder, print, off=True)
     with Store(folder) as store:
         records = store.records

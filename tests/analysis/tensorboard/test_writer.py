@@ -32,8 +32,8 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
     made = results(axes or GRID, lambda values, repeat: 100.0, repeats=repeats).records
     for record in made:
         record.setup_s = 0.5
-        told = [epoch_of(number) for number in range(1, epochs + 1)]
-        record.take_epochs(told)
+        scalars_of = [epoch_of(number) for number in range(1, epochs + 1)]
+        record.take_epochs(scalars_of)
         record.ranks = [
             RankRecord(
                 rank=rank,
@@ -42,7 +42,7 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
                 peak_mem_mib=100.0 + rank,
                 epochs=[
                     {"epoch": item.epoch, "train_s": 2.0, "train_loss": rank + 1 / item.epoch, "test_accuracy": 0.25}
-                    for item in told
+                    for item in scalars_of
                 ],
             )
             for rank in range(record.config["world_size"])
@@ -92,7 +92,7 @@ def row(folder: Path) -> dict[str, Any]:
 def columns(board: Path) -> dict[str, Any]:
     """name -> type, whether it differs, and the domain, of the table of all runs."""
     (folder,) = board.glob("experiment-*")
-    told = hparams(folder)["_hparams_/experiment"].experiment
+    scalars_of = hparams(folder)["_hparams_/experiment"].experiment
     return {
         item.name: (
             item.type,
@@ -101,7 +101,7 @@ def columns(board: Path) -> dict[str, Any]:
             if item.HasField("domain_interval")
             else list(item.domain_discrete),
         )
-        for item in told.hparam_infos
+        for item in scalars_of.hparam_infos
     }
 
 
@@ -127,18 +127,18 @@ def test_each_rank_and_all_together_have_the_scalars_of_report_a_once_an_epoch(t
     board = write_tensorboard(sweep(tmp_path), VARIED)
     assert board == tmp_path / "tensorboard"
     run = board / "world_size=2 batch_per_rank=16 repeat=0"
-    told = read(run)
-    assert [step for tag in REPORT for step, _ in told[tag]] == [1, 2, 3] * 4
-    assert told["Train loss"] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
-    assert told["Test accuracy"] == [(1, 0.5625), (2, 0.625), (3, 0.6875)]
-    assert told["Images per second"] == [(1, 50.0), (2, 50.0), (3, 50.0)]
+    scalars_of = read(run)
+    assert [step for tag in REPORT for step, _ in scalars_of[tag]] == [1, 2, 3] * 4
+    assert scalars_of["Train loss"] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
+    assert scalars_of["Test accuracy"] == [(1, 0.5625), (2, 0.625), (3, 0.6875)]
+    assert scalars_of["Images per second"] == [(1, 50.0), (2, 50.0), (3, 50.0)]
     assert read(run / "rank-0")["Train loss"] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
     assert read(run / "rank-1")["Train loss"] == [(1, 2.0), (2, 1.5), (3, pytest.approx(4 / 3))]
     assert read(run / "rank-1")["Run/Peak MiB"] == [(3, 101.0)]
     assert not (board / FIRST / "rank-1").exists()
 
 
-def test_epochs_stand_at_the_times_that_the_record_tells(tmp_path: Path) -> None:
+def test_epochs_have_the_times_of_the_record(tmp_path: Path) -> None:
     board = write_tensorboard(sweep(tmp_path), VARIED)
     began = 1767323045.0  # 2026-01-02T03:04:05, UTC
     times = [item.wall_time - began for item in messages(board / FIRST) if item.step]
@@ -162,17 +162,17 @@ def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> 
     assert row(board / names[3]) == {
         "world_size": size, "batch_per_rank": batch, "global_batch": size * batch, "repeat": 0, "run_seed": last.seed
     }  # fmt: skip
-    told = read(board / names[3])
-    assert told["Run/Test accuracy"] == [(3, 0.6875)]
-    assert told["Run/Seconds"] == [(3, 20.0)]
+    scalars_of = read(board / names[3])
+    assert scalars_of["Run/Test accuracy"] == [(3, 0.6875)]
+    assert scalars_of["Run/Seconds"] == [(3, 20.0)]
 
 
 def test_a_runs_row_has_the_epoch_that_early_stopping_went_back_to(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     made.records[0].best_epoch = 2
     made.records[0].take_epochs(made.records[0].epochs)
-    told = read(write_tensorboard(made, VARIED) / run_name(made.records[0], VARIED))
-    assert (told["Run/Test accuracy"], told["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
+    scalars_of = read(write_tensorboard(made, VARIED) / run_name(made.records[0], VARIED))
+    assert (scalars_of["Run/Test accuracy"], scalars_of["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
 
 
 def test_columns_have_types_and_domains(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_the_command_writes_all_files_afresh_with_the_same_content(tmp_path: Pat
     assert {name: content for name, (content, _) in after.items()} == {name: text for name, (text, _) in before.items()}
 
 
-def test_an_axis_that_comes_later_renames_what_is_there_and_leaves_what_is_not_ours(tmp_path: Path) -> None:
+def test_a_new_axis_renames_the_folders_and_leaves_files_of_others(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board = write_tensorboard(made, VARIED)
     foreign = [board / FIRST / "note.txt", board / "mine" / "event_file.out.tfevents.1.host.2.0"]
@@ -222,7 +222,7 @@ def test_an_axis_that_comes_later_renames_what_is_there_and_leaves_what_is_not_o
     assert {path for path in left if "experiment-" not in str(path)} == set(foreign)
 
 
-def test_what_is_written_live_is_what_is_written_afterwards_but_for_the_clock(tmp_path: Path) -> None:
+def test_live_files_equal_later_files_except_for_wall_times(tmp_path: Path) -> None:
     made = sweep(tmp_path / "live")
     board = live_board(made)
     for record in made.records:
@@ -230,13 +230,13 @@ def test_what_is_written_live_is_what_is_written_afterwards_but_for_the_clock(tm
         board.run_finished(record)
     afterwards = write_tensorboard(Results(tmp_path / "after", made.records), VARIED)
 
-    def told(path: Path) -> list[Any]:
+    def scalars_of(path: Path) -> list[Any]:
         return [item.__class__.FromString(item.SerializeToString()) for item in messages(path)]
 
     folders = [path.relative_to(afterwards) for path in afterwards.rglob("*") if path.is_dir()]
     assert {path.relative_to(board.folder) for path in board.folder.rglob("*") if path.is_dir()} == set(folders)
     for path in folders:
-        one, other = told(board.folder / path), told(afterwards / path)
+        one, other = scalars_of(board.folder / path), scalars_of(afterwards / path)
         for message in (*one, *other):
             message.ClearField("wall_time")
         assert one == other
@@ -245,7 +245,7 @@ def test_what_is_written_live_is_what_is_written_afterwards_but_for_the_clock(tm
     assert files(board.folder) == before, "finished runs are left alone"
 
 
-def test_an_epoch_is_in_the_file_as_soon_as_it_is_told(tmp_path: Path) -> None:
+def test_an_epoch_is_in_the_file_as_soon_as_it_ends(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]
     folder = board.folder / run_name(record, VARIED)
@@ -258,19 +258,19 @@ def test_an_epoch_is_in_the_file_as_soon_as_it_is_told(tmp_path: Path) -> None:
     assert "_hparams_/session_end_info" not in hparams(folder)
 
 
-def test_a_time_that_was_not_finite_leaves_the_rest_of_its_epoch(tmp_path: Path) -> None:
+def test_a_time_that_is_not_finite_keeps_the_rest_of_its_epoch(tmp_path: Path) -> None:
     (record,) = sweep(tmp_path, {"batch_per_rank": 16}).records
     record.epochs[1].train_s = float("nan")
     record.ranks[0].epochs[1] |= {"train_s": float("nan"), "train_loss": float("inf")}
     board = write_tensorboard(Results(tmp_path, [RunRecord.from_dict(record.to_dict())]), ("batch_per_rank",))
-    told = read(board / "batch_per_rank=16 repeat=0")
-    assert [step for step, _ in told["Test loss"]] == [1, 2, 3]
+    scalars_of = read(board / "batch_per_rank=16 repeat=0")
+    assert [step for step, _ in scalars_of["Test loss"]] == [1, 2, 3]
     of_rank = read(board / "batch_per_rank=16 repeat=0" / "rank-0")
     assert [step for step, _ in of_rank["Test accuracy"]] == [1, 2, 3]
     assert [step for step, _ in of_rank["Train loss"]] == [1, 3]
 
 
-def test_another_attempt_leaves_nothing_of_the_one_before(tmp_path: Path) -> None:
+def test_another_attempt_removes_the_files_of_the_earlier_one(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]
     first = board.folder / run_name(record, VARIED)
@@ -284,7 +284,7 @@ def test_another_attempt_leaves_nothing_of_the_one_before(tmp_path: Path) -> Non
     assert [path.name for path in board.folder.iterdir() if path.name.startswith("world")] == [folder.name]
 
 
-def test_a_run_that_is_told_anew_begins_anew(tmp_path: Path) -> None:
+def test_a_run_that_starts_again_begins_with_empty_files(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]
     replay(board, record)
@@ -296,7 +296,7 @@ def test_a_run_that_is_told_anew_begins_anew(tmp_path: Path) -> None:
     assert len(list(folder.glob("events.*"))) == 1
 
 
-def test_a_run_that_was_taken_up_from_a_checkpoint_has_all_of_its_epochs(tmp_path: Path) -> None:
+def test_a_run_resumed_from_a_checkpoint_has_all_of_its_epochs(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board, record = live_board(made), made.records[0]
     replay(board, record, upto=0)
@@ -308,7 +308,7 @@ def test_a_run_that_was_taken_up_from_a_checkpoint_has_all_of_its_epochs(tmp_pat
 
 
 @pytest.mark.parametrize("how", ["interrupted", "killed"])
-def test_a_run_without_an_end_is_taken_away_with_the_sweep(tmp_path: Path, how: str) -> None:
+def test_a_run_without_an_end_is_removed_with_the_sweep(tmp_path: Path, how: str) -> None:
     made = sweep(tmp_path)
     board = live_board(made)
     replay(board, made.records[0])
@@ -321,7 +321,7 @@ def test_a_run_without_an_end_is_taken_away_with_the_sweep(tmp_path: Path, how: 
     assert [path.name for path in board.folder.glob("world*")] == [run_name(made.records[0], VARIED)]
 
 
-def test_a_file_that_was_torn_off_is_written_again(tmp_path: Path) -> None:
+def test_an_incomplete_file_is_written_again(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     board = write_tensorboard(made, VARIED)
     (path,) = (board / FIRST).glob("events.*")
@@ -331,7 +331,7 @@ def test_a_file_that_was_torn_off_is_written_again(tmp_path: Path) -> None:
     assert path.read_bytes() == whole
 
 
-def test_measures_of_ones_own_have_their_own_names(tmp_path: Path) -> None:
+def test_custom_metrics_have_their_name_as_tag(tmp_path: Path) -> None:
     made = own_results(
         {"width": [8, 16]},
         lambda values, repeat: (1.5, {"bits": 2.5, "Test loss": 7.0, "note": "a text", "points": [1, 2]}),
@@ -343,10 +343,10 @@ def test_measures_of_ones_own_have_their_own_names(tmp_path: Path) -> None:
             EpochRecord(epoch=number, test_loss=0.5, measures={"bits": number + 0.5}) for number in (1, 2, 1)
         ]
     board = write_tensorboard(made, ("width",))
-    told = read(board / "width=8 repeat=0")
-    assert told["bits"] == [(1, 1.5), (2, 2.5), (3, 1.5)], "epochs that are counted anew go on"
-    assert (told["Run/bits"], told["Run/measured_Test loss"]) == ([(3, 2.5)], [(3, 7.0)])
-    assert not [tag for tag in told if "note" in tag or "points" in tag]
+    scalars_of = read(board / "width=8 repeat=0")
+    assert scalars_of["bits"] == [(1, 1.5), (2, 2.5), (3, 1.5)], "epochs that are counted anew go on"
+    assert (scalars_of["Run/bits"], scalars_of["Run/measured_Test loss"]) == ([(3, 2.5)], [(3, 7.0)])
+    assert not [tag for tag in scalars_of if "note" in tag or "points" in tag]
     (folder,) = board.glob("experiment-*")
     metrics = hparams(folder)["_hparams_/experiment"].experiment.metric_infos
     assert [item.display_name for item in metrics] == ["Seconds", "bits", "measured_Test loss"]
@@ -356,12 +356,12 @@ def test_times_of_a_search_are_left_out(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     for record in made.records:
         record.mode = "search"
-    told = read(write_tensorboard(made, VARIED) / FIRST)
-    assert {"Run/Test accuracy", "Run/Peak MiB"} <= told.keys()
-    assert not told.keys() & {"Images per second", "Run/Images per second", "Run/Seconds"}
+    scalars_of = read(write_tensorboard(made, VARIED) / FIRST)
+    assert {"Run/Test accuracy", "Run/Peak MiB"} <= scalars_of.keys()
+    assert not scalars_of.keys() & {"Images per second", "Run/Images per second", "Run/Seconds"}
 
 
-def test_names_of_runs_are_safe_short_and_each_its_own(tmp_path: Path) -> None:
+def test_names_of_runs_are_safe_short_and_unique(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     record = made.records[0]
     record.config = {**record.config, "model": "../a/b:c\n\x00\ud800 ü", "dataset": "x" * 300}
@@ -370,11 +370,11 @@ def test_names_of_runs_are_safe_short_and_each_its_own(tmp_path: Path) -> None:
     assert len(name.encode()) < 255
     assert name.endswith(record.run_id)
     board = write_tensorboard(made, ())
-    told = {path.name for path in board.glob("repeat=0*")}
-    assert told == {"repeat=0", *(f"repeat=0 {item.trial_id}" for item in made.records[1:])}
+    scalars_of = {path.name for path in board.glob("repeat=0*")}
+    assert scalars_of == {"repeat=0", *(f"repeat=0 {item.trial_id}" for item in made.records[1:])}
 
 
-def test_what_is_changed_one_at_a_time_names_a_run_by_itself() -> None:
+def test_fields_changed_one_at_a_time_name_a_run_by_the_changed_field() -> None:
     variants = ({}, {"dropout": 0.5}, {"batch_norm": "on"})
     made = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1, variants=variants).records
     changed = ("dropout", "batch_norm")
@@ -400,9 +400,9 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
         )  # fmt: skip
 
     def address() -> str:
-        told = log.read_text().split("TensorBoard ", 1)[-1].split(" at ", 1)
+        scalars_of = log.read_text().split("TensorBoard ", 1)[-1].split(" at ", 1)
         assert process.poll() is None, log.read_text()
-        return told[1].split()[0] if len(told) == 2 else ""
+        return scalars_of[1].split()[0] if len(scalars_of) == 2 else ""
 
     def get(path: str, posted: Any = None, **query: str) -> Any:
         url = address().rstrip("/") + path + ("?" + urllib.parse.urlencode(query) if query else "")
@@ -438,18 +438,18 @@ def eventually(look: Callable[[], Any], wanted: Callable[[Any], Any] = bool, *, 
 def rows_of(ask: Ask) -> dict[str, Any]:
     statuses = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"]
     wanted = {"startIndex": 0, "sliceSize": 100, "allowedStatuses": statuses, "colParams": []}
-    told = ask("/data/plugin/hparams/session_groups", wanted).get("sessionGroups", [])
+    scalars_of = ask("/data/plugin/hparams/session_groups", wanted).get("sessionGroups", [])
     return {
         item["name"]: {
             **item["hparams"],
             "status": item["sessions"][0]["status"],
             **{metric["name"]["tag"]: metric["value"] for metric in item.get("metricValues", [])},
         }
-        for item in told
+        for item in scalars_of
     }
 
 
-def test_tensorboard_serves_the_sweep_and_what_comes_to_it(tmp_path: Path, ask: Ask) -> None:
+def test_tensorboard_serves_the_sweep_and_later_runs(tmp_path: Path, ask: Ask) -> None:
     made = sweep(tmp_path)
     made.records[0].outcome = Outcome.OOM
     write_tensorboard(made, VARIED)
@@ -466,8 +466,8 @@ def test_tensorboard_serves_the_sweep_and_what_comes_to_it(tmp_path: Path, ask: 
     ]  # fmt: skip
 
     def losses(run: str) -> list[list[float]]:
-        told: list[list[float]] = ask("/data/plugin/scalars/scalars", run=run, tag="Train loss")
-        return told
+        scalars_of: list[list[float]] = ask("/data/plugin/scalars/scalars", run=run, tag="Train loss")
+        return scalars_of
 
     assert [value for _, _, value in losses(FIRST)] == pytest.approx([1, 1 / 2, 1 / 3])
     assert [step for _, step, _ in losses(f"{run_name(two_ranks(made), VARIED)}/rank-1")] == [1, 2, 3]
