@@ -1,0 +1,110 @@
+"""`Recorder`: from the events of a run to its record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from dmls_ray.config.grid import Plan, Run
+from dmls_ray.config.options import Options
+from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.aggregate import take_results
+from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
+from dmls_ray.records.run_events import RunFinished, RunStarted
+from dmls_ray.workloads.base import Workload
+
+
+@dataclass
+class Recorder:
+    """Makes the records of one call of a sweep."""
+
+    plan: Plan
+    options: Options
+    workload: Workload
+    session: str
+    """When the call began: names it in its records."""
+    oversubscribes: Callable[[RuntimeConfig], bool] = lambda config: False
+    """Whether a configuration has more threads than the cluster has cores."""
+    _started: dict[str, tuple[str, float | None]] = field(init=False, default_factory=dict)
+    """Start (UTC) and load average of each run that is under way."""
+    _epochs: dict[str, list[EpochRecord]] = field(init=False, default_factory=dict)
+    _configs: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
+    """By trial: one object for all of its records."""
+    _last_end: float | None = field(init=False, default=None)
+
+    def started(self, run: Run, event: RunStarted, proposed: Mapping[str, Any]) -> RunRecord:
+        """Note the start of a run, and return the record that it would have if it never ended."""
+        self._started[run.run_id] = (_now(), load_average())
+        self._epochs[run.run_id] = []
+        self._last_end = self._last_end or time.monotonic()
+        record = self._record(run, Outcome.KILLED, "", proposed)
+        record.started_at, record.load_average = self._started[run.run_id]
+        record.attempts = event.attempt
+        return record
+
+    def epoch_ended(self, run: Run, epoch: EpochRecord) -> None:
+        """Keep an epoch, in case the run is cut short."""
+        self._epochs[run.run_id].append(epoch)
+
+    def finished(self, run: Run, event: RunFinished, proposed: Mapping[str, Any]) -> RunRecord:
+        """The record of a run that has ended."""
+        record = self._record(run, event.verdict.outcome, event.verdict.reason, proposed)
+        record.traceback = event.verdict.traceback
+        record.attempts = event.attempts
+        record.earlier_attempts = [asdict(attempt) for attempt in event.earlier]
+        if record.attempts:
+            record.started_at, record.load_average = self._started.pop(run.run_id)
+        take_results(record, event.results, self.workload.metrics)
+        if event.machines:
+            first, *others = event.machines
+            record.machine = {**first, "beside": [machine_text(other) for other in others]} if others else first
+
+        epochs = self._epochs.pop(run.run_id, [])
+        if not record.epochs and epochs:
+            # The run was cut short, or its ranks return no epochs.
+            record.take_epochs(epochs)
+
+        now = time.monotonic()
+        # Runs of a search overlap, so the time between two ends says nothing.
+        if self._last_end is not None and record.total_s is not None and self.options.mode == "bench":
+            record.overhead_s = now - self._last_end - record.total_s
+        self._last_end = now
+        return record
+
+    def skipped(self, run: Run) -> RunRecord:
+        """The record of a run that is not feasible."""
+        return self._record(run, Outcome.SKIPPED, run.skip, {})
+
+    def _record(self, run: Run, outcome: Outcome, reason: str, proposed: Mapping[str, Any]) -> RunRecord:
+        oversubscribed = run.config is not None and outcome is not Outcome.SKIPPED and self.oversubscribes(run.config)
+        return RunRecord(
+            run_id=run.run_id,
+            trial_id=run.trial_id,
+            workload=self.workload.name,
+            repeat=run.repeat,
+            order=run.order,
+            order_seed=self.plan.order_seed,
+            seed=run.seed,
+            outcome=outcome,
+            reason=reason,
+            config=self._configs.setdefault(run.trial_id, dict(run.values)),
+            sweep=self.options.name,
+            session=self.session,
+            isolation=self.options.isolation,
+            mode=self.options.mode,
+            proposed=dict(proposed),
+            oversubscribed=oversubscribed,
+            started_at=_now(),
+            machine=describe_machine(),
+            versions=describe_versions(),
+            git=describe_git(),
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
