@@ -1,8 +1,8 @@
 """What does gradient accumulation do to the time, memory and accuracy of training?
 
-At a fixed batch_per_rank more accumulation steps make a larger global batch, with one reduction of gradients a
-step. Pass --global-batch to hold the global batch instead: then batch_per_rank shrinks, and only time and memory
-should change.
+At a fixed batch_per_rank, more accumulation steps make a larger global batch. Gradients are reduced once a step.
+Pass --global-batch to fix the global batch instead: then batch_per_rank shrinks, and only time and memory should
+change.
 """
 
 from dmls_ray.cli.sweep_script import main

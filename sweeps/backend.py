@@ -1,7 +1,7 @@
 """What does the communication library do to the time, memory and accuracy of training on several ranks?
 
-A backend that is not available here is a skipped row with the reason. At world_size 1 there is no communication, so
-it is left out; add it with --world-size 1 2 for the speed-up.
+A backend that this machine lacks is a skipped row with the reason. One rank communicates with no other, so
+world_size 1 is left out; add it with --world-size 1 2 for the speed-up.
 """
 
 from dmls_ray.cli.sweep_script import main

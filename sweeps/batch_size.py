@@ -1,7 +1,7 @@
 """What does the batch size do to the time, memory and accuracy of training, on one rank and on two?
 
-Weak scaling: batch_per_rank is fixed from one world size to the next, so global_batch grows with the ranks. Pass
---global-batch instead for strong scaling, and --lr-scaling linear to let the learning rate follow the global batch.
+Weak scaling: batch_per_rank is the same for all world sizes, so global_batch grows with the ranks. Pass --global-batch
+for strong scaling, and --lr-scaling linear to scale the learning rate with the global batch.
 """
 
 from dmls_ray.cli.sweep_script import main

@@ -1,6 +1,6 @@
 """Any question: give several values to any flags, and every combination is run.
 
-For example: python sweeps/grid.py --optimizer adam sgd --lr 0.001 0.01 --batch-per-rank 32 64
+Example: python sweeps/grid.py --optimizer adam sgd --lr 0.001 0.01 --batch-per-rank 32 64
 """
 
 from dmls_ray.cli.sweep_script import main

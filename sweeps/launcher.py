@@ -1,7 +1,7 @@
 """What does the way ranks are started do to the time, memory and accuracy of training?
 
-Ray's worker group leases ranks that are there already; torch.multiprocessing (spawn), torchrun and mpirun start an
-interpreter a rank for each run, and inline is one such process without DDP. All run the same training function. mpirun
+Ray's worker group keeps its ranks between runs. torch.multiprocessing (spawn), torchrun and mpirun start one
+interpreter per rank for each run; inline is one such process without DDP. All call the same training function. mpirun
 and --backend mpi need pip install 'dmls_ray[mpi]'.
 """
 

@@ -1,9 +1,9 @@
 """What do more machines, and more ranks on each, do to the time and accuracy of training?
 
 Weak scaling: batch_per_rank is fixed, so global_batch grows with the ranks; pass --global-batch for strong scaling.
-Start Ray on each machine first (ray start --head here, ray start --address=... there) and pass --address auto. Where
-there are too few machines, a row is skipped, and says so. What a byte takes from machine to machine is measured before
-each run: the round trip and the bandwidth of the link stand next to the communication that training could not hide.
+Start Ray on each machine first (ray start --head here, ray start --address=... on the others) and pass --address auto.
+A run that needs more machines than there are is a skipped row with the reason. Round trip and bandwidth of the link
+are measured before each run, and shown next to the communication time that training did not overlap.
 """
 
 from dmls_ray.cli.sweep_script import main

@@ -1,6 +1,6 @@
 """What does the optimizer do to the time, memory and accuracy of training, at one learning rate?
 
-One learning rate does not suit all optimizers: pass several with --lr, and compare each optimizer at its best.
+No learning rate suits all optimizers: pass several with --lr, and compare each optimizer at its best one.
 """
 
 from dmls_ray.cli.sweep_script import main

@@ -1,7 +1,7 @@
 """What does the number format do to the time, memory and accuracy of training?
 
-fp32 against automatic mixed precision in bf16 (add fp16 by --precision), and TF32 where there are GPUs. Where the
-processor has no units for a format it is said before the start: it runs there all the same, and slower.
+fp32 is compared with automatic mixed precision in bf16 (add fp16 with --precision), and with TF32 on GPUs. A format
+without units in the processor runs as well, but slower; a note says so before the start.
 """
 
 from dmls_ray.cli.sweep_script import main

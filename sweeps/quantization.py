@@ -1,8 +1,8 @@
 """What does int8 do to accuracy, to the size of a checkpoint, and to the time of training and of inference?
 
-fp32 against dynamic and static quantization after training, and against quantization-aware training, which is converted
-to int8 after every epoch and tested as int8. Inference is timed for fp32, eager and compiled, and for int8 compiled, at
---inference-batch samples; PyTorch's profiler tables lie in runs/<run>/profile_*.txt.
+fp32 is compared with dynamic and static quantization after training, and with quantization-aware training, which is
+converted to int8 and tested after every epoch. Inference is timed at --inference-batch samples for fp32 (eager and
+compiled) and for int8 (compiled). PyTorch's profiler tables are in runs/<run>/profile_*.txt.
 """
 
 from dmls_ray.cli.sweep_script import main

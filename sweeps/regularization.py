@@ -1,7 +1,7 @@
 """What does each regulariser do to accuracy, and to the gap between training and test?
 
-One thing is changed at a time: dropout, batch normalisation, label smoothing, weight decay, L1, flips and crops, early
-stopping. A flag for any of them (--dropout 0 0.3 0.5) asks for that grid in their place.
+One regulariser is added at a time: dropout, batch normalisation, label smoothing, weight decay, L1, flips and crops,
+early stopping. A flag for any of them (--dropout 0 0.3 0.5) runs that grid instead.
 """
 
 from dmls_ray.cli.sweep_script import main

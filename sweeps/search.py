@@ -1,8 +1,8 @@
 """Which configuration trains best? Many are tried side by side, and poor ones are stopped after an epoch or more.
 
-Runs fill all ranks at once, so their times say nothing: this is for finding accuracy. --searcher optuna (pip install
-'dmls_ray[search]') lets earlier runs say what to try next; --scheduler none stops nothing. Whatever is found is to be
-measured again: python sweeps/grid.py with the values that it names.
+Runs share the machine, so their times mean nothing: a search is for accuracy. --searcher optuna (pip install
+'dmls_ray[search]') chooses configurations by the results of earlier runs; --scheduler none stops no run early. Measure
+the best configuration afterwards with sweeps/grid.py.
 """
 
 from dmls_ray.cli.sweep_script import main

@@ -1,8 +1,8 @@
 """What do more ranks do to the time, memory and accuracy of training?
 
-Weak scaling by default: batch_per_rank is fixed, so global_batch grows with the ranks. Pass --global-batch for
-strong scaling: then batch_per_rank shrinks as ranks are added, and every world size sees the same samples in the
-same steps.
+Weak scaling by default: batch_per_rank is fixed, so global_batch grows with the ranks. Pass --global-batch for strong
+scaling: then batch_per_rank shrinks as ranks are added, and every world size trains on the same samples in the same
+steps.
 """
 
 from dmls_ray.cli.sweep_script import main

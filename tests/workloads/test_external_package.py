@@ -47,7 +47,7 @@ class PiWorkload(Workload):
     entrypoint = "pi_workload.run:run"
     metrics = (
         Metric(name="points_per_s", label="points/s", kind="rate", direction="max", scope="run", format="rate"),
-        Metric(name="pi_error", label="error", kind="amount", direction="min", scope="run"),
+        Metric(name="pi_error", label="error of pi", kind="amount", direction="min", scope="run"),
     )
     throughput = "points_per_s"
     epoch_metrics = ("pi_error",)
@@ -168,7 +168,7 @@ def test_a_sweep_has_its_table_figures_report_and_tensorboard_and_is_resumed(
     assert done.returncode == 0, done.stderr
     assert re.search("points(/|_per_)s", done.stdout)
     folder = installed / "results" / "pi"
-    assert "pi_error" in (folder / "report.html").read_text()
+    assert "error of pi" in (folder / "report.html").read_text()
     assert "points_per_s" in (folder / "runs.csv").read_text().splitlines()[0]
     assert list((folder / "tensorboard").rglob("events*"))
     assert {record.config["workload"] for record in load(folder).records} == {"pi"}

@@ -17,7 +17,6 @@ from dmls_ray.cli.results_io import (
 
 
 def add_arguments(parser: Parser) -> None:
-
     add_folder(parser)
     parser.add_argument(
         "--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)"

@@ -27,16 +27,13 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
     found = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
     slower, lost = ([], []) if share is None else (found.slower_by_more_than(share), found.lost)
     print_result(found.frame(), [*found.notes, "", found.sentence], given.format, console)
     if slower:
-        told = ", ".join(slower)
-        print_error(
-            f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}: {told}.", EXIT_SLOWER
-        )
+        limit = f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}"
+        print_error(f"{limit}: {', '.join(slower)}.", EXIT_SLOWER)
     if lost:
         print_error(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", EXIT_SLOWER)
     return EXIT_SLOWER if slower or lost else EXIT_OK

@@ -19,7 +19,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     results = load(given.a)
     sessions = read_sweep(results.folder).get("sessions", [])
     check_location(given.b, "B")

@@ -26,7 +26,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     results = load(given.folder)
     out = local_folder(given.out, "--out") or results.folder
     frames = {

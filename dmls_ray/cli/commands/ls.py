@@ -25,7 +25,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     rows = []
     for folder in find_results(given.folder):
         try:

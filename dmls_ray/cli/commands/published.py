@@ -24,7 +24,6 @@ _ONE_RUN = "Each value is of one run (n = 1), so that none has an interval."
 
 
 def add_arguments(parser: Parser) -> None:
-
     parser.add_argument("report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"{', '.join(REPORTS)}; or all")
     parser.add_argument("--by", choices=list(all_layouts()), help="One of their tables alone")
     parser.add_argument("--figures", metavar="DIR", help="Draw their curves into this folder")
@@ -32,7 +31,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     figures = local_folder(given.figures, "--figures")
     wanted = {name: report for name, report in REPORTS.items() if given.report in (None, name)}
     asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]

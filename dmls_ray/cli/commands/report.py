@@ -22,7 +22,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     results = load(given.folder)
     if not results.records:
         raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")

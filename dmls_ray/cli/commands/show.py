@@ -22,7 +22,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     results, record = find_run(given.run, given.folder)
     plain = record.to_dict()
     inner = ("config", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts", "picture")

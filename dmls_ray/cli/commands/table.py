@@ -18,7 +18,6 @@ from dmls_ray.cli.results_io import (
 
 
 def add_arguments(parser: Parser) -> None:
-
     add_folder(parser)
     parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
     parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
@@ -26,7 +25,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     reading = summarize(load(given.folder))
     if given.by:
         layout = all_layouts()[given.by](reading.results, beside=given.published)

@@ -22,7 +22,6 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace, console: Console) -> int:
-
     results = load(given.folder)
     question = summarize(results).question
     with writing(results.folder / "tensorboard", way_out="read a copy of the folder"):
