@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,19 @@ def test_the_public_names_are_pinned() -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
         _ = dmls_ray.sweeps
+
+
+def test_the_former_place_of_trial_config_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="import TrialConfig from dmls_ray"):
+        from dmls_ray.config import TrialConfig
+
+    assert TrialConfig is dmls_ray.TrialConfig
+
+
+@pytest.mark.parametrize("package", sorted(name for layer in LAYERS for name in layer))
+def test_every_package_says_what_of_it_is_public(package: str) -> None:
+    module = ast.parse((PROJECT / "dmls_ray" / package / "__init__.py").read_text())
+    assert re.search(r"\b[Pp]ublic\b", ast.get_docstring(module) or "")
 
 
 def test_every_error_survives_pickling_on_its_way_from_a_rank() -> None:

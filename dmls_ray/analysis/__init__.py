@@ -1,1 +1,4 @@
-"""Turn records into results, tables, summaries, comparisons, advice, figures and reports; loads no PyTorch or Ray."""
+"""Turn records into results, tables, summaries, comparisons, advice, figures and reports; loads no PyTorch or Ray.
+
+Not public, except `dmls_ray.Results` and `dmls_ray.load`, and `presentation.Presentation` for workloads.
+"""

@@ -37,7 +37,7 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Console
     joined = cluster_at(options.address)
     plan = plan.skip_infeasible(JobFactory(here, options, workload, Path()).infeasible_anywhere)
     if joined is None:
-        plan = plan.skip_infeasible(here.judge(plan, oversubscribe=options.oversubscribe))
+        plan = plan.skip_infeasible(here.infeasible_reasons(plan, oversubscribe=options.oversubscribe))
     finished = finished_run_ids(records, options)
     pending = plan.pending(finished)
     check_names(pending)

@@ -1,1 +1,4 @@
-"""Ray: the cluster, its worker groups, the scheduler and Ray Tune. No other package imports Ray."""
+"""Ray: the cluster, its worker groups, the scheduler and Ray Tune. No other package imports Ray.
+
+Not public.
+"""

@@ -109,8 +109,8 @@ class Resources:
             needs = [replace(need, threads=1) for need in needs]
         return ranks_to_hold(self.capacity(device), needs, oversubscribe=oversubscribe and device == "cpu")
 
-    def judge(self, plan: Plan, *, oversubscribe: bool) -> Callable[[RuntimeConfig], str]:
-        """`objection` for the trials of one plan, which are served by one worker group.
+    def infeasible_reasons(self, plan: Plan, *, oversubscribe: bool) -> Callable[[RuntimeConfig], str]:
+        """`infeasible_reason` as a function, for the configurations of a plan: one worker group serves them all.
 
         A group that serves GPU runs holds a GPU a rank, so a CPU run in it can have no more ranks than there are GPUs.
         """

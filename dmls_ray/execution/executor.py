@@ -133,7 +133,9 @@ class Executor:
         """Record the runs that are not feasible as skipped; returns the others."""
         # Reasons that no other cluster would remove come first.
         judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_anywhere)
-        judged = judged.skip_infeasible(resources.judge(self.plan, oversubscribe=self.options.oversubscribe))
+        judged = judged.skip_infeasible(
+            resources.infeasible_reasons(self.plan, oversubscribe=self.options.oversubscribe)
+        )
         self._by_id = {run.run_id: run for run in judged.runs}
         self.recorder.oversubscribes = resources.oversubscribes
         if self.search and self.space:

@@ -34,7 +34,7 @@ class LateMachines:
         by_id = {record.run_id: record for record in records}
         lacking = [run for run in self.plan.runs if self._lacked_machines(run, by_id.get(run.run_id))]
         judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacking)).skip_infeasible(
-            now.judge(self.plan, oversubscribe=self.jobs.options.oversubscribe)
+            now.infeasible_reasons(self.plan, oversubscribe=self.jobs.options.oversubscribe)
         )
         judged = judged.skip_infeasible(replace(self.jobs, resources=now).infeasible_anywhere)
 

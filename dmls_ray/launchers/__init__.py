@@ -1,1 +1,4 @@
-"""Start ranks without Ray: in this process, by spawn, by torchrun or by mpirun."""
+"""Start ranks without Ray: in this process, by spawn, by torchrun or by mpirun.
+
+Not public.
+"""

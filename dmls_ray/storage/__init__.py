@@ -1,1 +1,4 @@
-"""Where records are kept: a local folder or an object store."""
+"""Where records are kept: a local folder or an object store.
+
+Not public.
+"""

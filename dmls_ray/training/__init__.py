@@ -1,1 +1,4 @@
-"""The training loop and its instruments in plain PyTorch. Runs under any launcher and never imports Ray."""
+"""The training loop and its instruments in plain PyTorch. Runs under any launcher and never imports Ray.
+
+Not public, except `rank.RankInfo`, which `dmls_ray` exports.
+"""

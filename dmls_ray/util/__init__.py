@@ -1,1 +1,4 @@
-"""Errors and helpers that every other package may use."""
+"""Errors and helpers that every other package may use.
+
+Not public, except the errors that `dmls_ray` exports.
+"""

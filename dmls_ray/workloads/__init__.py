@@ -1,1 +1,4 @@
-"""What a rank runs: image classification, a user function or image conversion."""
+"""What a rank runs: image classification, a user function or image conversion.
+
+Public for workloads: `base.Workload`. The rest is not public.
+"""
