@@ -8,8 +8,8 @@ from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_c
 from dmls_ray.analysis.table.row import Table
 
 _METRICS = {
-    "epoch_s": "training steps of an epoch (s)",
-    "step_ms_p50": "optimizer step, median (ms)",
+    "epoch_s": "training time per epoch (s)",
+    "step_ms_p50": "median optimizer step (ms)",
 }
 
 

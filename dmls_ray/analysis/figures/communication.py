@@ -26,7 +26,7 @@ def hidden_share(ranks: Sequence[RankRecord]) -> float:
 
 
 _SHARES: dict[str, Share] = {
-    "exposed communication (fraction of the time of a pass)": exposed_share,
+    "exposed communication (fraction of a pass)": exposed_share,
     "hidden communication (fraction of communication)": hidden_share,
 }
 

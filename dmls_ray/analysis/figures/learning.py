@@ -15,7 +15,7 @@ _TOGETHER = 4
 """Trials up to which the training and test curves share a panel."""
 
 _EPOCH = Axis("epoch (passes over the data)")
-_OVERFITS = "overfits from here"
+_OVERFITS = "overfitting begins"
 
 _MEASURES = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 
@@ -100,7 +100,7 @@ def _on_coinciding(panels: Sequence[Panel]) -> list[str]:
         same = [" = ".join(names) for names in curves.values() if len(names) > 1]
         if same:
             groups.append(f"{panel.y.label.partition(' (')[0]}: {'; '.join(same)}")
-    return [f"Curves that are equal lie on each other, {'. '.join(groups)}."] if groups else []
+    return [f"Equal curves hide each other: {'. '.join(groups)}."] if groups else []
 
 
 def overfit_epoch(row: Row) -> int | None:
@@ -122,5 +122,7 @@ def _on_overfitting(names: Mapping[str, Row]) -> list[str]:
         f"{', '.join(trials)}: {text}" if names.keys() != {""} else text for text, trials in by_text.items()
     )
     return (
-        [f"Overfitting, test loss ends above its least while train loss went on falling: {where}."] if by_text else []
+        [f"Overfitting (the test loss ends above its minimum while the train loss still falls): {where}."]
+        if by_text
+        else []
     )

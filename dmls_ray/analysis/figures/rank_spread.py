@@ -50,7 +50,7 @@ def chart(table: Table) -> Chart | None:
                 )
             )
         if shown := drop_none(series):
-            panels.append(Panel(x=x, y=Axis(f"{words} (% above mean of ranks)"), series=[*shown, _mean(x)]))
+            panels.append(Panel(x=x, y=Axis(f"{words} (% above mean over ranks)"), series=[*shown, _mean(x)]))
     return Chart(name="rank_spread", title="Spread over ranks", panels=panels, notes=notes)
 
 
@@ -71,4 +71,4 @@ def _above_mean(record: RunRecord, value: Value) -> Mapping[int, float]:
 
 def _mean(x: Axis) -> Series:
     ends = [x.categories[0], x.categories[-1]]
-    return Series(name="mean of the ranks", kind="line", x=ends, y=[0.0, 0.0], dashed=True)
+    return Series(name="mean over ranks", kind="line", x=ends, y=[0.0, 0.0], dashed=True)

@@ -35,12 +35,12 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
     throughput: list[Series] = []
     efficiency: list[Series] = []
     strong = table.fixed_batch_field == "global_batch"
-    told_of: list[str] = []
+    refused: list[str] = []
     for line in lines:
         speed_ups = _speed_ups(line)
         laws = fitting(speed_ups, strong=strong) if speed_ups else []
         drawn = [law for law in laws if isinstance(law, Fit) and law.curve(1).low is not None]
-        told_of += [_why_not(law) for law in laws if law not in drawn]
+        refused += [_why_not(law) for law in laws if law not in drawn]
         throughput += _throughput(line, drawn)
         efficiency += _efficiency(line, drawn)
     x = factor_axis("world_size", [row for line in lines for row in line.rows])
@@ -54,7 +54,7 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
         name="scaling",
         title=f"Throughput and efficiency against ranks ({scaling} scaling)",
         panels=panels,
-        notes=(*notes, *dict.fromkeys(told_of)),
+        notes=(*notes, *dict.fromkeys(refused)),
     )
 
 
@@ -78,11 +78,12 @@ def _efficiency(line: Line, laws: Sequence[Fit]) -> list[Series]:
     rates = base.rates()
 
     def by_block(row: Row) -> Mapping[int, float]:
-        mine = row.rates()
-        return {block: mine[block] / rates[block] / row.world_size for block in sorted(mine.keys() & rates.keys())}
+        row_rates = row.rates()
+        blocks = sorted(row_rates.keys() & rates.keys())
+        return {block: row_rates[block] / rates[block] / row.world_size for block in blocks}
 
     points = measured_series(line.name, [(row.world_size, row, by_block(row)) for row in line.rows], connected=True)
-    assert points is not None, line.name  # world size 1 is on the line itself
+    assert points is not None, line.name  # the baseline is on the line
     return [
         points,
         *_fitted(line, laws, lambda speed_up, size: speed_up / size),
@@ -90,12 +91,12 @@ def _efficiency(line: Line, laws: Sequence[Fit]) -> list[Series]:
 
 
 def _fitted(line: Line, laws: Sequence[Fit], scaled: Callable[[float, float], float]) -> list[Series]:
-    """Each law as a curve with its interval, over the world sizes that were measured.
+    """Each law as a curve with its interval, over the range of measured world sizes.
 
     Args:
         line: the trials.
-        laws: what was fitted to them.
-        scaled: from a speed-up and its world size to the panel's value.
+        laws: laws fitted to the trials.
+        scaled: function of a speed-up and its world size; returns the value in the panel.
     """
     least, most = _ends(line.rows)
     sizes = [least + (most - least) * step / (_CURVE_POINTS - 1) for step in range(_CURVE_POINTS)]
@@ -112,13 +113,13 @@ def _fitted(line: Line, laws: Sequence[Fit], scaled: Callable[[float, float], fl
 
 
 def _why_not(law: Fit | Refusal) -> str:
-    """A law is drawn with its interval, or not at all."""
+    """The reason why a law is not drawn; without an interval no law is drawn."""
     reason = law.reason if isinstance(law, Refusal) else f"it has no interval with fewer than {MIN_REPEATS} blocks"
     return f"No curve by {law.name}: {reason}."
 
 
 def _speed_ups(line: Line) -> Points:
-    """world_size -> block -> speed-up against world size 1 in that block; empty where that was not measured."""
+    """world_size -> block -> speed-up over world size 1 in that block; empty if world size 1 was not measured."""
     base = _base(line)
     rates = base.rates() if base is not None else {}
     points = {}
@@ -130,7 +131,7 @@ def _speed_ups(line: Line) -> Points:
 
 
 def _base(line: Line) -> Row | None:
-    """World size 1 without DDP, where it was measured."""
+    """The baseline: world size 1 without DDP, if it was measured."""
     return next((row for row in line.rows if row.world_size == 1 and row.rates()), None)
 
 

@@ -12,7 +12,7 @@ from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_s
 from dmls_ray.analysis.table.row import Row, Table
 
 _ACCURACY = "test_accuracy"
-_COSTS = {"total_s": "a run, from assignment to result (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
+_COSTS = {"total_s": "run time (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
 _BEATEN = "not on the front"
 _MOST_OTHERS = 1000
 """Maximum number of trials drawn that are not on the front; more would be a grey cloud of megabytes."""

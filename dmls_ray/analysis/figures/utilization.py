@@ -12,12 +12,12 @@ from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.model import RunRecord
 
 _BUSY = {
-    "cpu_percent": "processor, mean of the ranks (% of a core)",
-    "gpu_percent": "GPU, mean of the ranks (% of the time)",
+    "cpu_percent": "CPU utilization, mean over ranks (% of a core)",
+    "gpu_percent": "GPU utilization, mean over ranks (%)",
 }
 _SHORT_S = 1.0
 """A shorter run was not sampled twice."""
-_SINCE = Axis("since the run began (s)", from_zero=True)
+_SINCE = Axis("time since the start of the run (s)", from_zero=True)
 
 
 def chart(table: Table) -> Chart | None:

@@ -19,7 +19,7 @@ def rate(values: dict[str, Any], repeat: int) -> float | None:
 def test_an_epoch_of_a_thousand_samples_takes_a_thousand_by_the_rate() -> None:
     (epoch,) = panels(chart(make_table(results(GRID, rate))), 1)
     assert epoch.x.label == "batch_per_rank (samples)"
-    assert epoch.y.label == "training steps of an epoch (s)"
+    assert epoch.y.label == "training time per epoch (s)"
     assert points(epoch, "world_size 1") == pytest.approx({16: 6.25, 32: 3.125})
     assert points(epoch, "world_size 2") == pytest.approx({16: 3.125, 32: 1.5625})
     assert series(epoch, "world_size 1").connected
@@ -36,7 +36,7 @@ def test_steps_have_a_panel_where_they_were_timed() -> None:
     for record in runs.records:
         record.step_ms_p50 = 2.0 * record.config["batch_per_rank"]
     _, step = panels(chart(make_table(runs)), 2)
-    assert step.y.label == "optimizer step, median (ms)"
+    assert step.y.label == "median optimizer step (ms)"
     assert points(step, "world_size 1") == {16: 32.0, 32: 64.0}
 
 

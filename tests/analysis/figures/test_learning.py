@@ -47,9 +47,9 @@ def test_curves_are_medians_over_the_runs_of_each_epoch() -> None:
 def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> None:
     found = chart(make_table(runs_of({"batch_per_rank": 16})))
     loss, accuracy = panels(found, 2)
-    assert points(loss, "overfits from here") == {3: 0.61}
-    assert points(accuracy, "overfits from here") == {3: 0.7}
-    assert not series(loss, "overfits from here").connected
+    assert points(loss, "overfitting begins") == {3: 0.61}
+    assert points(accuracy, "overfitting begins") == {3: 0.7}
+    assert not series(loss, "overfitting begins").connected
     assert found is not None
     assert found.notes[-1].endswith("from epoch 3, in 3 of 3 runs.")
 
@@ -79,8 +79,8 @@ def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_p
         "train accuracy",
     ]
     assert names(many[0])[:2] == ["batch_per_rank 1", "batch_per_rank 2"]
-    assert "overfits from here" in names(many[0])
-    assert "overfits from here" not in names(many[1])
+    assert "overfitting begins" in names(many[0])
+    assert "overfitting begins" not in names(many[1])
 
 
 def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None:
@@ -108,7 +108,7 @@ def test_curves_that_are_equal_in_every_point_are_named() -> None:
     drawn = chart(make_table(found))
     assert drawn is not None
     assert drawn.notes == (
-        "Curves that are equal lie on each other, loss: batch_per_rank 16, test = batch_per_rank 32, test; "
+        "Equal curves hide each other: loss: batch_per_rank 16, test = batch_per_rank 32, test; "
         "batch_per_rank 16, train = batch_per_rank 32, train. accuracy: batch_per_rank 16, test = batch_per_rank 32, "
         "test = batch_per_rank 64, test; batch_per_rank 16, train = batch_per_rank 32, train.",
     )

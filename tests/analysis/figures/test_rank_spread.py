@@ -26,14 +26,14 @@ def test_each_rank_is_shown_by_how_far_it_is_from_the_mean_of_its_run() -> None:
     assert points(step, "measured") == pytest.approx({"0": -20.0, "1": 20.0})
     assert points(computed, "measured") == pytest.approx({"0": -50.0, "1": 50.0})
     assert points(memory, "measured") == {"0": 0.0, "1": 0.0}
-    assert step.y.label == "median optimizer step (% above mean of ranks)"
-    assert points(step, "mean of the ranks") == {"0": 0.0, "1": 0.0}
+    assert step.y.label == "median optimizer step (% above mean over ranks)"
+    assert points(step, "mean over ranks") == {"0": 0.0, "1": 0.0}
 
 
 def test_ranks_are_names_and_not_connected() -> None:
     step, *_ = panels(chart(make_table(runs_of(world_size=[2, 4]))), 3)
     assert step.x.categories == ["0", "1", "2", "3"]
-    assert names(step) == ["world_size 2", "world_size 4", "mean of the ranks"]
+    assert names(step) == ["world_size 2", "world_size 4", "mean over ranks"]
     assert not series(step, "world_size 4").connected
 
 

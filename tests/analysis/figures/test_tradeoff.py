@@ -32,7 +32,7 @@ def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
     assert [item.muted for item in time.series] == [False, False, True]
     assert not any(item.connected for item in time.series)
     assert series(time, "not on the front").texts == ["batch_per_rank 64, n=3"]
-    assert (time.x.label, memory.x.label) == ("a run, from assignment to result (s)", "peak memory of a rank (MiB)")
+    assert (time.x.label, memory.x.label) == ("run time (s)", "peak memory of a rank (MiB)")
 
 
 def test_indistinguishable_memory_puts_no_trial_on_the_front() -> None:

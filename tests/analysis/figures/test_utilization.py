@@ -26,7 +26,7 @@ def test_the_run_whose_time_is_in_the_middle_is_drawn_as_the_mean_of_its_ranks()
     (busy,) = panels(chart(make_table(runs)), 1)
     assert points(busy, "measured") == {0.5: 61.0, 1.0: 62.0}
     assert (busy.x.label, busy.y.label) == (
-        "since the run began (s)", "processor, mean of the ranks (% of a core)"
+        "time since the start of the run (s)", "CPU utilization, mean over ranks (% of a core)"
     )  # fmt: skip
     middle = next(record for record in runs.records if record.repeat == 1)
     assert series(busy, "measured").runs == [(middle.run_id,)] * 2
@@ -35,7 +35,7 @@ def test_the_run_whose_time_is_in_the_middle_is_drawn_as_the_mean_of_its_ranks()
 def test_a_gpu_has_a_separate_panel() -> None:
     _, gpu = panels(chart(make_table(runs_of(gpu_percent=80.0))), 2)
     assert points(gpu, "measured") == {0.5: 80.0, 1.0: 80.0}
-    assert gpu.y.label == "GPU, mean of the ranks (% of the time)"
+    assert gpu.y.label == "GPU utilization, mean over ranks (%)"
 
 
 def test_a_rank_that_was_looked_at_less_often_shortens_the_line() -> None:
