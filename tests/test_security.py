@@ -111,6 +111,7 @@ def test_every_test_that_the_ci_script_names_exists() -> None:
     named = re.findall(r"(tests/\S+\.py)(?:::(\w+))?", (PROJECT / ".ci" / "run").read_text())
     assert len(named) > 5
     for path, function in named:
+        assert (PROJECT / path).exists(), f".ci/run names {path}"
         assert not function or function in functions_of(PROJECT / path), f".ci/run names {path}::{function}"
 
 
