@@ -1,0 +1,39 @@
+"""Modules under the names that the documentation of version 0.1 gave them, accepted with a warning for one release."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+FORMER_MODULES = {
+    "dmls_ray.errors": ("dmls_ray.util.errors", {}),
+    "dmls_ray.analysis.reading": ("dmls_ray.analysis.summary.sweep_summary", {"read": "summarize"}),
+}
+"""Former name -> the module now, and the former names in it."""
+
+
+class _FormerModules(MetaPathFinder, Loader):
+    """Imports a module of today under its former name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in FORMER_MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name, renamed = FORMER_MODULES[module.__name__]
+        warnings.warn(f"{module.__name__} is deprecated; use {name}.", DeprecationWarning, stacklevel=2)
+        current = vars(importlib.import_module(name))
+        vars(module).update({key: value for key, value in current.items() if not key.startswith("__")})
+        vars(module).update({former: current[now] for former, now in renamed.items()})
+
+
+def accept_former_names() -> None:
+    """Let imports find modules under their former names, after every module that exists."""
+    if not any(isinstance(finder, _FormerModules) for finder in sys.meta_path):
+        sys.meta_path.append(_FormerModules())
