@@ -1,6 +1,6 @@
-"""What a configuration class says of its fields: type, choices, default and help, and whether a value is right for one.
+"""`FieldSpec` and `Setting`: what a configuration class says about each field, and the check of a value.
 
-A configuration class is a dataclass, best with a docstring under every field. Types are int, float, str, bool, a
+A configuration class is a dataclass; a docstring under a field is its help. Types are int, float, str, bool, a
 Literal of one of these, or one of these or None; a field of any other type takes plain values as they are.
 """
 
@@ -72,19 +72,19 @@ def setting(default: Any, **metadata: Any) -> Any:
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """What the command line and the tables need to know of a field."""
+    """Everything that the command line and the tables need to know about a field."""
 
     name: str
     help: str
     default: Any
     choices: tuple[Any, ...]
-    """The values it may have; empty where any of its type will do."""
+    """The allowed values; empty if all of its type are allowed."""
     type: str
-    """`int`, `float`, `str` or `bool`; `value` for any of them; `tuple` for several of them together."""
+    """`int`, `float`, `str` or `bool`; `value` for any of these; `tuple` for several values."""
     parse: Callable[[str], Any] = field(repr=False)
-    """From the command line."""
+    """Converts the text of a flag to a value."""
     check: Callable[[Any], Any] = field(repr=False)
-    """Gives the value as the field has it."""
+    """Checks a value and converts it to the type of the field."""
     setting: Setting = Setting()
     """Bounds, unit and conditions."""
 
@@ -143,7 +143,7 @@ def field_defaults(config_class: type) -> dict[str, Any]:
 
 
 def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
-    """Check the values of a frozen configuration that is being made, and set each as its field has it.
+    """Check each value of a new frozen configuration, and set it converted to the type of its field.
 
     Raises:
         ConfigError: a value has the wrong type, is not among the choices, or is out of bounds.
@@ -177,13 +177,13 @@ def as_flag_value(value: Any) -> str:
 
 
 def plain_spec(name: str) -> FieldSpec:
-    """A field of which nothing is known but its name: it takes any plain value."""
+    """A field without a type: it takes any plain value."""
     check = functools.partial(_checked_plain, name)
     return FieldSpec(name=name, help="", default=None, choices=(), type="value", parse=_plain_of, check=check)
 
 
 def checked(config_class: type, name: str, value: Any) -> Any:
-    """The value as its field has it.
+    """The value, converted to the type of its field.
 
     Raises:
         ConfigError: the value is of the wrong type or not among the choices.
@@ -286,7 +286,7 @@ def _checked_plain(name: str, value: Any) -> Any:
 
 
 def _field_docs(config_class: type) -> dict[str, str]:
-    """The docstring under each field, as far as the source is at hand."""
+    """The docstring under each field; empty without the source."""
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
     except (OSError, TypeError):  # typed into an interpreter

@@ -1,4 +1,4 @@
-"""How long runs will take: from runs like them where there are any, else a guess that is called one."""
+"""How long runs will take: by measured runs, or by the estimate of the workload."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import workload_of
 
 START_UP_S = 15.0
-"""Ray, the worker group and PyTorch in every rank, on two cores."""
+"""Seconds until Ray, the worker group and PyTorch have started, on two cores."""
 
 
 class Durations:
-    """How long runs took, by trial; adding one costs little, however many there are."""
+    """How long runs took, by trial."""
 
     def __init__(self, records: Iterable[RunRecord] = ()) -> None:
         self._all: list[float] = []

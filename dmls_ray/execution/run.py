@@ -46,8 +46,8 @@ def run_plan(
         options: how they are run.
         view: shows the progress.
         space: what a searcher proposes from.
-        on_stuck: called from another thread, once the results are written, where this one waits for a cluster's head
-            that is gone, and nothing can wake it up.
+        on_stuck: called from another thread, after the results are written, if this thread is stuck in a call to a
+            head that is gone.
 
     Raises:
         InputError: as `sweep`.
@@ -55,7 +55,7 @@ def run_plan(
     """
     folder = results_location(options)
     if not is_uri(folder):
-        # Before there is a folder; at a URI nothing is made by opening it.
+        # Checked before the folder is created; opening a URI creates nothing.
         _refuse_package_of_job(Path(folder))
         check_names(plan.pending(finished_run_ids(read_records(folder), options)))
     with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
@@ -65,17 +65,17 @@ def run_plan(
         pending = plan.pending(finished_run_ids(store.records, options))
         if options.is_remote:
             check_names(pending)
-            _tell_of_no_profiles(pending, view)
+            _note_left_out_files(pending, view)
         if space is not None:
-            # Examples of what may be proposed, to be looked over; how many are still to come is another matter.
-            before = [item for item in proposed_before(space, store.records) if item.outcome.is_answer()]
-            missing = len(before) < space.at_most(options.samples)
+            # The runs of the plan are examples: they show whether anything is feasible.
+            answers = [item for item in proposed_before(space, store.records) if item.outcome.is_answer()]
+            missing = len(answers) < space.at_most(options.samples)
             pending = plan.runs if missing else ()
         count = len(store.records)
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         try:
             if pending:
-                _warn_of_other_machine(store.records, view)
+                _note_other_machines(store.records, view)
 
                 def leave(error: HeadLostError) -> None:
                     _write_derived(store, view, changed=len(store.records) > count)
@@ -104,16 +104,16 @@ def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
         view.note(f"{reason} The runs are kept in {below(store.where, RUNS)}; {again} tries again.")
 
 
-def _tell_of_no_profiles(pending: Sequence[Run], view: ProgressView) -> None:
+def _note_left_out_files(pending: Sequence[Run], view: ProgressView) -> None:
     if any(run.config is not None and workload_of(run.values).writes_files(run.config) for run in pending):
-        view.note("Profiles of inference are files that ranks write, for which --out at a URI has no place: left out.")
+        view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
 
 
 def _refuse_package_of_job(folder: Path) -> None:
-    """Ray unpacks a job's working directory on the head, and deletes it some time after the job.
+    """Refuse the working directory of a Ray job, which Ray deletes some time after the job.
 
     Raises:
-        StoreError: the results would go with it.
+        StoreError: the folder is in such a directory.
     """
     parts = folder.resolve().parts
     if ("runtime_resources", "working_dir_files") in itertools.pairwise(parts):
@@ -129,7 +129,9 @@ def _refuse_another_workload(plan: Plan, store: Store) -> None:
     Raises:
         StoreError: the folder holds runs of another workload.
     """
-    configs = {(record.config.get("train"), record.config.get("workload")): record.config for record in store.records}
+    configs = {
+        (str(record.config.get("train")), str(record.config.get("workload"))): record.config for record in store.records
+    }
     others = {_workload_name(config) for config in configs.values()} - {_workload_name(plan.runs[0].values)}
     if others:
         raise StoreError(
@@ -149,7 +151,7 @@ def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRe
     return [record for record in records if record.run_id in wanted]
 
 
-def _warn_of_other_machine(records: Sequence[RunRecord], view: ProgressView) -> None:
+def _note_other_machines(records: Sequence[RunRecord], view: ProgressView) -> None:
     others = {
         record.machine.get("host", "another machine")
         for record in records
