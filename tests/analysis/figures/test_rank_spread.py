@@ -12,7 +12,7 @@ from tests.analysis.samples import results
 
 
 def runs_of(**axes: Any) -> Results:
-    """Rank 1 takes 6 ms a step beside 4, computes 3 ms a pass beside 1, and needs as much memory as rank 0."""
+    """Rank 1 takes 6 ms per step instead of 4, computes 3 ms per pass instead of 1, and needs the memory of rank 0."""
     runs = results({"batch_per_rank": 16, "world_size": 2, **axes}, lambda values, repeat: 100.0)
     for record in runs.records:
         for rank in record.ranks:

@@ -58,7 +58,7 @@ def curves(results: Results) -> Chart:
 
 
 def bars_and_picture(table: Table, picture: str) -> Chart:
-    """images/s as a bar a trial, each of a series of its own, on a logarithmic axis; beside it a picture."""
+    """images/s as one bar and series per trial on a logarithmic axis, and a panel with a picture."""
     rows = [row for row in table.rows if row.world_size == 1 and "images_per_s" in row.estimates]
     values = [row.estimates["images_per_s"] for row in rows]
     names = [f"{_batch(row)} images a step" for row in rows]

@@ -28,7 +28,7 @@ REPORT = ("Train loss", "Train accuracy", "Test loss", "Test accuracy")
 
 
 def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1, epochs: int = 3) -> Results:
-    """Runs whose ranks have told of each epoch."""
+    """Runs with the epochs of each rank."""
     made = results(axes or GRID, lambda values, repeat: 100.0, repeats=repeats).records
     for record in made:
         record.setup_s = 0.5
@@ -76,7 +76,7 @@ def messages(folder: Path) -> list[Any]:
 
 
 def hparams(folder: Path) -> dict[str, Any]:
-    """What a run's folder tells the HParams plugin: tag -> the plugin's message."""
+    """The messages of the HParams plugin in the folder of a run, by tag."""
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     values = [value for item in messages(folder) for value in item.summary.value if value.HasField("metadata")]
@@ -344,7 +344,7 @@ def test_custom_metrics_have_their_name_as_tag(tmp_path: Path) -> None:
         ]
     board = write_tensorboard(made, ("width",))
     scalars_of = read(board / "width=8 repeat=0")
-    assert scalars_of["bits"] == [(1, 1.5), (2, 2.5), (3, 1.5)], "epochs that are counted anew go on"
+    assert scalars_of["bits"] == [(1, 1.5), (2, 2.5), (3, 1.5)], "steps rise where epochs are counted again from 1"
     assert (scalars_of["Run/bits"], scalars_of["Run/measured_Test loss"]) == ([(3, 2.5)], [(3, 7.0)])
     assert not [tag for tag in scalars_of if "note" in tag or "points" in tag]
     (folder,) = board.glob("experiment-*")
