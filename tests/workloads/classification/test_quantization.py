@@ -36,9 +36,7 @@ def images() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["static", "qat"])
-def test_an_int8_model_has_int8_weights_and_differs_from_fp32_by_rounding_only(
-    kind: str, images: torch.Tensor
-) -> None:
+def test_an_int8_model_has_int8_weights_and_differs_from_fp32_by_rounding_only(kind: str, images: torch.Tensor) -> None:
     model = built()
     trained = model
     if kind == "qat":
