@@ -31,7 +31,7 @@ def inputs(**changes: float) -> ring_model.Inputs:
 
 
 def ring_ms(ranks: int, round_trip_ms: float, mbit_per_s: float) -> float:
-    """A megabyte, written down anew: each of 2 (N - 1) messages has 8/N Mbit, and begins half a round trip later."""
+    """A megabyte, calculated independently: each of 2 (N - 1) messages has 8/N Mbit, and begins half a round trip later."""
     return sum(round_trip_ms / 2 + 8 / ranks / mbit_per_s * 1000 for _ in range(2 * (ranks - 1)))
 
 
@@ -150,7 +150,7 @@ def test_a_sweep_that_the_model_holds_for_is_predicted_to_the_digit(tmp_path: Pa
         assert item.single_ms == pytest.approx(STEP_MS)
     slow_two = predictions[0]
     assert slow_two.cell.step.median == pytest.approx(STEP_MS + 81)
-    # The backward pass of a single rank, which no timer tells, is that of two: 20 ms of 81 could be hidden.
+    # The backward pass of a single rank, which no timer measures, is that of two: 20 ms of 81 could be hidden.
     assert slow_two.predicted_ms["all hidden"] == pytest.approx(STEP_MS + 81 - BACKWARD_MS)
 
 
@@ -182,7 +182,7 @@ def test_inputs_that_spread_widen_the_interval_and_too_few_have_none(tmp_path: P
     assert width(sweep(tmp_path / "steady", (0.1, 10_000.0)), exact) == pytest.approx(1)
     assert (width(sweep(tmp_path / "drifts", (0.1, 10_000.0), spread=0.05), exact) or 1) > 1.05
     assert width(sweep(tmp_path / "few", (0.1, 10_000.0), repeats=2), exact) is None
-    assert width(tmp_path / "steady", [0.0, 0.0]) is None, "nobody knows how far off the model is"
+    assert width(tmp_path / "steady", [0.0, 0.0]) is None, "the error of the model is unknown"
 
 
 def test_ranks_go_from_2_to_1024_on_whole_machines_and_more_than_one(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_what_the_model_does_not_cover_is_left_out_and_says_why(tmp_path: Path) 
         store.append(run_of(2, 1, 0, 50.0))
     predictions, without = predict(read_lines([tmp_path / name for name in "abcd"]))
     assert predictions == []
-    told = "\n".join(without)
+    reasons = "\n".join(without)
     for reason in ("compression=powersgd", "zero_redundancy=True", "no run is on one machine", "measured a link"):
-        assert reason in told
+        assert reason in reasons
 
 
 def test_compression_sends_half(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_compression_sends_half(tmp_path: Path) -> None:
     assert without == []
     assert predictions[-1].line is half
     assert predictions[-1].error() == pytest.approx(0, abs=1e-9)
-    assert [column for column in cluster_model.table_of(predictions) if column == "compression"], "what differs is told"
+    assert [column for column in cluster_model.table_of(predictions) if column == "compression"], "settings that differ have a column"
 
 
 def test_the_command_prints_tables_assumptions_and_draws_its_figure(

@@ -1,4 +1,4 @@
-"""Tell all of one run: its configuration, outcome, phases, epochs and ranks, and its log."""
+"""Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
 
 from __future__ import annotations
 
