@@ -31,7 +31,7 @@ def inputs(**changes: float) -> ring_model.Inputs:
 
 
 def ring_ms(ranks: int, round_trip_ms: float, mbit_per_s: float) -> float:
-    """A megabyte, calculated independently: each of 2 (N - 1) messages has 8/N Mbit, and begins half a round trip later."""
+    """A megabyte, calculated in another way: 2 (N - 1) messages of 8/N Mbit, each half a round trip later."""
     return sum(round_trip_ms / 2 + 8 / ranks / mbit_per_s * 1000 for _ in range(2 * (ranks - 1)))
 
 
@@ -234,7 +234,7 @@ def test_compression_sends_half(tmp_path: Path) -> None:
     assert without == []
     assert predictions[-1].line is half
     assert predictions[-1].error() == pytest.approx(0, abs=1e-9)
-    assert [column for column in cluster_model.table_of(predictions) if column == "compression"], "settings that differ have a column"
+    assert [column for column in cluster_model.table_of(predictions) if column == "compression"], "what differs"
 
 
 def test_the_command_prints_tables_assumptions_and_draws_its_figure(
