@@ -37,7 +37,7 @@ class Presentation:
     """Figures besides those of every workload, by name; they come first."""
     layouts: ClassVar[Mapping[str, Callable[..., RenderedTable]]] = {}
     """Tables of `--by` besides those of training, by name."""
-    loss_unit: ClassVar[str] = "as the training function told it"
+    loss_unit: ClassVar[str] = "as the training function reports it"
     """Unit of a loss on the axis of a figure."""
     duration_set_by: ClassVar[str] = ""
     """Why the duration of a run is no cost: what sets it; empty where a run ends when its work is done."""

@@ -27,7 +27,7 @@ PICTURE = "picture"
 """The field that is in no table: no program reads a picture there."""
 KEYS = ("run_id", "trial_id", "repeat")
 RESERVED = (*KEYS, "outcome", "reason", "run_seed")
-"""Columns that say which run a row is of, and how it ended: no field of the user's own takes their place."""
+"""Columns that say which run a row is of, and how it ended: no user-defined field takes their place."""
 
 
 class Results:
@@ -61,8 +61,8 @@ class Results:
 
     def __repr__(self) -> str:
         counts = self.runs["outcome"].value_counts().to_dict() if self.records else {}
-        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        return f"Results({self.where!r}, {len(self)} runs: {told or 'none'})"
+        names = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        return f"Results({self.where!r}, {len(self)} runs: {names or 'none'})"
 
     @property
     def where(self) -> str:
@@ -91,7 +91,7 @@ class Results:
         columns |= _spread([record.config for record in records], _factor_columns)
         columns["run_seed"] = read.pop("seed")
         read["outcome"] = [outcome.value for outcome in read["outcome"]]
-        # What a field became (auto, a warm-up longer than half the run) stands beside what was asked for.
+        # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
         columns |= {f"resolved_{name}" if name in columns else name: values for name, values in read.items()}
         for name in field_names(record.measures for record in records):
             column = _apart(name, columns)
@@ -120,8 +120,8 @@ class Results:
     def epochs(self) -> pd.DataFrame:
         """One row an epoch of a run, over all its ranks."""
         columns = [item.name for item in fields(EpochRecord) if item.name != "measures"]
-        told = field_names(epoch.measures for record in self.records for epoch in record.epochs)
-        own = [_apart(name, columns) for name in told]
+        names = field_names(epoch.measures for record in self.records for epoch in record.epochs)
+        custom = [_apart(name, columns) for name in names]
         rows = [
             {name: getattr(record, name) for name in KEYS}
             | {_apart(name, columns): value for name, value in epoch.measures.items()}
@@ -129,11 +129,11 @@ class Results:
             for record in self.records
             for epoch in record.epochs
         ]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns, *own])
+        return pd.DataFrame(rows, columns=[*KEYS, *columns, *custom])
 
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
-        """One row an epoch of a rank, over that rank's own samples."""
+        """One row an epoch of a rank, over the samples of that rank."""
         rows = [
             {name: getattr(record, name) for name in KEYS} | {"rank": rank.rank, **epoch}
             for record in self.records
@@ -169,7 +169,7 @@ def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _apart(name: str, columns: Iterable[str]) -> str:
-    """What a measure of the user's own is called beside these columns."""
+    """The column of a custom metric, which differs from these columns."""
     return f"measured_{name}" if name in KEYS or name in columns else name
 
 

@@ -108,7 +108,7 @@ class Objective:
             target_of(table, request.target)
         name = cls.metric(table, request)
         if not any(row.estimate(name) for row in table.rows):
-            raise ConfigError(f"--for {cls.name} needs {name}, which no run told; give another --for.")
+            raise ConfigError(f"--for {cls.name} needs {name}, which no run reports; give another --for.")
         least = request.minimizes if request.minimizes is not None else is_minimized(name)
         return cls(measure=name, label=label_of(name), form=format_of(name), minimizes=least, target=request.target)
 
@@ -239,14 +239,14 @@ def target_of(table: Table, target: float | None) -> float:
     """
     rows = [row for row in table.rows if row.level("test_accuracy") is not None]
     if not rows:
-        raise ConfigError("--target-accuracy needs test accuracies, and no run told one; give --for throughput, say.")
+        raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")
     if target is not None:
         return target
-    own = {record.config.get("target_accuracy") for row in rows for record in row.records}
-    if len(own) == 1 and (known := own.pop()) is not None:
+    targets = {record.config.get("target_accuracy") for row in rows for record in row.records}
+    if len(targets) == 1 and (known := targets.pop()) is not None:
         return float(known)
     highest = max(row.level("test_accuracy") or 0.0 for row in rows)
-    why = "the runs have none of their own" if own <= {None} else "the runs have several of their own"
+    why = "the runs have none" if targets <= {None} else "the runs have several"
     raise ConfigError(
         f"--for time-to-accuracy needs a target, and {why}; give --target-accuracy (the highest test accuracy is "
         f"{highest:.3f})."
@@ -301,7 +301,7 @@ def _by_time_to_target(row: Row, objective: Objective) -> Candidate | Unable:
         taken = None if alone is None else alone.median or record.total_s
         if taken:
             samples[record.repeat] = objective.badness(taken * factor)
-    text = replace(reached, median=median, low=low, high=high).told(objective.form)
+    text = replace(reached, median=median, low=low, high=high).describe(objective.form)
     return Candidate(row, Interval(median, low, high), text, samples, reached.reached == reached.n)
 
 

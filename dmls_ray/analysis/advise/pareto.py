@@ -31,7 +31,7 @@ class Front:
 
 
 def costs_of(table: Table) -> list[str]:
-    """What a trial costs, all of it to be small; beside what was learnt a front is of that.
+    """What a trial costs, all of it to be small: the axes of a front besides accuracy.
 
     The duration of runs that go on for a given time is no cost.
     """
@@ -41,8 +41,8 @@ def costs_of(table: Table) -> list[str]:
 def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:
     """The front of less time a run, less memory and more accuracy, by medians.
 
-    Medians are taken to the digits of a table, so that a tenth of a MiB beats nobody. A search has no times: its front
-    is of memory and accuracy.
+    Medians are taken to the digits of a table, so that a tenth of a MiB beats no trial. A search has no times: its
+    front is of memory and accuracy.
 
     Args:
         table: the sweep's table.
@@ -57,11 +57,11 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
     sizes = [row.level("peak_mem_mib") or 0.0 for row in rows] if "peak_mem_mib" in costs else []
     is_alike = bool(sizes) and max(sizes) < min(sizes) * (1 + ALIKE_MEMORY)
     axes = [*(name for name in costs if name != "peak_mem_mib" or not is_alike), *accuracies]
-    points = [[_told(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
+    points = [[_rounded(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
     return Front(axes, rows, front(points), is_alike)
 
 
-def _told(row: Row, measure: str) -> float:
+def _rounded(row: Row, measure: str) -> float:
     level = row.level(measure)
     assert level is not None, measure
     decimals = 3 if quantity_of(measure) == "share" else _DECIMALS.get(measure)

@@ -34,8 +34,8 @@ class Advice:
     table: Table
     best: Candidate | None
     """None where no configuration can be chosen: none reached the target."""
-    alike: Sequence[Candidate]
-    """Those that are not told apart from it, the best first."""
+    indistinguishable: Sequence[Candidate]
+    """Those that are indistinguishable from it, the best first."""
     worse: Sequence[Candidate]
     """Those that are worse beyond doubt."""
     unable: Sequence[tuple[Row, Unable]]
@@ -45,7 +45,7 @@ class Advice:
     axes: Sequence[str]
     """The measures that the front is of."""
     savings: Sequence[str]
-    """What speaks for another one that is not told apart."""
+    """Advantages of those that are indistinguishable."""
     noise_scale: str
     """The global batch that the gradient noise scale suggests; empty where it was not measured."""
     suggestions: Sequence[str]
@@ -71,15 +71,15 @@ class Advice:
                 f"{self._nearest()}."
             )
         best = self.best
-        told = [f"For {objective.name} use {best.name} ({objective.label} {best.text}; n={len(best.samples)})"]
-        if self.alike:
-            names = join_names([f"{other.name} ({other.text})" for other in self.alike])
+        sentences = [f"For {objective.name} use {best.name} ({objective.label} {best.text}; n={len(best.samples)})"]
+        if self.indistinguishable:
+            names = join_names([f"{other.name} ({other.text})" for other in self.indistinguishable])
             why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
-            told.append(f"not told apart from it{why}: {names}")
+            sentences.append(f"indistinguishable from it{why}: {names}")
         elif self.worse:
             rest = "the only other one" if len(self.worse) == 1 else f"each of the {len(self.worse)} others"
-            told.append(f"better than {rest} beyond doubt")
-        return ". ".join([f"{'; '.join(told)}", *self.savings]) + "."
+            sentences.append(f"better than {rest} beyond doubt")
+        return ". ".join([f"{'; '.join(sentences)}", *self.savings]) + "."
 
     @property
     def notes(self) -> list[str]:
@@ -87,13 +87,13 @@ class Advice:
         axes = ", ".join(label_of(name) for name in self.axes)
         notes = []
         if self.front:
-            alike = "" if "peak_mem_mib" in self.axes or not self.table.has("peak_mem_mib") else (
+            indistinguishable = "" if "peak_mem_mib" in self.axes or not self.table.has("peak_mem_mib") else (
                 f"; peak MiB differs by less than {ALIKE_MEMORY:.0%} and is left out")  # fmt: skip
-            notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{alike}.")
-        others = len(self.worse) + len(self.alike)
+            notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{indistinguishable}.")
+        others = len(self.worse) + len(self.indistinguishable)
         if self.worse:
             notes.append(
-                "Told apart by the interval of the median over blocks"
+                "Distinguished by the interval of the median over blocks"
                 + (
                     f", each of {100 * bonferroni_level(others):.4g}% for {others} comparisons (Bonferroni)"
                     if others > 1
@@ -116,28 +116,28 @@ class Advice:
 
     def frame(self) -> pd.DataFrame:
         """The configurations as texts, the best first, with marks."""
-        objective, ranked = self.objective, [*([self.best] if self.best else []), *self.alike, *self.worse]
+        objective, ranked = self.objective, [*([self.best] if self.best else []), *self.indistinguishable, *self.worse]
         ranked.sort(key=lambda item: objective.badness(item.value.centre))
         verdicts = {item.row.trial_id: "worse" for item in self.worse}
-        verdicts |= {item.row.trial_id: "not told apart" for item in self.alike}
+        verdicts |= {item.row.trial_id: "indistinguishable" for item in self.indistinguishable}
         verdicts |= {self.best.row.trial_id: "best"} if self.best else {}
-        beside = [name for name in self._beside() if name != objective.measure]
+        columns = [name for name in self._column_metrics() if name != objective.measure]
         rows: list[dict[str, str]] = []
         for row, text in [
             *((item.row, item.text) for item in ranked),
             *((row, unable.text) for row, unable in self.unable),
         ]:
             cells = {f"{objective.label} [95%]": text}
-            for name in beside:
+            for name in columns:
                 cells[label_of(name)] = format_value(row.estimates.get(name), format_of(name))
             cells["n"] = str(len(row.counted))
             cells["front"] = "yes" if row.trial_id in self.front else ""
             cells["verdict"] = verdicts.get(row.trial_id, "")
             cells["outcome"] = row.outcome
-            rows.append(factor_cells(row.factors, beside=cells) | cells)
+            rows.append(factor_cells(row.factors, other_headers=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
-    def _beside(self) -> list[str]:
+    def _column_metrics(self) -> list[str]:
         return [name for name in (*costs_of(self.table), "test_accuracy") if self.table.has(name)]
 
     def _nearest(self) -> str:
@@ -163,7 +163,7 @@ def advise(
     Args:
         results: the runs of a sweep.
         name: the objective, as after `--for`.
-        target: test accuracy to be reached: for time-to-accuracy (without it, the runs' own target_accuracy); for cost,
+        target: test accuracy to be reached: for time-to-accuracy (without it, target_accuracy of the runs); for cost,
             which is of a whole run without it; for throughput and memory, what a configuration must come to.
         price_per_hour: of a rank, in any currency; for cost.
         metric: for accuracy, what to judge by; without it validation_accuracy where all have it, else test_accuracy.
@@ -181,64 +181,65 @@ def advise(
     objective = settle(OBJECTIVES[name], table, request)
     able, unable = candidates(table, objective)
     best = able[0] if able else None
-    alike, worse = _told_apart(able, objective)
+    indistinguishable, worse = _split_by_verdict(able, objective)
     by_metric = objective.takes_metric
     front = front_of(table, objective.measure, minimizes=objective.minimizes) if by_metric else front_of(table)
+    level = bonferroni_level(len(able) - 1)
     return Advice(
         objective=objective,
         table=table,
         best=best,
-        alike=alike,
+        indistinguishable=indistinguishable,
         worse=worse,
         unable=unable,
         front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],
         axes=front.axes,
-        savings=_savings(best, alike) if best else [],
+        savings=_savings(best, indistinguishable) if best else [],
         noise_scale=batch_by_noise_scale(table, best),
-        suggestions=suggestions_for(table, objective, best, able, alike, level=bonferroni_level(len(able) - 1)),
+        suggestions=suggestions_for(table, objective, best, able, indistinguishable, level=level),
         caveats=caveats_of(results, table, objective, best),
     )
 
 
-def _told_apart(able: Sequence[Candidate], objective: Objective) -> tuple[list[Candidate], list[Candidate]]:
-    """Those that are not told apart from the first one, and those that are worse.
+def _split_by_verdict(able: Sequence[Candidate], objective: Objective) -> tuple[list[Candidate], list[Candidate]]:
+    """Those that are indistinguishable from the first one, and those that are worse.
 
     The intervals hold together (Bonferroni), and both sides count, since any of them may be the one that looks best: of
     configurations that are equally good one is called better than all others at most 1 time in 20.
     """
-    alike: list[Candidate] = []
+    indistinguishable: list[Candidate] = []
     worse: list[Candidate] = []
     for other in able[1:]:
         by = objective.compared(other, able[0], bonferroni_level(len(able) - 1))
-        # Where the first has runs that did not get there, its times are too short to be held against others.
+        # Where the first has runs that did not get there, its times are too short to compare with others.
         known = able[0].is_whole and by is not None and by.low is not None and by.low > 0
-        (worse if known else alike).append(other)
-    return alike, worse
+        (worse if known else indistinguishable).append(other)
+    return indistinguishable, worse
 
 
-def _savings(best: Candidate, alike: Sequence[Candidate]) -> list[str]:
-    """What those not told apart have for themselves: every run got there, fewer ranks, less memory."""
-    told = []
-    surest = next((other for other in alike if other.is_whole), best)
+def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[str]:
+    """Advantages of the indistinguishable ones: every run reached the target, fewer ranks, less memory."""
+    sentences = []
+    surest = next((other for other in indistinguishable if other.is_whole), best)
     if not best.is_whole and surest is not best:
-        told.append(f"Of these {surest.name} is the fastest that got there in every run")
-    fewest = min(alike, key=lambda item: item.row.world_size, default=best)
+        sentences.append(f"Of these {surest.name} is the fastest that got there in every run")
+    fewest = min(indistinguishable, key=lambda item: item.row.world_size, default=best)
     if fewest.row.world_size < best.row.world_size:
-        told.append(
+        sentences.append(
             f"Of these {fewest.name} needs {count_noun(fewest.row.world_size, 'rank')} in place of "
             f"{best.row.world_size}"
         )
     lighter = []
-    for other in alike:
+    for other in indistinguishable:
         sizes = ({block: size for block, size in item.row.by_block("peak_mem_mib").items() if size > 0}
                  for item in (other, best))  # fmt: skip
         if (
-            (less := compare(*sizes, level=bonferroni_level(len(alike))))
+            (less := compare(*sizes, level=bonferroni_level(len(indistinguishable))))
             and less.ratio.high is not None
             and less.ratio.high < 1 - _WORTH
         ):
             lighter.append((less.ratio.centre, other, less.ratio))
     if lighter:
         _, least, times = min(lighter, key=lambda item: item[0])
-        told.append(f"Of these {least.name} takes {format_interval(times, RATIO)} times the peak memory of a rank")
-    return told
+        sentences.append(f"Of these {least.name} takes {format_interval(times, RATIO)} times the peak memory of a rank")
+    return sentences

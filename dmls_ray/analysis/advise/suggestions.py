@@ -18,7 +18,7 @@ from dmls_ray.analysis.table.row import Row, Table
 from dmls_ray.records.outcome import Outcome
 
 MOST_REPEATS = 30
-"""More than these are not advised: what they would tell apart is the same for any use."""
+"""More than these are not advised: a smaller difference is of no use."""
 
 _HARDLY = 0.02
 """A ratio of times, memory or costs below 1.02 is of no use to know."""
@@ -29,7 +29,7 @@ def suggestions_for(
     objective: Objective,
     best: Candidate | None,
     able: Sequence[Candidate],
-    alike: Sequence[Candidate],
+    indistinguishable: Sequence[Candidate],
     *,
     level: float,
 ) -> list[str]:
@@ -40,15 +40,15 @@ def suggestions_for(
         objective: what for.
         best: the configuration that looks best.
         able: all that can be chosen, the best first.
-        alike: those that are not told apart from the best.
-        level: of the intervals by which they were told apart.
+        indistinguishable: those that are indistinguishable from the best.
+        level: of the intervals by which they were compared.
     """
     lines = []
     if best is not None:
         # Times of runs that did not get to the target are too short to go by.
         if best.is_whole:
             lines += [_beyond(table, objective, best, able, axis) for axis in table.varied]
-            lines.append(_more_repeats(objective, best, alike, level))
+            lines.append(_more_repeats(objective, best, indistinguishable, level))
         lines.append(_more_ranks(table, objective, best))
     lines += [_scaled_lr(table, objective), *_smaller(table)]
     return [line for line in lines if line]
@@ -133,14 +133,14 @@ def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
     )
 
 
-def _more_repeats(objective: Objective, best: Candidate, alike: Sequence[Candidate], level: float) -> str:
-    """How many repeats would tell the best one from those it is not told apart from."""
-    if not alike:
+def _more_repeats(objective: Objective, best: Candidate, indistinguishable: Sequence[Candidate], level: float) -> str:
+    """How many repeats would distinguish the best one from the indistinguishable ones."""
+    if not indistinguishable:
         return ""
-    known = [paired(*objective.paired_samples(other, best)) for other in alike]
+    known = [paired(*objective.paired_samples(other, best)) for other in indistinguishable]
     if min(map(len, known)) < MIN_REPEATS:
-        return f"--repeats 5: with n={min(map(len, known))} nothing tells the best ones apart."
-    # What hardly differs is not worth repeats, however few would tell it.
+        return f"--repeats 5: with n={min(map(len, known))} the best ones are indistinguishable."
+    # What hardly differs is not worth repeats, however few would show it.
     needed = [
         None if objective.as_ratio and abs(fmean(worse)) < _HARDLY else repeats_to_tell(worse, level, MOST_REPEATS)
         for worse in known
@@ -148,13 +148,13 @@ def _more_repeats(objective: Objective, best: Candidate, alike: Sequence[Candida
     enough = [count for count in needed if count is not None]
     if not enough:
         return ""
-    if len(enough) == len(alike):
-        of_them, rest = "the other one" if len(alike) == 1 else f"all {len(alike)} others", ""
+    if len(enough) == len(indistinguishable):
+        of_them, rest = "the other one" if len(indistinguishable) == 1 else f"all {len(indistinguishable)} others", ""
     else:
-        of_them, rest = f"{len(enough)} of {len(alike)} others", "; the rest differ too little"
+        of_them, rest = f"{len(enough)} of {len(indistinguishable)} others", "; the rest differ too little"
     return (
-        f"--repeats {max(*enough, len(best.samples) + 1)}: would tell the best one from {of_them} 4 times in 5, if the "
-        f"differences and spreads seen here are the true ones{rest}."
+        f"--repeats {max(*enough, len(best.samples) + 1)}: would distinguish the best one from {of_them} 4 times in 5, "
+        f"if the differences and spreads seen here are the true ones{rest}."
     )
 
 

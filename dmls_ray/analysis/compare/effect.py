@@ -51,10 +51,10 @@ def way_of(measure: str) -> Way:
 def unit_of(a: Results, b: Results, measure: str) -> Unit:
     """What counts as one sample of A, and of B.
 
-    Repeats of one session have their processes, and the state of the machine, in common, and so are more alike than
+    Repeats of one session have their processes, and the state of the machine, in common, and so are more similar than
     they are like another session's (Kalibera & Jones, ISMM 2013): where there are sessions enough, each is one sample.
     A process's resident memory hardly varies but from one session to the next, so repeats say nothing of it. That of a
-    GPU is what was allocated, which is counted anew for each run.
+    GPU is what was allocated, which is counted again for each run.
     """
     runs = [[record for record in side.records if record.outcome is Outcome.OK] for side in (a, b)]
     if way_of(measure) == "difference":

@@ -75,7 +75,7 @@ def common_measure(a: Results, b: Results, name: str | None) -> str:
         if is_time(name) and all(record.mode == "search" for record in results.records):
             raise ConfigError(
                 f"--measure {name} of {results.where} says nothing: its runs went side by side, in a search. Give "
-                "--measure test_accuracy, or measure its configurations anew with --mode bench."
+                "--measure test_accuracy, or measure its configurations again with --mode bench."
             )
         raise ConfigError(
             f"--measure {name} is not known of {results.where}; choose from {', '.join(_choices(known))}."

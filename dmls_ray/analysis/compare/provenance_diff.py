@@ -23,20 +23,20 @@ def differences(a: Results, b: Results) -> list[str]:
         b: the other.
     """
     sides = _begun(a), _begun(b)
-    told = []
+    sentences = []
     for kind, field in (("machines", "machine"), ("versions", "versions")):
         names = dict.fromkeys(name for side in sides for item in _distinct(side, field) for name in item)
         if lines := [text for name in names if (text := _differs(sides, _reader(field, name), _SHOWN.get(name, name)))]:
-            told.append(f"The {kind} differ: {'; '.join(lines)}.")
+            sentences.append(f"The {kind} differ: {'; '.join(lines)}.")
     if text := _differs(sides, lambda record: _commit(record.git), "commit"):
-        told.append(f"The source differs: {text}.")
+        sentences.append(f"The source differs: {text}.")
     made = [("device", lambda record: record.device), ("backend", lambda record: record.backend or None),
             ("isolation", lambda record: record.isolation), ("mode", lambda record: record.mode),
             ("oversubscribed", lambda record: record.oversubscribed),
             ("compile_cache", lambda record: record.compile_cache or None)]  # fmt: skip
     if lines := [text for name, read in made if (text := _differs(sides, read, name))]:
-        told.append(f"The runs were made differently: {'; '.join(lines)}.")
-    return told
+        sentences.append(f"The runs were made differently: {'; '.join(lines)}.")
+    return sentences
 
 
 def apart_in_time(a: Results, b: Results) -> list[str]:
@@ -55,7 +55,7 @@ def apart_in_time(a: Results, b: Results) -> list[str]:
 
 
 def _begun(results: Results) -> list[RunRecord]:
-    """Runs that were made; one that was skipped has no machine of its own."""
+    """Runs that were made; a skipped run has no machine."""
     return [record for record in results.records if record.outcome is not Outcome.SKIPPED]
 
 
@@ -89,7 +89,7 @@ def _commit(git: dict[str, Any]) -> str | None:
 
 
 def _load(sides: Sequence[Sequence[RunRecord]]) -> list[str]:
-    """That other work may have gone on beside one of them."""
+    """Whether other work may have run during one of them."""
     loads = [[record.load_average for record in side if record.load_average is not None] for side in sides]
     cores = [record.machine.get("cores") or 1 for side in sides for record in side]
     if not all(loads):
@@ -98,6 +98,6 @@ def _load(sides: Sequence[Sequence[RunRecord]]) -> list[str]:
     if abs(other - one) <= _BUSIER * min(cores):
         return []
     return [
-        f"The load average at a run's start was {one:.1f} in A and {other:.1f} in B (medians): other work beside one "
+        f"The load average at a run's start was {one:.1f} in A and {other:.1f} in B (medians): other work during one "
         "of them may be the difference."
     ]

@@ -70,8 +70,8 @@ class SweepComparison:
         """What is slower in B by more than a share of A's speed, beyond doubt: `over all`, or a configuration.
 
         Beyond doubt is what has its whole interval below 1 - share, that of a configuration being as wide as it must
-        be for all of them to hold together. Where nothing is that much slower, something is told all the same at most
-        1 time in 20, as far as repeats can know: they know nothing of what drifted from one sweep to the other.
+        be for all of them to hold together. Where nothing is that much slower, a slowdown is reported all the same at
+        most 1 time in 20, as far as repeats can know: they know nothing of what drifted from one sweep to the other.
 
         Raises:
             ConfigError: the share is out of range, or the measure says nothing of speed.
@@ -83,8 +83,8 @@ class SweepComparison:
             raise ConfigError(
                 f"--fail-if-slower is about speed and --measure {self.measure} is none; give one of {speeds}."
             )
-        told = [("over all", self.overall), *((pair.name, pair.change) for pair in self.compared)]
-        return [name for name, change in told
+        changes = [("over all", self.overall), *((pair.name, pair.change) for pair in self.compared)]
+        return [name for name, change in changes
                 if change and change.interval.high is not None and change.interval.high < 1 - share]  # fmt: skip
 
     def frame(self) -> pd.DataFrame:
@@ -106,7 +106,7 @@ class SweepComparison:
             cells["verdict"] = pair.change.verdict if pair.change else ""
             same = pair.a.outcome == pair.b.outcome
             cells["outcome"] = pair.a.outcome if same else f"{pair.a.outcome} in A, {pair.b.outcome} in B"
-            rows.append(factor_cells(pair.a.factors, beside=cells) | cells)
+            rows.append(factor_cells(pair.a.factors, other_headers=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
     @property
@@ -120,16 +120,17 @@ class SweepComparison:
         verdict, change = self.overall.verdict, format_interval(self.overall.interval, self._form)
         over = f"by {self.measure} over {count_noun(len(self.compared), 'configuration')}"
         counts = f"n={' and '.join(map(str, self.samples))}" + (" sessions" if self.unit == "session" else "")
-        told = {"speed": f"{change} times as fast", "amount": f"{change} times as much", "difference": change}[self.way]
+        words = {"speed": f"{change} times as fast", "amount": f"{change} times as much", "difference": change}
+        changes = words[self.way]
         if self._is_same():
             return f"B is the same as A {over}, run by run ({counts})."
         if verdict == "unknown":
             return (
-                f"B against A {over}: {told} ({counts}). Whether that is more than chance cannot be said below "
+                f"B against A {over}: {changes} ({counts}). Whether that is more than chance cannot be said below "
                 f"{MIN_REPEATS} {self.unit}s of each."
             )
         as_what = "indistinguishable from A" if verdict == "indistinguishable" else f"{verdict} than A"
-        return f"B is {as_what} {over}: {told} ({counts}). {self._open()}{self._each()}".rstrip()
+        return f"B is {as_what} {over}: {changes} ({counts}). {self._open()}{self._each()}".rstrip()
 
     @property
     def notes(self) -> list[str]:
@@ -205,7 +206,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     Args:
         a: what is compared against.
         b: what is compared.
-        measure: a measure of the vocabulary, or of a training function of the user's own; without it images_per_s
+        measure: a registered metric, or a custom metric; without it images_per_s
             where both have it, else total_s.
 
     Raises:
@@ -215,12 +216,12 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     name = common_measure(a, b, measure)
     unit = unit_of(a, b, name)
     values = [(values_of(one, name, unit), values_of(other, name, unit)) for one, other in joined.both]
-    told = [pair for pair in values if all(pair)]
+    changes = [pair for pair in values if all(pair)]
     pairs = [
-        Pair(one, other, change_of(of_a, of_b, name, bonferroni_level(len(told))))
+        Pair(one, other, change_of(of_a, of_b, name, bonferroni_level(len(changes))))
         for (one, other), (of_a, of_b) in zip(joined.both, values, strict=True)
     ]
-    whole_a, whole_b = (means_of([pair[side] for pair in told], name) for side in (0, 1))
+    whole_a, whole_b = (means_of([pair[side] for pair in changes], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
     sides = [
         side.of([record for pair in joined.both for record in pair[GENERIC].records])

@@ -25,7 +25,7 @@ _NO_MATTER = {
 }  # fmt: skip
 """Fields that change neither what is trained nor how. The hardware is reported separately."""
 
-_NOT_REPORTED = "not told"
+_NOT_REPORTED = "not reported"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _all() -> Sequence[RunRecord]:
 def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], specs: Mapping[str, FieldSpec]) -> list[str]:
     """Fields that differ, as `name measured / published`."""
     # Regularised runs have dropout, of a rate that the report does not state.
-    unknown = {"dropout": "of a rate that is not told"} if theirs["batch_norm"] == "on" else {}
+    unknown = {"dropout": "of a rate that is not reported"} if theirs["batch_norm"] == "on" else {}
     differences = []
     for name in dict.fromkeys((*theirs, *unknown, *ours)):
         condition = specs[name].setting.counts_with if name in specs else None

@@ -43,7 +43,7 @@ def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, nu
     Args:
         value: what is shown.
         form: how.
-        null: the value that means no difference: an end that is beside it is written with decimals enough to be so.
+        null: the value that means no difference: an end that differs from it has enough decimals to show that.
     """
     if value is None:
         return ""

@@ -3,7 +3,7 @@
 An interval holds the truth 95 times in 100 from three values on where they are roughly normally distributed, or their
 logarithms are; a simulation in the tests holds it to that.
 
-- Below `MIN_PERCENTILE` values only an assumed shape can tell how far the truth may lie outside of them: a percentile
+- Below `MIN_PERCENTILE` values only an assumed shape says how far the truth may lie outside of them: a percentile
   bootstrap of three values is their range, which holds the true median 3 times in 4, and later on it needs half as many
   values again for the same power. So the interval is a parametric, studentised bootstrap of the median (Davison &
   Hinkley, Bootstrap Methods and their Application, 1997, sections 2.2 and 5.2): median +- c s, where s is the sample's

@@ -16,7 +16,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval, e
 Block = TypeVar("Block", int, str)
 
 _POWER = 0.8
-"""How often repeats that are advised are to tell a difference."""
+"""Power of the advised number of repeats."""
 _DRAWS = 400
 _FAR = 100.0
 """Standard deviations from 0 beyond which nothing changes."""

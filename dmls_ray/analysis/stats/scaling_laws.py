@@ -11,15 +11,15 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, estimate
 
 BEYOND = 4
-"""A curve is not told of beyond so many times the largest measured world size."""
+"""A curve ends at this multiple of the largest measured world size."""
 
 Points = Mapping[int, Mapping[int, float]]
 """world_size -> block -> speed-up against world size 1 without DDP in that block."""
 
 Law = Callable[..., float]
 
-_ALIKE = 0.05
-"""A curve that is so little beside what was measured is not wrong for it, however narrow the interval."""
+_NEGLIGIBLE = 0.05
+"""A relative deviation below this is no error of a curve, however narrow the interval."""
 
 
 def amdahl(ranks: float, serial: float) -> float:
@@ -45,7 +45,7 @@ class Fit:
     parameters: dict[str, Estimate]
     by_block: tuple[tuple[float, ...], ...]
     largest: int
-    """World size up to which it is held to what was measured."""
+    """World size up to which it is compared with the measurements."""
 
     @property
     def farthest(self) -> int:
@@ -81,7 +81,7 @@ _LAWS: tuple[tuple[str, Law, tuple[str, ...]], ...] = (
 def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
     """Both laws, as far as the points allow.
 
-    A law needs one world size more than it has parameters, beside world size 1: that is 1 by definition and holds no
+    A law needs one world size more than it has parameters, besides world size 1: that is 1 by definition and holds no
     law to anything. And its curve must go through what was measured.
 
     Args:
@@ -105,12 +105,12 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
     fit = Fit(name, law, found, tuple(each), sizes[-1])
     for size in sizes:
         seen = estimate([points[size][block] for block in blocks], "ratio", level=bonferroni_level(len(sizes)))
-        told = fit.curve(size)
-        is_far = abs(told.median / seen.median - 1) > _ALIKE
-        if is_far and seen.low is not None and seen.high is not None and not seen.low <= told.median <= seen.high:
+        predicted = fit.curve(size)
+        is_far = abs(predicted.median / seen.median - 1) > _NEGLIGIBLE
+        if is_far and seen.low is not None and seen.high is not None and not seen.low <= predicted.median <= seen.high:
             return Refusal(
                 name,
-                f"it does not hold here: at world_size {size} it would be a speed-up of {told.median:.2f}, and "
+                f"it does not hold here: at world_size {size} it would be a speed-up of {predicted.median:.2f}, and "
                 f"{format_interval(seen, RATIO)} was measured",
             )
     return fit

@@ -40,9 +40,9 @@ class TimeToTarget:
     high: float | None
 
     def __str__(self) -> str:
-        return self.told(SECONDS)
+        return self.describe(SECONDS)
 
-    def told(self, form: NumberFormat) -> str:
+    def describe(self, form: NumberFormat) -> str:
         """In words: with its interval, and how many runs got there where not all have."""
         count = f" ({self.reached} of {self.n})" if self.reached < self.n else ""
         if self.median is None:
@@ -57,12 +57,12 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
     """When runs of one trial reach a test accuracy; None where there is no target, or no run that tried.
 
     A run that was cut short has not reached it yet by then. One that used up its epochs without it, diverged, or did
-    not fit into memory never will, so it counts as waiting for as long as any. Of one that ended ok and told no test
-    accuracy by epoch nobody knows when it got there: it does not count.
+    not fit into memory never will, so it counts as waiting for as long as any. A run that ended ok and reports no test
+    accuracy by epoch does not count: when it reached the target is unknown.
 
     Args:
         records: the runs; what was skipped, or searched, does not count.
-        target: from 0 to 1; without it, the runs' own target_accuracy.
+        target: from 0 to 1; without it, target_accuracy of the runs.
     """
     tried = [record for record in records if record.mode == "bench" and _tells(record)]
     known = {record.config.get("target_accuracy") for record in tried} - {None}
@@ -111,7 +111,7 @@ def _half(reached: Sequence[float], waited: Sequence[float]) -> tuple[float | No
     survival = ecdf(CensoredData(uncensored=reached, right=waited)).sf
     median = _first(survival.quantiles, survival.probabilities)
     if 2 * len(reached) < len(reached) + len(waited):
-        # Those that were cut short might have; nobody has seen half of them get there.
+        # Runs that were cut short might have reached it, but fewer than half were seen to.
         return None, None, None
     if len(reached) + len(waited) < MIN_CENSORED:
         return median, None, None

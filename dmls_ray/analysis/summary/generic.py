@@ -1,4 +1,4 @@
-"""The answer of a sweep of a training function of the user's own, and of a search."""
+"""Sentences on any metrics: what an axis does to them, and what a search found."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
     known = [row for row in table.rows if row.level(metric) is not None]
     best_first = sorted(known, key=lambda row: _level_of(row, metric), reverse=not minimizes)
     if not best_first:
-        return f"No run that ended ok told its {metric}, so nothing can be said of it."
+        return f"No run that ended ok reported its {metric}, so nothing can be said of it."
     best, *others = best_first
     stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip
-    told = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
+    parts = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
             f"{GENERIC(_level_of(best, metric))}, with {describe_configuration(best.factors)}"]  # fmt: skip
     if others:
-        told.append(
+        parts.append(
             f"the next is {GENERIC(_level_of(others[0], metric))}, with {describe_configuration(others[0].factors)}"
         )
     if stopped:
-        told.append(f"{stopped} were stopped early")
+        parts.append(f"{stopped} were stopped early")
     return (
-        f"{'; '.join(told)}. The best of many looks better than it is: run it again with several seeds (--mode bench) "
+        f"{'; '.join(parts)}. The best of many looks better than it is: run it again with several seeds (--mode bench) "
         "before you trust it."
     )
 
 
 def summarize_metrics(table: Table, axis: str, measures: Sequence[str] = ()) -> str:
-    """What the axis does to the time of a run and to whatever a training function of the user's own measured.
+    """What the axis does to the time of a run and to its other metrics.
 
     Args:
         table: the sweep's table.
         axis: the field that the sweep asks about.
-        measures: what is told in place of all that.
+        measures: the metrics of the sentence; all by default.
     """
     rows = [row for row in table.rows if "total_s" in row.estimates]
     if not rows:
@@ -59,13 +59,13 @@ def summarize_metrics(table: Table, axis: str, measures: Sequence[str] = ()) -> 
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
     vocabulary = [name for name in ("images_per_s", *LEARNED) if any(name in row.estimates for row in rows)]
-    told = measures or ["total_s", *vocabulary, *table.custom_metric_names]
-    sentence = "; ".join(_own_along(group, axis, told) for group in groups)
+    parts = measures or ["total_s", *vocabulary, *table.custom_metric_names]
+    sentence = "; ".join(_along(group, axis, parts) for group in groups)
     counts = sorted({row.estimates["total_s"].n for row in rows})
     return f"{sentence[:1].upper()}{sentence[1:]} (n={' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))})."
 
 
-def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
+def _along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
     """From the first value of the axis to its last; for choices, from what has least of a measure to what has most."""
     values = [row.factors[axis] for row in group]
     choices = any(isinstance(value, bool) or not isinstance(value, int | float) for value in values)
@@ -76,7 +76,7 @@ def _own_along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
             ends = [pick(having, key=lambda row: _level_of(row, name) if choices else row.factors[axis])
                     for pick in (min, max)]  # fmt: skip
             pairs = len(having) * (len(having) - 1) // 2 if choices else 1
-            parts.append(_own_change(*ends, axis=axis, name=name, choices=choices, level=bonferroni_level(pairs)))
+            parts.append(_change(*ends, axis=axis, name=name, choices=choices, level=bonferroni_level(pairs)))
     if choices:
         return f"{context_phrase(group, axis)}{'; '.join(parts)}"
     first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
@@ -89,7 +89,7 @@ def _level_of(row: Row, name: str) -> float:
     return level
 
 
-def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level: float) -> str:
+def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level: float) -> str:
     """How a measure goes from one trial to another.
 
     Args:
@@ -105,10 +105,10 @@ def _own_change(first: Row, last: Row, *, axis: str, name: str, choices: bool, l
     if first is last:
         return f"{words} is {low} with every {axis}"
     more = difference(last.by_block(name), first.by_block(name), level=level)
-    told = "no block in common" if more is None else format_interval(more, with_sign(GENERIC), null=0)
-    told += "" if more is None else paired_note(more.n, first, last)
+    parts = "no block in common" if more is None else format_interval(more, with_sign(GENERIC), null=0)
+    parts += "" if more is None else paired_note(more.n, first, last)
     if more is not None and more.low is not None and more.high is not None and more.low <= 0 <= more.high:
-        told += ", not told apart"
+        parts += ", indistinguishable"
     if not choices:
-        return f"{words} went from {low} to {high} ({told})"
-    return f"{words} from {low} with {axis} {first.factors[axis]} to {high} with {last.factors[axis]} ({told})"
+        return f"{words} went from {low} to {high} ({parts})"
+    return f"{words} from {low} with {axis} {first.factors[axis]} to {high} with {last.factors[axis]} ({parts})"

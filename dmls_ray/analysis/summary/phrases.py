@@ -10,28 +10,27 @@ from dmls_ray.analysis.stats.formatting import GENERIC
 
 def describe_configuration(factors: Mapping[str, Any]) -> str:
     """A configuration by the fields that vary: `world_size=2 batch_per_rank=16`; its batch once."""
-    told = without_derived_batch(factors).items()
-    texts = (f"{name}={GENERIC(value) if isinstance(value, float) else value}" for name, value in told)
+    kept = without_derived_batch(factors).items()
+    texts = (f"{name}={GENERIC(value) if isinstance(value, float) else value}" for name, value in kept)
     return " ".join(texts) or "the one configuration"
 
 
 def without_derived_batch(factors: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are known, and of the two batches one: the other follows."""
-    told = {name: value for name, value in factors.items() if value is not None}
-    if "batch_per_rank" in told:
-        told.pop("global_batch", None)
-    return told
+    kept = {name: value for name, value in factors.items() if value is not None}
+    if "batch_per_rank" in kept:
+        kept.pop("global_batch", None)
+    return kept
 
 
-def factor_cells(factors: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, str]:
+def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:
     """Fields of a configuration as the cells of a row.
 
     Args:
         factors: name -> value.
-        beside: heads of the row's other cells; a field of the user's own that is called like one gets `config_` before
-            its name.
+        other_headers: headers of the row's other cells; a field with the name of one gets the prefix `config_`.
     """
-    heads = {name: f"config_{name}" if name in beside else name for name in factors}
+    heads = {name: f"config_{name}" if name in other_headers else name for name in factors}
     return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
 
 

@@ -77,30 +77,30 @@ def summarize_variants(table: Table, changed: Collection[str]) -> str:
             same = {name: value for name, value in row.factors.items() if name not in changed}
             groups.setdefault(repr(same), []).append(row)
     level = bonferroni_level(sum(len(rows) - 1 for rows in groups.values()))
-    told = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed, level))]
-    if not told:
+    texts = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed, level))]
+    if not texts:
         return "There is no trial to compare with, so nothing can be said of what was changed."
     together = ", intervals that hold together" if sum(len(rows) - 1 for rows in groups.values()) > 1 else ""
-    return f"{'; '.join(told)} ({_repeats([row for rows in groups.values() for row in rows])}{together})."
+    return f"{'; '.join(texts)} ({_repeats([row for rows in groups.values() for row in rows])}{together})."
 
 
 def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -> str:
     base = next((row for row in rows if not _changes(row, changed)), None)
     if base is None or len(rows) < 2:
         return ""
-    told: dict[str, list[str]] = {"higher with": [], "lower with": [], "not told apart from it with": []}
+    texts: dict[str, list[str]] = {"higher with": [], "lower with": [], "indistinguishable with": []}
     for row in sorted(rows, key=lambda row: -row.estimates["test_accuracy"].median):
         more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"), level=level)
         if row is base or more is None:
             continue
-        verdict = "not told apart from it with"
+        verdict = "indistinguishable with"
         if more.low is not None and more.high is not None:
             verdict = "higher with" if more.low > 0 else "lower with" if more.high < 0 else verdict
         by = f"{format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, row, base)}"
-        told[verdict].append(f"{_changes(row, changed)} ({by})")
-    if not any(told.values()):
+        texts[verdict].append(f"{_changes(row, changed)} ({by})")
+    if not any(texts.values()):
         return ""
-    parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in told.items() if names)
+    parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in texts.items() if names)
     gaps = [row for row in rows if "accuracy_gap" in row.estimates]
     least = min(gaps, key=lambda row: abs(row.estimates["accuracy_gap"].median), default=base)
     gap = ""
@@ -215,7 +215,7 @@ def _among(group: Sequence[Row], axis: str) -> str:
 
 
 def _best(group: Sequence[Row], axis: str, level: float) -> str:
-    """Which choice reached the highest test accuracy, if that can be told."""
+    """Which choice reached the highest test accuracy, if the repeats distinguish it."""
     tested = [row for row in group if "test_accuracy" in row.estimates]
     if not tested:
         return f"no test accuracy is known of any {axis}"
@@ -224,18 +224,18 @@ def _best(group: Sequence[Row], axis: str, level: float) -> str:
     if not others:
         return f"{reached} of test accuracy"
     if any(row.estimates["test_accuracy"].low is None for row in tested):
-        return f"{reached} of test accuracy, the highest that was seen, of too few repeats to tell chance apart"
-    alike = [row for row in others if not _is_lower(row, best, level)]
-    if not alike:
+        return f"{reached} of test accuracy, the highest that was seen, of too few repeats to rule out chance"
+    ties = [row for row in others if not _is_lower(row, best, level)]
+    if not ties:
         return f"{reached}, the highest test accuracy"
-    names = ", ".join(str(row.factors[axis]) for row in alike)
-    if len(alike) == len(others):
-        return f"{reached} of test accuracy, not told apart from {names}"
-    return f"{reached}, the highest test accuracy but not told apart from {names}"
+    names = ", ".join(str(row.factors[axis]) for row in ties)
+    if len(ties) == len(others):
+        return f"{reached} of test accuracy, indistinguishable from {names}"
+    return f"{reached}, the highest test accuracy but indistinguishable from {names}"
 
 
 def _is_lower(row: Row, best: Row, level: float) -> bool:
-    """Whether a row's test accuracy is below the best one's in the blocks they share, as far as repeats can tell."""
+    """Whether a row's test accuracy is below the best one's in the blocks they share, as far as repeats show."""
     less = difference(row.by_block("test_accuracy"), best.by_block("test_accuracy"), level=level)
     return less is not None and less.high is not None and less.high < 0
 
@@ -248,7 +248,7 @@ def _quantized(row: Row) -> str:
     parts = [
         f"{row.factors['quantization']}: int8 test accuracy "
         f"{format_interval(row.estimates['int8_test_accuracy'], ACCURACY)}, "
-        f"{format_interval(changed, with_sign(ACCURACY), null=0)} against its own fp32 form"
+        f"{format_interval(changed, with_sign(ACCURACY), null=0)} against its fp32 form"
     ]
     sizes = [row.estimates.get(f"{form}_checkpoint_bytes") for form in ("int8", "fp32")]
     if all(sizes):
@@ -292,7 +292,7 @@ def _learned(first: Row, last: Row) -> str:
     more = difference(last.by_block("test_accuracy"), first.by_block("test_accuracy"))
     if more is None or more.low is None or more.high is None:
         return went
-    verdict = "higher" if more.low > 0 else "lower" if more.high < 0 else "not told apart"
+    verdict = "higher" if more.low > 0 else "lower" if more.high < 0 else "indistinguishable"
     return f"{went}, {verdict}: {format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, first, last)}"
 
 
@@ -301,9 +301,9 @@ def _lost(table: Table, rows: Sequence[Row]) -> str:
     lost = [row for row in table.rows if row not in rows and not row.counted]
     if not lost:
         return ""
-    told = [f"{_named(row)} ({row.outcome})" for row in lost[:_MOST_LOST]]
+    texts = [f"{_named(row)} ({row.outcome})" for row in lost[:_MOST_LOST]]
     more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
-    return f"; not measured: {', '.join(told)}{more}"
+    return f"; not measured: {', '.join(texts)}{more}"
 
 
 def _named(row: Row) -> str:

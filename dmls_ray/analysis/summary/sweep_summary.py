@@ -34,7 +34,7 @@ class SweepQuestion:
     asked: frozenset[str] = frozenset()
     """run_id of every run that the last call asked for; empty where that is not known, as in a search."""
     is_fresh: bool = False
-    """Whether that call took a folder of its own, which the same command would not go on with."""
+    """Whether that call started a new folder, which the same command would not continue."""
 
     @classmethod
     def of(cls, sessions: Sequence[Mapping[str, Any]]) -> SweepQuestion:

@@ -54,7 +54,7 @@ def make_table(
 
 
 def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The fields that tell trials apart: those that were varied, and those in which they differ all the same."""
+    """The fields that distinguish trials: those that were varied, and others in which they differ."""
     known = field_names(factors)
     names = {*(varied or ()), *(name for name in known if _differs(name, factors))}
     # A table that shows one batch shows the other.
@@ -67,7 +67,7 @@ def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | N
 
 def _differs(name: str, factors: Sequence[Mapping[str, Any]]) -> bool:
     first = factors[0].get(name)
-    # Most are the same object throughout, or equal; what 1, 1.0 and True are to each other only their texts tell.
+    # Most are the same object or equal; 1, 1.0 and True differ only as texts.
     return any(
         (value := each.get(name)) is not first and (value != first or repr(value) != repr(first)) for each in factors
     )

@@ -129,7 +129,7 @@ def _factor(name: str) -> Column:
 
 
 def metric_column(name: str, *, interval: bool = False, answers: bool = False) -> Column:
-    """A measure of the vocabulary.
+    """A registered metric.
 
     Args:
         name: the field of a record.
@@ -148,7 +148,7 @@ def metric_column(name: str, *, interval: bool = False, answers: bool = False) -
 
 
 def _named(name: str) -> Column:
-    """A measure under its own name, with its interval."""
+    """A custom metric under its name, with its interval."""
     return Column(
         f"{name}{INTERVAL}",
         lambda row: f"{format_interval(row.estimate(name), GENERIC)}{_of_how_many(row.estimate(name), row)}",
@@ -162,7 +162,7 @@ def _of_how_many(known: Estimate | None, row: Row) -> str:
 
 
 def _numbers(name: str, known: Estimate | Interval | None) -> dict[str, Any]:
-    """One value stands under the measure's own name; what is not known is None, so that every row has the same
+    """The value has the name of the metric; an unknown value is None, so every row has the same
     names.
     """
     mean = deviation = None
@@ -181,7 +181,7 @@ def _ratio(row: Row) -> Estimate | Interval | None:
     return row.speed_up.ratio if row.speed_up else None
 
 
-def _told_speed_up(row: Row) -> str:
+def _speed_up_text(row: Row) -> str:
     known = _ratio(row)
     text = format_interval(known, RATIO, null=1)
     pairs = known.n if isinstance(known, Estimate) else 0
@@ -192,18 +192,18 @@ def _efficiency(row: Row) -> float | None:
     return row.speed_up.ratio.centre / row.world_size if row.speed_up else None
 
 
-def _told_efficiency(row: Row) -> str:
+def _efficiency_text(row: Row) -> str:
     value = _efficiency(row)
     return "" if value is None else RATIO(value)
 
 
 def _overfit(row: Row) -> str:
     """The epoch, and of how many runs where not of all."""
-    told = row.estimates.get("overfit_epoch")
-    if told is None:
+    epoch = row.estimates.get("overfit_epoch")
+    if epoch is None:
         return ""
     of_all = len(row.counted)
-    return f"{told.median:.0f}" + (f" ({told.n} of {of_all})" if told.n < of_all else "")
+    return f"{epoch.median:.0f}" + (f" ({epoch.n} of {of_all})" if epoch.n < of_all else "")
 
 
 def _target(row: Row) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _target(row: Row) -> dict[str, Any]:
     return {name: getattr(reached, field) if reached else None for name, field in names.items()}
 
 
-def _told_target(row: Row) -> str:
+def _target_text(row: Row) -> str:
     reached = row.reached()
     return "" if reached is None else str(reached)
 
@@ -225,9 +225,9 @@ def _outcomes(row: Row) -> dict[str, Any]:
     }
 
 
-_SPEED_UP = Column(f"speed-up{INTERVAL}", _told_speed_up, lambda row: _numbers("speed_up", _ratio(row)))
-_EFFICIENCY = Column("efficiency", _told_efficiency, lambda row: {"efficiency": _efficiency(row)})
-_TARGET = Column(f"s to target{INTERVAL}", _told_target, _target)
+_SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, lambda row: _numbers("speed_up", _ratio(row)))
+_EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
+_TARGET = Column(f"s to target{INTERVAL}", _target_text, _target)
 _OVERFIT = Column(
     label_of("overfit_epoch"), _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
 )

@@ -16,7 +16,7 @@ def all_groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str
     Args:
         rows: trials of one table.
         axis: the field that they may differ in.
-        held: the table's held batch; of the two, the one that is not held follows from the axis.
+        fixed_batch_field: the batch that stays fixed; the other one follows from the axis.
     """
     free = {axis}
     if axis in BATCHES:
@@ -57,13 +57,13 @@ def count_values(rows: Sequence[Row], axis: str) -> int:
 
 
 def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
-    """As `group_by_other_factors`; rows of which no backend is told, one rank's, stand beside those of each backend."""
+    """As `group_by_other_factors`; single-rank rows, whose backend is None, join the group of every backend."""
     alone = [row for row in rows if row.factors.get("backend", "") is None]
     backends = dict.fromkeys(row.factors["backend"] for row in rows if row not in alone) if alone else {}
     groups = []
     for backend in backends:
-        beside = [*alone, *(row for row in rows if row.factors["backend"] == backend)]
-        for group in group_by_other_factors(beside, {*free, "backend"}):
+        candidates = [*alone, *(row for row in rows if row.factors["backend"] == backend)]
+        for group in group_by_other_factors(candidates, {*free, "backend"}):
             if len({row.world_size for row in group}) == len(group) > 1:
                 groups.append(group)
     grouped = {row.trial_id for group in groups for row in group}
@@ -79,11 +79,11 @@ def context_phrase(group: Sequence[Row], *axes: str) -> str:
     }
     backends = {row.factors["backend"] for row in group if row.factors.get("backend")}
     if "backend" not in same and len(backends) == 1 and "backend" not in axes:
-        same["backend"] = backends.pop()  # one rank, which talks to nobody, has none
+        same["backend"] = backends.pop()  # one rank has none
     if "batch_per_rank" in same and "global_batch" in same:
         del same["global_batch"]
-    told = ", ".join(f"{name} {value}" for name, value in same.items())
-    return f"at {told}, " if told else ""
+    text = ", ".join(f"{name} {value}" for name, value in same.items())
+    return f"at {text}, " if text else ""
 
 
 def paired_note(pairs: int, one: Row, other: Row, where_they_ran: str = "") -> str:

@@ -1,5 +1,5 @@
 """The tables of the reports, each one call: by batch, by rank, by backend, by machines, and normal against quantized;
-and the published rows beside ours.
+and the published rows next to ours.
 """
 
 from __future__ import annotations
@@ -34,78 +34,78 @@ class RenderedTable:
     notes: Sequence[str]
 
 
-def by_batch(results: Results, *, beside: bool = False) -> RenderedTable:
+def by_batch(results: Results, *, with_published: bool = False) -> RenderedTable:
     """Time, memory and test accuracy by batch and world size, as report B's first table.
 
     Args:
         results: the runs.
-        beside: whether the published rows stand beside ours.
+        with_published: whether the published rows stand next to ours.
     """
-    return _by(results, ("batch_per_rank", "world_size"), _TIME_MEMORY_ACCURACY, beside)
+    return _by(results, ("batch_per_rank", "world_size"), _TIME_MEMORY_ACCURACY, with_published)
 
 
-def by_backend(results: Results, *, beside: bool = False) -> RenderedTable:
+def by_backend(results: Results, *, with_published: bool = False) -> RenderedTable:
     """Time, memory and test accuracy by batch and backend, as report B's third table; runs of several ranks alone.
 
     Args:
         results: the runs.
-        beside: whether the published rows stand beside ours.
+        with_published: whether the published rows stand next to ours.
     """
     several = results.of([record for record in results.records if record.config["world_size"] > 1])
     if results.records and not several.records:
-        return RenderedTable(pd.DataFrame(), ["All runs have one rank, which talks to nobody."])
-    return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, beside)
+        return RenderedTable(pd.DataFrame(), ["All runs have one rank, which has no backend."])
+    return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, with_published)
 
 
-def by_machines(results: Results, *, beside: bool = False) -> RenderedTable:
+def by_machines(results: Results, *, with_published: bool = False) -> RenderedTable:
     """Time, speed-up, communication and test accuracy by machines and ranks on each, as report C's first table.
 
     Args:
         results: the runs.
-        beside: whether the published rows stand beside ours.
+        with_published: whether the published rows stand next to ours.
     """
     placed = results.of([_placed(record) for record in results.records])
     factors = ("machines", "ranks_per_machine", "backend")
     measures = ("total_s", "images_per_s", "speed_up", "exposed_comm_ms", "link_round_trip_ms", "link_mbit_per_s",
                 "test_accuracy")  # fmt: skip
-    return _by(placed, factors, measures, beside)
+    return _by(placed, factors, measures, with_published)
 
 
-def by_quantization(results: Results, *, beside: bool = False) -> RenderedTable:
+def by_quantization(results: Results, *, with_published: bool = False) -> RenderedTable:
     """Time, accuracy, size and latency, normal against quantized, as report C's second table.
 
     Args:
         results: the runs.
-        beside: whether the published rows stand beside ours.
+        with_published: whether the published rows stand next to ours.
     """
     measures = ("total_s", "test_accuracy", "int8_test_accuracy", "fp32_checkpoint_bytes", "int8_checkpoint_bytes",
                 "fp32_eager_ms_p50", "fp32_compiled_ms_p50", "int8_compiled_ms_p50")  # fmt: skip
-    return _by(results, ("world_size", "quantization"), measures, beside)
+    return _by(results, ("world_size", "quantization"), measures, with_published)
 
 
-def by_rank(results: Results, *, beside: bool = False) -> RenderedTable:
+def by_rank(results: Results, *, with_published: bool = False) -> RenderedTable:
     """Time, memory and accuracies of each rank, as report B's second table: medians over the repeats; accuracies are
-    over the rank's own share of the samples. A trial of which no run is ok has one row, with its outcome.
+    over the share of the rank. A trial of which no run is ok has one row, with its outcome.
 
     Args:
         results: the runs.
-        beside: whether the published rows stand beside ours.
+        with_published: whether the published rows stand next to ours.
     """
     table = make_table(results)
     cells = []
-    found = [match(row.records[0]) if beside else None for row in table.rows]
+    found = [match(row.records[0]) if with_published else None for row in table.rows]
     has_failed = any(row.outcome != Outcome.OK for row in table.rows)
     for row, theirs in zip(table.rows, found, strict=True):
         ranks: list[int | None] = [*sorted({rank.rank for record in row.counted for rank in record.ranks})]
         for number_of in ranks or [None]:
             same = [rank for record in row.counted for rank in record.ranks if rank.rank == number_of]
-            told = {"rank": "" if number_of is None else str(number_of)}
-            told |= {label_of(name): _median(same, name) for name in _OF_A_RANK}
-            told |= _published_rank(theirs, number_of) if beside else {}
-            told |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
-            cells.append(_own_factors(row, _heads(table), told) | told)
+            entries = {"rank": "" if number_of is None else str(number_of)}
+            entries |= {label_of(name): _median(same, name) for name in _OF_A_RANK}
+            entries |= _published_rank(theirs, number_of) if with_published else {}
+            entries |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
+            cells.append(_factor_cells(row, _heads(table), entries) | entries)
     frame = pd.DataFrame(cells, dtype=object).fillna("")
-    notes = _notes_beside(table, found) if beside else _notes(table)
+    notes = _notes_with_published(table, found) if with_published else _notes(table)
     return RenderedTable(_without_empty(frame), notes)
 
 
@@ -141,44 +141,44 @@ def match(record: RunRecord) -> Match | None:
     return presentation_of(workload_of(record.config)).match(record)
 
 
-def beside_published(table: Table) -> RenderedTable:
-    """The table of a sweep with the published rows beside ours, matched by configuration."""
+def with_published_rows(table: Table) -> RenderedTable:
+    """The table of a sweep with the published rows next to ours, matched by configuration."""
     found = [match(row.records[0]) for row in table.rows]
     return _with_published(table.frame(), table, found)
 
 
 _TIME_MEMORY_ACCURACY = ("total_s", "peak_mem_mib", "peak_mem_mb", "test_accuracy")
-"""Reports tell memory in their own unit."""
+"""Reports give memory in another unit."""
 
 _OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
 
 
-def _by(results: Results, factors: Sequence[str], measures: Sequence[str], beside: bool) -> RenderedTable:
+def _by(results: Results, factors: Sequence[str], measures: Sequence[str], with_published: bool) -> RenderedTable:
     table = make_table(results, factors)
-    # What was varied besides tells rows apart, too.
+    # Other fields that vary distinguish rows, too.
     heads = list(dict.fromkeys((*factors, *_heads(table))))
     columns = measure_columns(table, measures)
     rows = sorted(table.rows, key=lambda row: positions_of(row, heads))
     table = replace(table, rows=rows)
     cells = []
     for row in rows:
-        told = {column.head: column.text(row) for column in columns}
-        cells.append(_own_factors(row, heads, told) | told)
+        entries = {column.head: column.text(row) for column in columns}
+        cells.append(_factor_cells(row, heads, entries) | entries)
     frame = _without_empty(pd.DataFrame(cells, dtype=object))
-    if beside:
+    if with_published:
         return _with_published(frame, table, [match(row.records[0]) for row in rows])
     return RenderedTable(frame, _notes(table))
 
 
 def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | None]) -> RenderedTable:
     if not any(found):
-        return RenderedTable(frame, _notes_beside(table, found))
-    told = frame.assign(
+        return RenderedTable(frame, _notes_with_published(table, found))
+    entries = frame.assign(
         **{head: [read(item.record) if item else "" for item in found] for head, read in _OF_A_PUBLISHED_RUN.items()},
         **{"published on": [item.hardware if item else "" for item in found]},
         **{"differs in": [item.differs_in if item else "" for item in found]},
     )
-    return RenderedTable(_without_empty(told), _notes_beside(table, found))
+    return RenderedTable(_without_empty(entries), _notes_with_published(table, found))
 
 
 def _notes(table: Table) -> list[str]:
@@ -191,8 +191,8 @@ def _of_accuracies(published: Iterable[RunRecord]) -> list[str]:
     return [ACCURACY_CAVEAT] if any(record.test_accuracy is not None for record in published) else []
 
 
-def _notes_beside(table: Table, found: Sequence[Match | None]) -> list[str]:
-    """Likewise, of a table that has these published runs beside ours."""
+def _notes_with_published(table: Table, found: Sequence[Match | None]) -> list[str]:
+    """Likewise, of a table with these published runs next to ours."""
     if not any(found):
         return [*_notes(table), "The reports have no run of these configurations."]
     hardware = next((note.about for note in table.typed_notes if note.kind == "measured_on"), "")
@@ -249,23 +249,23 @@ def _median(ranks: Sequence[RankRecord], name: str) -> str:
 
 def _placed(record: RunRecord) -> RunRecord:
     """The same with how many machines its ranks were on, how many were on each, and what backend=auto was."""
-    told = dict(record.config)
-    if not told.get("machines"):
-        told["machines"] = len({rank.machine for rank in record.ranks}) or 1
-        told["ranks_per_machine"] = told["world_size"] // told["machines"]
-    if told.get("backend") == "auto" and record.outcome is Outcome.OK:
-        # One rank has none, and an older record does not tell.
-        told["backend"] = record.backend or (None if told["world_size"] == 1 else "auto")
-    return record.replace(config=told)
+    entries = dict(record.config)
+    if not entries.get("machines"):
+        entries["machines"] = len({rank.machine for rank in record.ranks}) or 1
+        entries["ranks_per_machine"] = entries["world_size"] // entries["machines"]
+    if entries.get("backend") == "auto" and record.outcome is Outcome.OK:
+        # One rank has none, and an older record does not have it.
+        entries["backend"] = record.backend or (None if entries["world_size"] == 1 else "auto")
+    return record.replace(config=entries)
 
 
 def _heads(table: Table) -> list[str]:
-    """The fields that tell rows apart; the batch once."""
+    """The fields that distinguish rows; the batch once."""
     return [name for name in table.varied if name != "global_batch"]
 
 
-def _own_factors(row: Row, names: Sequence[str], beside: Collection[str]) -> dict[str, str]:
-    return factor_cells({name: row.factors.get(name) for name in names}, beside=beside)
+def _factor_cells(row: Row, names: Sequence[str], other_headers: Collection[str]) -> dict[str, str]:
+    return factor_cells({name: row.factors.get(name) for name in names}, other_headers=other_headers)
 
 
 def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:

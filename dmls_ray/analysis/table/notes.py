@@ -57,8 +57,8 @@ def notes_of(results: Results, table: Table) -> list[Note]:
         )
     devices = {record.device for row in rows for record in row.counted if record.config.get("device") == "auto"}
     if len(devices) > 1:
-        told = ", ".join(sorted(devices))
-        notes.append(_comparability(f"Rows come from different devices ({told}): their times are not compared."))
+        names = ", ".join(sorted(devices))
+        notes.append(_comparability(f"Rows come from different devices ({names}): their times are not compared."))
     notes += [Note("baseline", text) for text in _of_scaling(results, rows, table.fixed_batch_field)]
     notes += table.presentation.notes(rows)
     slow = {record.config["precision"] for record in results.records if record.fast_units is False}
@@ -80,7 +80,7 @@ def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -
     notes = []
     threads = {record.config.get("threads_per_rank") for record in results.records}
     if threads == {None}:
-        notes.append("How many threads a rank had is not told.")
+        notes.append("How many threads a rank had is not reported.")
     elif len(threads) == 1:
         notes.append(f"threads_per_rank is {next(iter(threads))} at every world_size, so total threads grow with it.")
     if any(row.speed_up for row in rows):

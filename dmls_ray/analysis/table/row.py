@@ -34,7 +34,7 @@ class Row:
     records: list[RunRecord]
     estimates: dict[str, Estimate] = field(default_factory=dict)
     custom_metrics: dict[str, Estimate] = field(default_factory=dict)
-    """What a training function of the user's own measured."""
+    """Metrics without a field of a record."""
     speed_up: Comparison | None = None
     """Against world size 1 without DDP, all else equal; where images are turned grey, against the Python loops."""
 
@@ -85,20 +85,21 @@ class Row:
             base: the other one.
             level: how often the interval is to hold the truth.
         """
-        mine, its = self.by_block("images_per_s"), base.by_block("images_per_s")
-        if not (mine and its):
-            # Images a second stand beside no seconds a run.
-            mine, its = self._runs_per_s(), base._runs_per_s()
-        alike = {block for block in self.in_one_place_with(base) if mine.get(block, 0) > 0 and its.get(block, 0) > 0}
-        return compare({block: mine[block] for block in alike}, its, level=level)
+        rates, baseline_rates = self.by_block("images_per_s"), base.by_block("images_per_s")
+        if not (rates and baseline_rates):
+            # A rate is not compared with a duration: fall back to runs per second for both.
+            rates, baseline_rates = self._runs_per_s(), base._runs_per_s()
+        together = self.in_one_place_with(base)
+        shared = {block for block in together if rates.get(block, 0) > 0 and baseline_rates.get(block, 0) > 0}
+        return compare({block: rates[block] for block in shared}, baseline_rates, level=level)
 
     def in_one_place_with(self, other: Row) -> set[int]:
         """The blocks in which both ran on one machine and device: times of one place say nothing of another's."""
-        mine, its = self._places(), other._places()
-        return {block for block in mine.keys() & its.keys() if mine[block] == its[block]}
+        rates, baseline_rates = self._places(), other._places()
+        return {block for block in rates.keys() & baseline_rates.keys() if rates[block] == baseline_rates[block]}
 
     def _runs_per_s(self) -> dict[int, float]:
-        """Of a function of the user's own nobody knows whether runs are of the same work."""
+        """Empty where runs may differ in their work."""
         if not self.workload.durations_compare:
             return {}
         return {block: 1 / taken for block, taken in self.by_block("total_s").items() if taken > 0}
@@ -119,7 +120,7 @@ class Row:
         return None if known is None else known.median
 
     def estimate(self, measure: str) -> Estimate | None:
-        """A measure over the repeats, the vocabulary's or a user's own; None where it is not known."""
+        """A metric over the repeats, registered or custom; None where it is not known."""
         return self.estimates.get(measure) or self.custom_metrics.get(measure)
 
     def reached(self) -> TimeToTarget | None:
@@ -148,7 +149,7 @@ class Column:
 
 
 def dedupe_headers(heads: Sequence[str]) -> list[str]:
-    """Heads that differ: a field of the user's own that is called like a column of ours is `config_` and its name."""
+    """Distinct headers: a field with the name of another column gets the prefix `config_`."""
     named: list[str] = []
     for head in reversed(heads):  # what was varied stands first, and gives way
         while head in named:
@@ -196,9 +197,9 @@ class Table:
 
     def numbers(self) -> pd.DataFrame:
         """The table as numbers: of each measure the median, the ends of its interval, mean and standard deviation."""
-        told = [[item for column in self.columns for item in column.values(row).items()] for row in self.rows]
-        heads = [name for name, _ in told[0]] if told else []
-        return pd.DataFrame([[value for _, value in values] for values in told], columns=dedupe_headers(heads))
+        values = [[item for column in self.columns for item in column.values(row).items()] for row in self.rows]
+        heads = [name for name, _ in values[0]] if values else []
+        return pd.DataFrame([[value for _, value in values] for values in values], columns=dedupe_headers(heads))
 
     def markdown(self) -> str:
         """The table and its notes as Markdown."""
@@ -206,7 +207,7 @@ class Table:
 
     @property
     def custom_metric_names(self) -> list[str]:
-        """What training functions of the user's own measured."""
+        """Names of the metrics without a field of a record."""
         return field_names([row.custom_metrics for row in self.rows])
 
     def has(self, measure: str) -> bool:

@@ -8,14 +8,14 @@ from dmls_ray.analysis.table.row import Row
 
 
 def add_scaling_speed_up(rows: Sequence[Row], fixed_batch_field: str) -> None:
-    """Against world size 1 at the same held batch, all else equal."""
+    """Against world size 1 at the same fixed batch, all else equal."""
     free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {fixed_batch_field}
 
     def rest(row: Row, *besides: str) -> str:
         return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
 
     bases = {rest(row): row for row in reversed(rows) if row.world_size == 1}
-    # One rank talks to nobody: where no backend is told of it, it stands for any.
+    # world_size=1 has no backend, so it is the baseline for every backend.
     lone = [row for row in rows if row.world_size == 1 and not row.factors.get("backend")]
     alone = {rest(row, "backend"): row for row in reversed(lone)}
     for row in rows:

@@ -7,7 +7,7 @@ import argparse
 from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.results import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
-from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, beside_published
+from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, with_published_rows
 from dmls_ray.cli.console import SPARE, Console
 from dmls_ray.cli.parser import EXIT_OK, Parser
 from dmls_ray.cli.results_io import (
@@ -27,9 +27,9 @@ def add_arguments(parser: Parser) -> None:
 def run(given: argparse.Namespace, console: Console) -> int:
     reading = summarize(load(given.folder))
     if given.by:
-        layout = all_layouts()[given.by](reading.results, beside=given.published)
+        layout = all_layouts()[given.by](reading.results, with_published=given.published)
     elif given.published:
-        layout = beside_published(reading.table)
+        layout = with_published_rows(reading.table)
     else:
         layout = RenderedTable(reading.table.frame(), reading.table.notes)
     if given.format == "csv" and not given.by and not given.published:

@@ -40,7 +40,7 @@ class GrayscaleConfig:
     timed_s: float = 0.5
     """Seconds of timed passes over the set, five passes at least"""
     pictures: str | None = None
-    """Folder with images of your own; without it, cuts of the two photographs that scikit-learn brings along"""
+    """Folder with your images; without it, cuts of the two photographs that scikit-learn brings along"""
     world_size: int = 1
     device: DeviceName = "auto"
 

@@ -131,14 +131,14 @@ def _middles(folder: Path, size: int) -> Iterator[NDArray[np.uint8]]:
             with Image.open(path) as image:
                 yield np.asarray(ImageOps.fit(_upright(image).convert("RGB"), (size, size)))
         except UNREADABLE as error:
-            raise DataError(f"pictures={folder}: {path.name} cannot be read ({error}); mend or remove it.") from error
+            raise DataError(f"pictures={folder}: {path.name} cannot be read ({error}); repair or remove it.") from error
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """A camera held upright stores the picture lying, and says so beside it."""
+    """A camera held upright stores the picture lying, and says so in its EXIF data."""
     try:
         return ImageOps.exif_transpose(image)
-    except UNREADABLE:  # what is said beside it is broken; where the picture is, whoever converts it says so
+    except UNREADABLE:  # the EXIF data is broken; a broken picture fails when it is converted
         return image
 
 

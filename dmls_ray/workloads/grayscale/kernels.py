@@ -1,4 +1,4 @@
-"""Our own kernels, built by PyTorch's extension loader when they are first asked for: once a machine, then kept."""
+"""Kernels of this project, built by PyTorch's extension loader at their first use: once a machine, then kept."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _compiler() -> list[str]:
     try:
         # A path may have a space in it.
         return [named] if shutil.which(named) else shlex.split(named)
-    except ValueError:  # a quote that nobody closes
+    except ValueError:  # an open quote
         return [named]
 
 
@@ -132,7 +132,7 @@ def _complaint(log: str) -> str:
 
 @contextmanager
 def _programs_of_this_python() -> Iterator[None]:
-    """In an environment that was not activated ninja lies beside Python, and is on no path."""
+    """In an environment that was not activated ninja lies next to Python, and is on no path."""
     with _environment(PATH=os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])):
         yield
 
@@ -166,7 +166,7 @@ def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
     folder = cache_root() / "kernels" / f"{name}-{key}"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        # Older loaders lock by a file that nobody removes where a builder was killed: the next would wait for ever.
+        # Older loaders lock by a file that stays if a builder is killed: the next builder would wait for ever.
         (folder / "lock").unlink(missing_ok=True)
         yield folder
 

@@ -35,8 +35,8 @@ _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
 _ONE_THREAD = ("python_loops", "numpy", "pillow")
 _TOLD = ("pass_ms", "gb_per_s", "of_copy")
 _DOUBTS: dict[str, tuple[str | None, ...]] = {
-    "not told apart from it:": ("indistinguishable", "slower"),
-    "too few repeats to tell it from": ("unknown",),
+    "indistinguishable from it:": ("indistinguishable", "slower"),
+    "too few repeats to distinguish it from": ("unknown",),
     "not compared, for they ran elsewhere or at other times:": (None,),
 }
 """Why the one of least time is not called the fastest, by what comparing it with others came to."""
@@ -104,14 +104,14 @@ def _summary(table: Table, axis: str) -> str:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis != "implementation" or count_values(rows, axis) < 2:
         return summarize_metrics(table, axis, [name for name in _TOLD if name in table.custom_metric_names])
-    told = []
+    texts = []
     for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
         parts = [_fastest(sorted(on, key=_ms)) for on in _by_device(group) if on]
-        told.append(f"{context_phrase(group, *IMPLEMENTATION_FIELDS)}{'; '.join(parts)}")
+        texts.append(f"{context_phrase(group, *IMPLEMENTATION_FIELDS)}{'; '.join(parts)}")
     apart = [value for row in rows if (known := row.estimate("levels_apart")) for value in known.values]
     counts = sorted({len(row.counted) for row in rows})
     of = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    sentence = "; ".join(told)
+    sentence = "; ".join(texts)
     agree = f"; no grey level is more than {max(apart):.0f} from the float64 reference's" if apart else ""
     return f"{sentence[:1].upper()}{sentence[1:]} (n={of}){agree}."
 
@@ -127,7 +127,7 @@ def _ms(row: Row) -> float:
 def _fastest(rows: Sequence[Row]) -> str:
     """The fastest of some, which come in the order of their times, against the loops and against the next.
 
-    It is called the fastest where it is told apart from each of the others; else why it is not.
+    It is called the fastest only if it is distinguishable from each of the others.
     """
     best, *others = rows
     config = best.counted[0].config
@@ -149,8 +149,8 @@ def _fastest(rows: Sequence[Row]) -> str:
         (why, [other for other, than in against if (than.verdict if than else None) in verdicts])
         for why, verdicts in _DOUBTS.items()
     ]
-    told = [f"{why} {join_names([_timed(row) for row in doubted])}" for why, doubted in doubts if doubted]
-    return f"{on}{_name(best)} took the least time of {len(rows)}: {time}{_over_loops(best)}; {'; '.join(told)}"
+    texts = [f"{why} {join_names([_timed(row) for row in doubted])}" for why, doubted in doubts if doubted]
+    return f"{on}{_name(best)} took the least time of {len(rows)}: {time}{_over_loops(best)}; {'; '.join(texts)}"
 
 
 def _timed(row: Row) -> str:
@@ -170,15 +170,15 @@ def _name(row: Row) -> str:
 
 
 def _notes(rows: Sequence[Row]) -> list[Note]:
-    """What was timed, and what its times can be held against; nothing where no images were turned grey."""
+    """What was timed, and what its times can be compared with."""
     known = [
         row for row in rows if row.counted and is_complete(row.counted[0].config) and row.level("pass_ms") is not None
     ]
     ours = [row for row in known if row.counted[0].isolation != PUBLISHED]
     notes: list[Note] = []
     if ours:
-        anew = ", ".join(dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output")))
-        besides = f" (in each pass by {anew})" if anew else ""
+        allocating = ", ".join(dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output")))
+        besides = f" (in each pass by {allocating})" if allocating else ""
         notes.append(
             Note(
                 "method",
@@ -216,13 +216,13 @@ def _notes(rows: Sequence[Row]) -> list[Note]:
 
 
 def _without_bound(row: Row) -> str:
-    """Why a time is not held against the bandwidth of memory; empty where it is, or nobody would expect it."""
+    """Why a time is not compared with the bandwidth of memory; empty if it is, or if it need not be."""
     if row.level("of_copy") is not None or row.counted[0].measures.get("own_output"):
         return ""
     images, on = row.counted[0].config["images"], _PLACES[row.counted[0].config["device"]]
     size, cache = row.level("set_mib"), row.level("cache_mib")
     if cache is None or not math.isfinite(cache):
-        return f"The last-level cache of {on} is not known, so no time is held against its memory's bandwidth."
+        return f"The last-level cache of {on} is not known, so no time is compared with its memory's bandwidth."
     if not size or size >= TIMES_THE_CACHE * cache:
         return ""  # one of which a part was timed
     enough = images * TIMES_THE_CACHE * cache / size

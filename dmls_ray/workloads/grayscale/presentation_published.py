@@ -8,7 +8,7 @@ from dmls_ray.analysis.published.data import FOLDER, PUBLISHED, read_rows
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import RenderedTable, as_rendered, beside_published
+from dmls_ray.analysis.table.layouts import RenderedTable, as_rendered, with_published_rows
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.grayscale.config import RECORDED_NAME, is_complete
@@ -46,18 +46,18 @@ def match_images(record: RunRecord) -> Match | None:
         if theirs.config["implementation"] == name and same_set:
             planar = record.config.get("layout") == "planar"
             untold = [theirs.reason] if theirs.reason else []
-            return Match(theirs, "; ".join([*(["layout planar / not told"] if planar else []), *untold]))
+            return Match(theirs, "; ".join([*(["layout planar / not reported"] if planar else []), *untold]))
     return None
 
 
-def by_implementation(results: Results, *, beside: bool = False) -> RenderedTable:
+def by_implementation(results: Results, *, with_published: bool = False) -> RenderedTable:
     """Time of turning images grey by implementation, as report B has it.
 
     Args:
         results: the runs.
-        beside: whether the published rows stand next to ours.
+        with_published: whether the published rows stand next to ours.
     """
     table = make_table(results)
     if results.records and LAYOUT not in table.presentation.layouts:
         return RenderedTable(pd.DataFrame(), ["No images were turned grey: python sweeps/grayscale.py does."])
-    return beside_published(table) if beside else as_rendered(table)
+    return with_published_rows(table) if with_published else as_rendered(table)

@@ -1,4 +1,4 @@
-"""How long passes over a set of images take, and copies of as many bytes beside them."""
+"""How long passes over a set of images take, and copies of as many bytes in turn with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WARM_PASSES = 2
 
 
 def time_passes(
-    run: Callable[[], Any], device: torch.device, seconds: float, tell: Callable[[], None], beside: Any = None
+    run: Callable[[], Any], device: torch.device, seconds: float, progress: Callable[[], None], then: Any = None
 ) -> tuple[list[float], list[float]]:
     """Time passes by the host's clock, or on a GPU by events, after some that are not counted.
 
@@ -26,26 +26,26 @@ def time_passes(
         run: a pass.
         device: what runs it.
         seconds: how long to go on, `LEAST_PASSES` at least.
-        tell: called after each pass.
-        beside: run after each pass, so that what drifts hits both alike; None: nothing.
+        progress: called after each pass.
+        then: run after each pass, so that drift affects both equally; None: nothing.
 
     Returns:
-        Milliseconds of each pass, and of what was run beside.
+        Milliseconds of each pass, and of what was run in turn.
     """
     for _ in range(_WARM_PASSES):
         run()
-        if beside is not None:
-            beside()
-        tell()
+        if then is not None:
+            then()
+        progress()
     synchronize(device)
     passes: list[float] = []
     besides: list[float] = []
     began = time.perf_counter()
     while len(passes) < LEAST_PASSES or (time.perf_counter() - began < seconds and len(passes) < _MOST_PASSES):
         passes.append(_milliseconds(run, device))
-        if beside is not None:
-            besides.append(_milliseconds(beside, device))
-        tell()
+        if then is not None:
+            besides.append(_milliseconds(then, device))
+        progress()
     return passes, besides
 
 
@@ -78,12 +78,12 @@ def cache_mib(device: torch.device) -> float | None:
     return last_level_cache_mib()
 
 
-def transfers_of(images: Images, seconds: float, tell: Callable[[], None]) -> tuple[list[float], list[float]]:
+def transfers_of(images: Images, seconds: float, progress: Callable[[], None]) -> tuple[list[float], list[float]]:
     """Milliseconds of bringing the pixels to a GPU, and of bringing grey levels back, from and to pinned memory."""
     device = images.pixels.device
     pixels, grey = (torch.empty_like(item, device="cpu").pin_memory() for item in (images.pixels, images.grey))
     pixels.copy_(images.pixels)
     return time_passes(
-        lambda: images.pixels.copy_(pixels, non_blocking=True), device, seconds, tell,
-        beside=lambda: grey.copy_(images.grey, non_blocking=True),
+        lambda: images.pixels.copy_(pixels, non_blocking=True), device, seconds, progress,
+        then=lambda: grey.copy_(images.grey, non_blocking=True),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One run: a set of images turned grey by one implementation, timed, and held to the reference."""
+"""One run: a set of images turned grey by one implementation, timed, and compared with the reference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str
 
 
 def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Turn images grey, over and over, and tell how long it took.
+    """Turn images grey, over and over, and time it.
 
     Returns:
         `pass_ms`, the median of the timed passes over all images, and `pass_ms_p95`; `passes`; `timed_images`, fewer
@@ -39,7 +39,7 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
 
     Raises:
         UnavailableError: the implementation needs what is not on this machine.
-        DataError: an image of one's own cannot be read.
+        DataError: an image cannot be read.
         RuntimeError: the grey levels are wrong.
     """
     import numpy as np
@@ -51,13 +51,13 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     from dmls_ray.workloads.grayscale.images import Images, levels_apart, load_pictures, reference
     from dmls_ray.workloads.grayscale.implementations import make_pass
 
-    def tell() -> None:
+    def progress() -> None:
         emit({"kind": "progress"})
 
     device = torch.device(rank.device)
     scaled = config.implementation == "python_loops" and not config.full and config.images > LOOPED
     pictures = load_pictures(config.images, config.image_size, config.pictures)
-    tell()
+    progress()
     images = Images.of(pictures, planar=config.layout == "planar", device=device)
     if scaled:
         images, pictures = images.first(LOOPED), pictures[:LOOPED]
@@ -65,17 +65,17 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     run = make_pass(config.implementation, images)
     own_output = run() is not None
     prepare_s = time.perf_counter() - began
-    tell()
+    progress()
 
     share = len(pictures) / config.images
     cache_mib = timing.cache_mib(device)
     from_memory = cache_mib is not None and images.bytes_moved >= TIMES_THE_CACHE * cache_mib * MIB
     bound = from_memory and not own_output
     passes, copies = timing.time_passes(
-        run, device, config.timed_s, tell, beside=timing.copy_of(images) if bound else None
+        run, device, config.timed_s, progress, then=timing.copy_of(images) if bound else None
     )
     pass_ms, p95 = (float(value) / share for value in np.percentile(passes, [50, 95]))
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "images_per_s": config.images / pass_ms * 1e3,
         "pass_ms": pass_ms,
         "pass_ms_p95": p95,
@@ -88,12 +88,12 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
         "cache_mib": cache_mib,
     }
     if bound:
-        told["copy_gb_per_s"] = images.bytes_moved / statistics.median(copies) / 1e6
+        values["copy_gb_per_s"] = images.bytes_moved / statistics.median(copies) / 1e6
         # By pairs: of what drifted from one pass to the next, a ratio of two medians would keep more.
-        told["of_copy"] = statistics.median(b / a for a, b in zip(passes, copies, strict=True))
+        values["of_copy"] = statistics.median(b / a for a, b in zip(passes, copies, strict=True))
     if device.type == "cuda":
-        to_device, from_device = timing.transfers_of(images, config.timed_s, tell)
-        told |= {"to_device_ms": statistics.median(to_device), "from_device_ms": statistics.median(from_device)}
+        to_device, from_device = timing.transfers_of(images, config.timed_s, progress)
+        values |= {"to_device_ms": statistics.median(to_device), "from_device_ms": statistics.median(from_device)}
 
     images.grey.zero_()
     returned = run()
@@ -101,4 +101,4 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     apart = levels_apart(grey, reference(pictures))
     if apart > MOST_APART:
         raise RuntimeError(f"{config.implementation} is {apart} grey levels from the reference; {MOST_APART} is right.")
-    return told | {"levels_apart": apart, "picture": contact_sheet(pictures[:SHOWN], grey[:SHOWN])}
+    return values | {"levels_apart": apart, "picture": contact_sheet(pictures[:SHOWN], grey[:SHOWN])}

@@ -1,4 +1,4 @@
-"""One rank's part in a run of the user's own training function: what is measured around it, and what it may tell."""
+"""The part of one rank in a run of a user-defined training function: what is measured, and what it may report."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def run_function(
 ) -> dict[str, Any]:
     """Call a training function on this rank; `emit` and the result are as those of `train_rank`.
 
-    The process is set up as for any run: seeded (all ranks alike), its threads set, its device current. Memory, the
-    time of the run, and the time between optimizer steps are measured around it.
+    The process is set up as for any run: seeded (the same on all ranks), its threads set, its device current. Memory,
+    the time of the run, and the time between optimizer steps are measured around it.
 
     Args:
         config: the configuration of the run.
@@ -56,7 +56,7 @@ def run_function(
         load: returns the function and the dataclass of its configuration. Loading counts as set-up.
 
     Raises:
-        ValueError: what it tells is no plain value.
+        ValueError: what it reports is no plain value.
         Exception: whatever the function raises.
     """
     device = torch.device(rank.device)
@@ -66,14 +66,14 @@ def run_function(
         memory = MemoryMeter(device)
         train, config_class = load()
         given = config.for_function(config_class)
-    told = _Told(rank, emit)
+    reporter = _Reporter(rank, emit)
     steps = _Steps(device, emit)
     returned: dict[str, Any] = {}
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
-        returned = _returned_values(train(given, rank, told.emit) or {})
+        returned = _returned_values(train(given, rank, reporter.emit) or {})
     synchronize(device)
     total_s = clock.total_s
-    diverged = told.not_finite or _not_finite(returned)
+    diverged = reporter.not_finite or _not_finite(returned)
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
         "reason": f"{diverged} is not finite" if diverged else "",
@@ -90,8 +90,8 @@ def run_function(
             "device": device_name(device),
             "backend": rank.backend or "",
             "steps": steps.count,
-            "stopped_epoch": told.stopped_epoch,
-            "epochs": told.epochs,
+            "stopped_epoch": reporter.stopped_epoch,
+            "epochs": reporter.epochs,
             "returned": returned,
         },
     }
@@ -101,8 +101,8 @@ class Stopped(BaseException):
     """Raised in the user's function by `emit` when a search stops the run; no exception that it would catch."""
 
 
-class _Told:
-    """What the function tells while it runs."""
+class _Reporter:
+    """What the function reports while it runs."""
 
     def __init__(self, rank: RankInfo, emit: Emit) -> None:
         self._rank, self._emit = rank, emit
@@ -134,8 +134,8 @@ class _Told:
         self.epochs.append(epoch)
         if (wrong := _not_finite(values)) and not self.not_finite:
             self.not_finite = f"{wrong} of epoch {number}"
-        tells = self._rank.rank == 0 or self._rank.prunable
-        if self._emit(EpochEnded(epoch=EpochRecord(**epoch)) if tells else Progress()) is False:
+        reports = self._rank.rank == 0 or self._rank.prunable
+        if self._emit(EpochEnded(epoch=EpochRecord(**epoch)) if reports else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
 

@@ -1,8 +1,8 @@
-"""A training function of the user's own: which it is, how another process finds it, and what can be varied of it.
+"""A user-defined training function: which it is, how another process finds it, and what can be varied.
 
     def train(config: Config, rank: RankInfo, emit: Emit) -> dict[str, Any]: ...
 
-Its configuration is a dataclass, told by the annotation of its first parameter, or else a dict of plain values.
+Its configuration is a dataclass, named by the annotation of its first parameter, or else a dict of plain values.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FLAG = "--train"
 
 @dataclass(frozen=True, kw_only=True)
 class UserFunctionConfig(RuntimeConfig):
-    """One configuration of a training function of the user's own.
+    """One configuration of a user-defined training function.
 
     Raises:
         ConfigError, ConflictError: as `RuntimeConfig`.
@@ -46,7 +46,7 @@ class UserFunctionConfig(RuntimeConfig):
     train: str
     """`module:function`; of one that has no module, the name alone."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What is the function's own, by name."""
+    """The fields of the function, by name."""
     code: str = field(default="", compare=False, repr=False)
     """The pickled function, where no other process can import it (a notebook's)."""
 
@@ -56,8 +56,8 @@ class UserFunctionConfig(RuntimeConfig):
 
     def canonical(self) -> dict[str, Any]:
         first, *others = RUNTIME_FIELDS
-        told = {"train": self.train, first: getattr(self, first), **self.values}
-        return told | {name: getattr(self, name) for name in others}
+        text = {"train": self.train, first: getattr(self, first), **self.values}
+        return text | {name: getattr(self, name) for name in others}
 
     def replace(self, **changes: Any) -> UserFunctionConfig:
         given = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
@@ -109,7 +109,7 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, str, Callable[.
     if importable:
         return name, "", function, config_class
     code = _pickled(function, config_class, name)
-    # Nothing but its code tells it from another of the same name.
+    # Only its code distinguishes it from another function of the same name.
     return f"{name}#{hashlib.sha256(code.encode()).hexdigest()[:8]}", code, function, config_class
 
 
@@ -192,12 +192,12 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
         place = {key: values.pop(key) for key in RUNTIME_FIELDS}
         config = UserFunctionConfig(train=name, values=values, code=code, **place)
         try:
-            own = config.for_function(config_class)
+            custom = config.for_function(config_class)
         except Exception as error:
-            told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise ConflictError(f"{name} refuses its configuration: {told}") from error
+            text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise ConflictError(f"{name} refuses its configuration: {text}") from error
         # Where its dataclass knows which device its values need, the run goes there.
-        needed = getattr(own, "device", "auto")
+        needed = getattr(custom, "device", "auto")
         return config.replace(device=needed) if config.device == "auto" and needed in ("cpu", "cuda") else config
 
     return Schema(
@@ -212,17 +212,17 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:
-    """World size first, then what is the function's own, then the rest of `RUNTIME_FIELDS`."""
+    """World size first, then the fields of the function, then the rest of `RUNTIME_FIELDS`."""
     place = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
     if config_class is None:
-        own = {name: plain_spec(name) for name in names if name not in place}
+        custom = {name: plain_spec(name) for name in names if name not in place}
     else:
-        own = dict(field_specs(config_class))
-        for name in own.keys() & place.keys():
-            place[name] = dataclasses.replace(place[name], default=own.pop(name).default)
-    if "train" in own:
+        custom = dict(field_specs(config_class))
+        for name in custom.keys() & place.keys():
+            place[name] = dataclasses.replace(place[name], default=custom.pop(name).default)
+    if "train" in custom:
         raise ConfigError("train is the name of the function itself; give that field of its configuration another.")
-    return {"world_size": place.pop("world_size"), **own, **place}
+    return {"world_size": place.pop("world_size"), **custom, **place}
 
 
 def _required(config_class: type | None) -> list[str]:

@@ -43,13 +43,13 @@ def test_the_best_configuration_is_named_with_what_is_not_told_apart_and_what_is
     advice = advise(results(BATCHES, uneven), "throughput")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
-    assert [other.name for other in advice.alike] == ["batch_per_rank=64"]
+    assert [other.name for other in advice.indistinguishable] == ["batch_per_rank=64"]
     assert [other.name for other in advice.worse] == ["batch_per_rank=16"]
     assert advice.sentence.startswith(
-        "For throughput use batch_per_rank=32 (images/s 300 [300, 300]; n=3); not told apart from it: "
+        "For throughput use batch_per_rank=32 (images/s 300 [300, 300]; n=3); indistinguishable from it: "
         "batch_per_rank=64 (300 [",
     )
-    assert advice.frame()["verdict"].tolist() == ["best", "not told apart", "worse"]
+    assert advice.frame()["verdict"].tolist() == ["best", "indistinguishable", "worse"]
 
 
 def test_intervals_are_widened_by_how_many_are_held_against_the_best() -> None:
@@ -63,7 +63,7 @@ def test_intervals_are_widened_by_how_many_are_held_against_the_best() -> None:
     # The median of 3 normal values lies within 2.5 of their standard deviations 95 times in 100, and within 4.4 of them
     # 100 - 5 / 3 times, of each of three others.
     assert [other.name for other in two.worse] == ["batch_per_rank=32"]
-    assert [other.name for other in four.alike] == ["batch_per_rank=32"]
+    assert [other.name for other in four.indistinguishable] == ["batch_per_rank=32"]
     assert "each of 98.33% for 3 comparisons (Bonferroni)" in " ".join(four.notes)
     assert "Bonferroni" not in " ".join(two.notes)
 
@@ -92,16 +92,16 @@ def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: 
         for record in swept.records:
             record.images_per_s = math.exp(random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04))
         advice, answered = advise(swept, "throughput"), summarize_axis(make_table(swept), "batch_per_rank")
-        assert ("indistinguishable in speed" in answered) == bool(advice.alike), answered
-        told.add(bool(advice.alike))
+        assert ("indistinguishable in speed" in answered) == bool(advice.indistinguishable), answered
+        told.add(bool(advice.indistinguishable))
     assert told == {True, False}
 
 
 def test_one_repeat_tells_nothing_apart_and_that_is_said() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
-    assert len(advice.alike) == 2
-    assert "not told apart from it, of which n=1 says nothing" in advice.sentence
-    assert "--repeats 5: with n=1 nothing tells the best ones apart." in advice.suggestions
+    assert len(advice.indistinguishable) == 2
+    assert "indistinguishable from it, of which n=1 says nothing" in advice.sentence
+    assert "--repeats 5: with n=1 the best ones are indistinguishable." in advice.suggestions
     assert any("every configuration with n=1 varies by chance" in line for line in advice.caveats)
 
 
@@ -169,7 +169,7 @@ def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> N
     swept = own_results({"verdict": ["x", "y"], "front": [1, 2]}, lambda values, repeat: (1.0, {}))
     frame = advise(swept, "throughput").frame()
     assert sorted(frame["config_verdict"]) == ["x", "x", "y", "y"]
-    assert set(frame["verdict"]) == {"best", "not told apart"}
+    assert set(frame["verdict"]) == {"best", "indistinguishable"}
     assert sorted(frame["config_front"]) == ["1", "1", "2", "2"]
 
 
@@ -219,7 +219,7 @@ def test_times_of_runs_that_did_not_get_there_are_held_against_no_other() -> Non
     advice = advise(learning({16: [2.0, 2.1, None], 32: [9.0, 9.1, 9.2]}, total_s=2.2), "time-to-accuracy")
     assert advice.best is not None
     assert (advice.best.name, advice.best.is_whole) == ("batch_per_rank=16", False)
-    assert [other.name for other in advice.alike] == ["batch_per_rank=32"]
+    assert [other.name for other in advice.indistinguishable] == ["batch_per_rank=32"]
     assert "Of these batch_per_rank=32 is the fastest that got there in every run" in advice.sentence
     # The other way round, at least 10 seconds is worse than 2.
     advice = advise(learning({16: [2.0, 2.1, 2.2], 32: [9.0, 9.1, None]}), "time-to-accuracy")
@@ -283,7 +283,10 @@ def test_the_next_value_is_worth_trying_where_the_end_of_an_axis_is_best() -> No
 
 @pytest.mark.parametrize(
     ("of_64", "why"),
-    [((0.7, 0.7, 0.7), "the best lies within"), ((1.2, 1.01, 0.95), "the best is not told apart from its neighbour")],
+    [
+        ((0.7, 0.7, 0.7), "the best lies within"),
+        ((1.2, 1.01, 0.95), "the best is indistinguishable from its neighbour"),
+    ],
 )
 def test_the_next_value_is_not_worth_trying_where(of_64: tuple[float, ...], why: str) -> None:
     def rate(values: dict[str, Any], repeat: int) -> float:
@@ -442,7 +445,7 @@ def failed() -> Results:
         (measured, {"name": "memory", "price_per_hour": 1}, "means nothing for --for memory"),
         (measured, {"name": "memory", "target": 90}, "--target-accuracy 90 is out of range"),
         (measured, {"name": "accuracy", "target": 0.9}, "means nothing for --for accuracy"),
-        (measured, {"name": "accuracy", "metric": "bleu"}, "--metric bleu was told by no run"),
+        (measured, {"name": "accuracy", "metric": "bleu"}, "--metric bleu is reported by no run"),
         (measured, {"name": "throughput", "minimizes": True}, "--goal min means nothing for --for throughput"),
         (measured, {"name": "memory", "minimizes": False}, "--goal max means nothing for --for memory; leave it out"),
         (searched, {"name": "throughput"}, "side by side in a search"),
@@ -465,7 +468,7 @@ def test_times_of_two_machines_are_told_apart_by_nobody() -> None:
     advice = advise(swept, "throughput")
     assert advice.best is not None
     assert "beyond doubt" not in advice.sentence
-    assert [other.name for other in advice.alike] == ["batch_per_rank=16"]
+    assert [other.name for other in advice.indistinguishable] == ["batch_per_rank=16"]
 
 
 def test_runs_that_tell_no_accuracy_by_epoch_are_not_said_to_have_missed_a_target() -> None:

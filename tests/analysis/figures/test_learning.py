@@ -88,7 +88,7 @@ def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None
     for record in runs.records:
         record.take_epochs([EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)])
     (loss,) = panels(chart(make_table(runs)), 1)
-    assert loss.y.label == "test loss (as the training function told it)"
+    assert loss.y.label == "test loss (as the training function reports it)"
     assert points(loss, "test") == {1: 3.0, 2: 2.0}
 
 

@@ -7,7 +7,7 @@ import pytest
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import beside_published, match
+from dmls_ray.analysis.table.layouts import match, with_published_rows
 from dmls_ray.records.model import RunRecord
 from tests.analysis.samples import own_results, results
 
@@ -104,17 +104,17 @@ def test_of_several_published_runs_the_one_that_differs_least_matches() -> None:
     [
         ("epochs", 5, "epochs 5 / 20"),
         ("weight_decay", 0.0, "weight_decay 0.0 / 0.0005"),
-        ("dropout", 0.5, "dropout 0.5 / not told"),
-        ("l1", 0.1, "l1 0.1 / not told"),
-        ("label_smoothing", 0.1, "label_smoothing 0.1 / not told"),
-        ("augmentation", "flip", "augmentation flip / not told"),
-        ("lr_scaling", "linear", "lr_scaling linear / not told"),
-        ("lr_schedule", "cosine", "lr_schedule cosine / not told"),
-        ("compile", "default", "compile default / not told"),
-        ("zero_redundancy", True, "zero_redundancy true / not told"),
-        ("compression", "fp16", "compression fp16 / not told"),
-        ("validation_share", 0.1, "validation_share 0.1 / not told"),
-        ("image_size", 64, "image_size 64 / not told"),
+        ("dropout", 0.5, "dropout 0.5 / not reported"),
+        ("l1", 0.1, "l1 0.1 / not reported"),
+        ("label_smoothing", 0.1, "label_smoothing 0.1 / not reported"),
+        ("augmentation", "flip", "augmentation flip / not reported"),
+        ("lr_scaling", "linear", "lr_scaling linear / not reported"),
+        ("lr_schedule", "cosine", "lr_schedule cosine / not reported"),
+        ("compile", "default", "compile default / not reported"),
+        ("zero_redundancy", True, "zero_redundancy true / not reported"),
+        ("compression", "fp16", "compression fp16 / not reported"),
+        ("validation_share", 0.1, "validation_share 0.1 / not reported"),
+        ("image_size", 64, "image_size 64 / not reported"),
         ("early_stopping", "test_loss", "early_stopping test_loss / off"),
         ("loader", "dataloader", ""),
         ("seed", 7, ""),
@@ -149,12 +149,12 @@ def test_the_dropout_of_regularised_runs_is_listed_as_unknown(dropout: float | N
     assert matched is not None
     assert matched.record.run_id == "cifar10-convnet-reg-2gpu-gloo-bs256"
     ours = "none" if dropout is None else "0.5"
-    assert matched.differs_in == f"dropout {ours} / of a rate that is not told"
+    assert matched.differs_in == f"dropout {ours} / of a rate that is not reported"
 
 
 def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default() -> None:
     axes = {"batch_per_rank": 32, "model": "simplecnn", "dataset": "stl10", "image_size": 128, "epochs": 10}
-    for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not told")):
+    for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not reported")):
         (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
         matched = match(record)
         assert matched is not None
@@ -164,7 +164,7 @@ def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default()
 def test_a_user_function_matches_no_published_run() -> None:
     swept = own_results({"width": [8]}, lambda values, repeat: (1.0, {}))
     assert match(swept.records[0]) is None
-    assert beside_published(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
+    assert with_published_rows(make_table(swept)).notes[-1] == "The reports have no run of these configurations."
 
 
 @pytest.mark.parametrize(

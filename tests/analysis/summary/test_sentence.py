@@ -19,10 +19,10 @@ def test_a_number_is_followed_from_its_first_value_to_its_last_at_each_other_fac
     assert summarize_axis(table, "batch_per_rank") == (
         "At world_size 1, from batch_per_rank 16 to 64 training went from 176 to 700 images/s, faster: "
         "4.00 [4.00, 4.00] times as fast, peak memory from 116 to 164 MiB, "
-        "test accuracy from 0.900 to 0.900, not told apart: +0.000 [+0.000, +0.000]; "
+        "test accuracy from 0.900 to 0.900, indistinguishable: +0.000 [+0.000, +0.000]; "
         "at world_size 2, from batch_per_rank 16 to 64 training went from 352 to 1,410 images/s, faster: "
         "4.00 [4.00, 4.00] times as fast, peak memory from 116 to 164 MiB, "
-        "test accuracy from 0.900 to 0.900, not told apart: +0.000 [+0.000, +0.000] "
+        "test accuracy from 0.900 to 0.900, indistinguishable: +0.000 [+0.000, +0.000] "
         "(n=3)."
     )
 
@@ -60,9 +60,9 @@ def test_of_choices_the_most_accurate_and_the_fastest_are_named() -> None:
     [
         (
             {"b": [0.0, 0.0, 0.0], "c": [0.0, 0.0, 0.0]},
-            "reached 0.900 [0.900, 0.900] of test accuracy, not told apart from",
+            "reached 0.900 [0.900, 0.900] of test accuracy, indistinguishable from",
         ),
-        ({"b": [0.1, -0.1, 0.1], "c": [0.2, 0.2, 0.2]}, "the highest test accuracy but not told apart from sgd;"),
+        ({"b": [0.1, -0.1, 0.1], "c": [0.2, 0.2, 0.2]}, "the highest test accuracy but indistinguishable from sgd;"),
     ],
 )
 def test_a_choice_that_is_not_told_apart_from_the_best_is_not_called_worse(
@@ -182,7 +182,7 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
     assert summarize_variants(table, ["dropout", "l1", "label_smoothing"]) == (
         "Against a test accuracy of 0.800 [0.800, 0.800] without, it is higher with dropout=0.3 "
-        "(+0.030 [+0.026, +0.034]), lower with l1=0.1 (-0.100 [-0.125, -0.075]), not told apart from it with "
+        "(+0.030 [+0.026, +0.034]), lower with l1=0.1 (-0.100 [-0.125, -0.075]), indistinguishable with "
         "label_smoothing=0.1 (+0.00 [-0.44, +0.44]); the gap to training accuracy, 0.150, is closest to zero with "
         "dropout=0.3: 0.120 (n=3, intervals that hold together)."
     )
@@ -199,7 +199,7 @@ def test_of_quantization_it_is_told_what_int8_does_to_accuracy_size_and_latency(
             record.fp32_checkpoint_bytes, record.int8_checkpoint_bytes = 27_221, 10_943
             record.int8_compiled_ms_p50 = 0.25
     assert summarize_axis(make_table(runs), "quantization") == (
-        "Static: int8 test accuracy 0.890 [0.890, 0.890], -0.010 [-0.010, -0.010] against its own fp32 form, "
+        "Static: int8 test accuracy 0.890 [0.890, 0.890], -0.010 [-0.010, -0.010] against its fp32 form, "
         "checkpoint 10,943 against 27,221 bytes, inference of 32 images slower: 0.80 [0.80, 0.80] times as fast as in "
         "fp32, both compiled; in training, static against off is indistinguishable in speed: 1.00 [1.00, 1.00] times "
         "as fast (n=3)."
@@ -213,7 +213,7 @@ def test_of_a_function_of_ones_own_every_measure_is_compared_along_the_axis() ->
     )
     assert summarize_axis(make_table(runs), "depth") == (
         "From depth 1 to 4 seconds a run went from 2 to 5 (+3 [+3, +3]), bits went from 8 to 2 (-6 [-6, -6]), seen "
-        "went from 7 to 7 (+0 [+0, +0], not told apart) (n=3)."
+        "went from 7 to 7 (+0 [+0, +0], indistinguishable) (n=3)."
     )
 
 

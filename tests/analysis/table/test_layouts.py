@@ -7,12 +7,12 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import (
     LAYOUTS,
     all_layouts,
-    beside_published,
     by_backend,
     by_batch,
     by_machines,
     by_quantization,
     by_rank,
+    with_published_rows,
 )
 from tests.analysis.samples import own_results, results
 
@@ -80,14 +80,16 @@ def test_a_trial_of_which_no_run_is_ok_has_a_row_among_the_ranks() -> None:
         ["16", "1", "3", "ok"],
         ["32", "", "0", "oom"],
     ]
-    assert by_rank(ours, beside=True).notes[-1] == "The reports have no run of these configurations."
+    assert by_rank(ours, with_published=True).notes[-1] == "The reports have no run of these configurations."
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_runs_of_one_rank_have_no_backend_and_that_is_said(beside: bool) -> None:
-    layout = by_backend(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), beside=beside)
+@pytest.mark.parametrize("with_published", [False, True])
+def test_runs_of_one_rank_have_no_backend_and_that_is_said(with_published: bool) -> None:
+    layout = by_backend(
+        results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0), with_published=with_published
+    )
     assert layout.frame.empty
-    assert list(layout.notes) == ["All runs have one rank, which talks to nobody."]
+    assert list(layout.notes) == ["All runs have one rank, which has no backend."]
 
 
 def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
@@ -123,7 +125,7 @@ def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) ->
     )
     for record in ours.records:
         record.backend = "gloo"
-    layout = LAYOUTS[name](ours, beside=True)
+    layout = LAYOUTS[name](ours, with_published=True)
     assert layout.frame["published on"].tolist()[0].startswith("NVIDIA GeForce RTX 3090")
     assert layout.frame["published test acc."].tolist()[0] == "0.753"
     assert "epochs 5 / 20" in layout.frame["differs in"].tolist()[0]
@@ -135,7 +137,7 @@ def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) ->
 
 
 def test_a_sweep_that_no_report_tells_of_says_so() -> None:
-    layout = beside_published(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
+    layout = with_published_rows(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
     assert layout.notes[-1] == "The reports have no run of these configurations."
     assert "published on" not in layout.frame.columns
 

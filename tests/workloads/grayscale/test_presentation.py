@@ -13,7 +13,7 @@ from dmls_ray.analysis.figures import interactive
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.layouts import all_layouts, beside_published, match
+from dmls_ray.analysis.table.layouts import all_layouts, match, with_published_rows
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -130,7 +130,7 @@ def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
     assert sentence.startswith(
         "On the processor cpp took the least time of 2: 0.38 [0.21, 0.70] ms a pass of 200 images"
     )
-    assert "; not told apart from it: opencv (0.40 [0.22, 0.74] ms) (n=3)" in sentence
+    assert "; indistinguishable from it: opencv (0.40 [0.22, 0.74] ms) (n=3)" in sentence
     assert "fastest" not in sentence
 
 
@@ -143,7 +143,7 @@ def test_of_many_the_least_is_held_to_more_than_of_two() -> None:
     assert "cpp is the fastest of 2" in two
     five = summarize_axis(make_table(sweep({"implementation": list(MS)}, drifting)), "implementation")
     assert "cpp took the least time of 5" in five
-    assert "not told apart from it: opencv" in five
+    assert "indistinguishable from it: opencv" in five
 
 
 def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> None:
@@ -156,14 +156,14 @@ def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> Non
         make_table(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7)), "implementation"
     )
     assert "opencv took the least time of 2" in sentence
-    assert "not told apart from it: cpp" in sentence
+    assert "indistinguishable from it: cpp" in sentence
     assert "(n=3 to 7)" in sentence
 
 
 def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None:
     once = summarize_axis(make_table(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1)), "implementation")
     assert "cpp took the least time of 2" in once
-    assert "; too few repeats to tell it from numpy (10 ms) (n=1)" in once
+    assert "; too few repeats to distinguish it from numpy (10 ms) (n=1)" in once
     results = sweep({"implementation": ["numpy", "cpp"]}, usual)
     for record in results.records:
         if record.config["implementation"] == "cpp":
@@ -219,8 +219,8 @@ def test_several_sets_of_images_are_answered_each_by_itself() -> None:
 def test_another_axis_is_answered_as_for_any_function() -> None:
     table = make_table(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
     assert summarize_axis(table, "implementation") == (
-        "From images 200 to 400 pass_ms went from 0.2020 to 0.2020 (+0 [+0, +0], not told apart), gb_per_s went from "
-        "990 to 1,980 (+990 [+965, +1,015]) (n=3)."
+        "From images 200 to 400 pass_ms went from 0.2020 to 0.2020 (+0 [+0, +0], indistinguishable), gb_per_s went "
+        "from 990 to 1,980 (+990 [+965, +1,015]) (n=3)."
     )
 
 
@@ -252,17 +252,17 @@ def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> N
 
 def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:
     results = sweep({"implementation": ["python_loops", "numpy", "cuda", "cuda_per_image"]}, lambda values, repeat: 1.0)
-    frame = beside_published(make_table(results)).frame.set_index("implementation")
+    frame = with_published_rows(make_table(results)).frame.set_index("implementation")
     assert frame["published ms"].to_dict() == {
         "python_loops": "205,160", "numpy": "", "cuda": "180.1", "cuda_per_image": "180.1"
     }  # fmt: skip
-    assert frame.loc["cuda", "differs in"].startswith("not told: whether it is launched for each image")
+    assert frame.loc["cuda", "differs in"].startswith("not reported: whether it is launched for each image")
     other = sweep({"implementation": ["cuda"], "images": [100]}, lambda values, repeat: 1.0)
     assert match(other.records[0]) is None
     planar = sweep({"implementation": ["cuda"], "layout": ["planar"]}, lambda values, repeat: 1.0)
     found = match(planar.records[0])
     assert found is not None
-    assert found.differs_in.startswith("layout planar / not told; ")
+    assert found.differs_in.startswith("layout planar / not reported; ")
 
 
 def test_the_report_itself_says_so_much() -> None:

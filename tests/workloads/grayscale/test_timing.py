@@ -22,7 +22,7 @@ def test_passes_are_timed_in_turn_with_what_is_beside_them_after_some_that_do_no
         calls.append("pass")
         time.sleep(0.005)
 
-    passes, besides = timing.time_passes(slow, CPU, 0.0, lambda: None, beside=lambda: calls.append("beside"))
+    passes, besides = timing.time_passes(slow, CPU, 0.0, lambda: None, then=lambda: calls.append("beside"))
     assert len(passes) == len(besides) == timing.LEAST_PASSES
     assert calls == ["pass", "beside"] * (timing.LEAST_PASSES + 2)
     assert min(passes) >= 5

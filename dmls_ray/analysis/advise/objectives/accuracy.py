@@ -25,7 +25,7 @@ class Accuracy(Objective):
         if request.metric is not None:
             if request.metric not in known:
                 raise ConfigError(
-                    f"--metric {request.metric} was told by no run; choose from {', '.join(known) or 'none'}."
+                    f"--metric {request.metric} is reported by no run; choose from {', '.join(known) or 'none'}."
                 )
             return request.metric
         if all("validation_accuracy" in row.estimates for row in rows):
@@ -33,6 +33,6 @@ class Accuracy(Objective):
         if table.has("test_accuracy"):
             return "test_accuracy"
         raise ConfigError(
-            "--for accuracy needs test_accuracy, which no run told; give --metric, one of "
+            "--for accuracy needs test_accuracy, which no run reports; give --metric, one of "
             f"{', '.join(known) or 'none'}."
         )

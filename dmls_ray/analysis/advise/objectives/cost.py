@@ -35,5 +35,5 @@ class Cost(Objective):
 
     def caveats(self) -> list[str]:
         return [
-            "what starting ranks costs, and ranks that stand idle: a run's own seconds times its ranks are counted."
+            "what starting ranks costs, and ranks that stand idle: the seconds of a run times its ranks are counted."
         ]
