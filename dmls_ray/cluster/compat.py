@@ -109,12 +109,18 @@ def controller_callback_class() -> type:
     return found
 
 
-def placement_group(key: str) -> Any:
-    """A placement group by its id in hexadecimal digits."""
-    from ray._raylet import PlacementGroupID
-    from ray.util.placement_group import PlacementGroup
+def free_unnamed_placement_groups() -> None:
+    """Free what the trainer of a dead controller still holds of a cluster that the sweep has started.
 
-    return PlacementGroup(PlacementGroupID.from_hex(key))
+    On a cluster that was joined, Train's own cleaner does so, at the cost of one process.
+    """
+    from ray._raylet import PlacementGroupID
+    from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+
+    for key, group in placement_group_table().items():
+        # Tune's placement groups have names.
+        if not group["name"] and group["state"] != "REMOVED":
+            remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(key)))
 
 
 def show_cluster_messages(shown: bool) -> None:

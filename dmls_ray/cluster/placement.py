@@ -5,8 +5,9 @@ PyTorch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
 
@@ -38,6 +39,19 @@ class RankRequest:
         if self.machines is None:
             return f"world_size={self.world_size}"
         return f"machines={self.machines} ranks_per_machine={self.each}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerGroupSpec:
+    """What the runs of a sweep need."""
+
+    needs: Sequence[RankRequest]
+    device: str
+    """`cpu`, or `cuda` to hold a GPU per rank."""
+    oversubscribe: bool = False
+    """Allow more ranks than cores."""
+    data: Sequence[tuple[Any, ...]] = ()
+    """Data sets that each machine prepares before its ranks serve."""
 
 
 def place_ranks(rooms: Slots, need: RankRequest) -> dict[str, int]:

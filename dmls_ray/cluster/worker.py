@@ -1,4 +1,4 @@
-"""What a worker of Ray Train's group runs: join the broker, then serve one lease after another until none is left."""
+"""The loop of a worker process of Ray Train: join the broker, then serve one lease after another."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from dmls_ray.workloads.registry import default_entrypoint, workload
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
-_HEARD_WITHIN_S = 5.0
-"""How long what a run has told may take to be heard."""
+EMIT_ACK_TIMEOUT_S = 5.0
+"""Seconds to wait for pending `emit` calls before sending the result."""
 
-_ASK_AGAIN_S = 2.0
-"""How soon to ask a broker again that has no word for this rank."""
+RETRY_INTERVAL_S = 2.0
+"""Seconds until the next call to a broker that is gone, or does not know this rank."""
 
-_TELL_EVERY_S = 1.0
-"""How often a rank tells that it gets on, at most."""
+PROGRESS_INTERVAL_S = 1.0
+"""Minimum time between two signs of progress."""
 
 
 def serve(settings: dict[str, Any]) -> None:
@@ -50,9 +50,9 @@ def serve(settings: dict[str, Any]) -> None:
             a machine -> when it has its turn; `data`, the data sets that are prepared first; `later`, whether the sweep
             can do without this trainer; `max_leases`, after how many to leave (None: never).
     """
-    _settle_in(settings)
+    _enter_working_dir(settings)
     try:
-        me = _Member(settings)
+        worker = _RankWorker(settings)
     except Exception as error:  # noqa: BLE001 - whatever it is, another start would end in the same way
         reason = (
             f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {first_line(error, empty='')}"
@@ -64,41 +64,41 @@ def serve(settings: dict[str, Any]) -> None:
         return
     served = 0
     while settings["max_leases"] is None or served < settings["max_leases"]:
-        lease = me.next_lease()
+        lease = worker.next_lease()
         if lease is None:
             return
-        _work(lease, me)
+        _serve_lease(lease, worker)
         served += 1
 
 
-class _Member:
-    """This rank, as the broker knows it."""
+class _RankWorker:
+    """This rank, registered with the broker."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.broker = BrokerClient(settings["broker"])
-        self.card, self.store = _make_ready(settings)
+        self.card, self.store = _register(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
         self._last: tuple[str, RankResult] | None = None
-        """Lease and result that were told last."""
+        """Lease and result that were sent last."""
         self._emitted: list[Any] = []
-        """What was told of the run under way, each with its answer to come."""
-        # A call of its own each time, which only ends with bad news or with the sweep.
-        threading.Thread(target=self._hear_of_the_lost, daemon=True, name="lost-ranks").start()
+        """Pending `emit` calls of the current run."""
+        # Long poll in its own thread: returns only when a peer is lost or the sweep ends.
+        threading.Thread(target=self._watch_for_lost_peers, daemon=True, name="lost-ranks").start()
 
-    def _hear_of_the_lost(self) -> None:
-        """Break off what this rank waits for of others that are gone, when the broker says so."""
-        line = BrokerClient(self.broker.name)
+    def _watch_for_lost_peers(self) -> None:
+        """Abort collectives that wait for lost ranks, when the broker reports them."""
+        client = BrokerClient(self.broker.name)
         while True:
             try:
-                addresses = line.call_once("interruption", self.name)
+                addresses = client.call_once("interruption", self.name)
             except ray.exceptions.RayActorError:
                 addresses = ()
             if addresses:
                 abort_pending_collectives(addresses)
             else:
-                # There is no broker now, or none that knows this rank.
-                time.sleep(_ASK_AGAIN_S)
+                # There is no broker now, or it does not know this rank.
+                time.sleep(RETRY_INTERVAL_S)
 
     def next_lease(self) -> Lease | None:
         """Wait for work; None when there is no more."""
@@ -117,12 +117,12 @@ class _Member:
                 os._exit(1)
             self.name = self.broker.call("join", self.card)
 
-    def tells(self, lease: Lease) -> Emit:
-        """The `emit` of a run: passes events on; signs of progress now and then, since there is one each step."""
-        told, epochs = time.monotonic(), 0
+    def make_emit(self, lease: Lease) -> Emit:
+        """The `emit` of a run: passes on epochs, and signs of progress at most every `PROGRESS_INTERVAL_S`."""
+        last, epochs = time.monotonic(), 0
 
         def emit(event: RankEvent) -> bool | None:
-            nonlocal told, epochs
+            nonlocal last, epochs
             goes_on = None
             if isinstance(event, EpochEnded) and lease.rank.prunable:
                 epochs += 1
@@ -130,22 +130,22 @@ class _Member:
                 goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, reports=reports)
             elif isinstance(event, EpochEnded):
                 self._emitted.append(self.broker.submit("emit", self.name, lease.lease_id, event))
-            elif time.monotonic() - told < _TELL_EVERY_S:
+            elif time.monotonic() - last < PROGRESS_INTERVAL_S:
                 return None
             else:
                 self.broker.submit("progress", self.name, lease.lease_id)
-            told = time.monotonic()
+            last = time.monotonic()
             return goes_on
 
         return emit
 
     def finish(self, lease: Lease, result: RankResult) -> None:
-        """Tell how the run ended; this may end the process."""
+        """Send the result of a run; this may end the process."""
         result = replace(result, rss_mib=psutil.Process().memory_info().rss / 2**20)
         self._last = (lease.lease_id, result)
         # The broker may take calls in another order than they were made, and hears no more of a run that has ended.
         if self._emitted:
-            ray.wait(self._emitted, num_returns=len(self._emitted), timeout=_HEARD_WITHIN_S)
+            ray.wait(self._emitted, num_returns=len(self._emitted), timeout=EMIT_ACK_TIMEOUT_S)
             self._emitted.clear()
         may_stay = None
         while may_stay is None:
@@ -155,16 +155,16 @@ class _Member:
             except ray.exceptions.ActorUnavailableError:
                 time.sleep(0.1)  # the network fails
             except ray.exceptions.RayActorError:
-                may_stay = False  # nobody is left to ask; others may wait for this rank
+                may_stay = False  # there is no broker to ask, and other ranks may wait for this one
         if not may_stay or result.device_lost:
             # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU
             # serves this process no more. Train starts a new one.
             os._exit(1)
 
 
-def _make_ready(settings: dict[str, Any]) -> tuple[RankRegistration, TCPStore]:
+def _register(settings: dict[str, Any]) -> tuple[RankRegistration, TCPStore]:
     """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
-    _load_all()
+    _preload_imports()
     from dmls_ray.training.process import store_at
 
     context = ray.train.get_context()
@@ -200,8 +200,8 @@ def _machine(settings: dict[str, Any]) -> str:
     return here
 
 
-def _load_all() -> None:
-    """Import all that a run needs, so that no run pays for it.
+def _preload_imports() -> None:
+    """Import what runs need, so that no run is timed with it.
 
     What is loaded stays: it is kept from the garbage collector, now (a quarter of the time of these imports) and later,
     when a collection at the start of each run looks only at what runs made.
@@ -217,7 +217,7 @@ def _load_all() -> None:
     gc.enable()
 
 
-def _work(lease: Lease, me: _Member) -> None:
+def _serve_lease(lease: Lease, worker: _RankWorker) -> None:
     import torch.distributed as dist
 
     from dmls_ray.training.error_to_outcome import failure, run_guarded
@@ -225,28 +225,28 @@ def _work(lease: Lease, me: _Member) -> None:
     from dmls_ray.training.process import process_group
 
     # A run may have gone elsewhere.
-    os.chdir(me.folder)
-    me.broker.submit("begun", me.name, lease.lease_id, oom_kills())
+    os.chdir(worker.folder)
+    worker.broker.submit("begun", worker.name, lease.lease_id, oom_kills())
     # The clock of this process, not the broker's.
     rank = replace(lease.rank, assigned_at=time.perf_counter())
     try:
         shared = None
         if rank.world_size > 1:
-            client = me.store if rank.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
+            client = worker.store if rank.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
             shared = dist.PrefixStore(lease.lease_id, client)
         with process_group(rank, shared):
             train = import_function(lease.job.train, flag="train")
             link = measure_link(rank, lease.machines)
-            result = run_guarded(train, lease.job.config, rank, me.tells(lease))
+            result = run_guarded(train, lease.job.config, rank, worker.make_emit(lease))
             if result.run:
                 result = replace(result, run={**result.run, **link})
-            me.finish(lease, result)
+            worker.finish(lease, result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
-        me.finish(lease, failure(error, rank))
+        worker.finish(lease, failure(error, rank))
 
 
-def _settle_in(settings: dict[str, Any]) -> None:
-    """Relative paths and the user's modules mean here what they mean to the driver, where its folders exist."""
+def _enter_working_dir(settings: dict[str, Any]) -> None:
+    """Use the driver's working directory and sys.path, as far as they exist on this machine."""
     if os.path.isdir(settings["cwd"]):
         os.chdir(settings["cwd"])
     # `import_function` adds the working folder, behind what is installed, as it does in the driver.

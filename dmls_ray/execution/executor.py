@@ -154,9 +154,10 @@ class Executor:
     def _run_on(self, resources: Resources, runs: Sequence[Run], *, started_here: bool) -> None:
         """Run these on the connected cluster."""
         from dmls_ray.cluster.node_check import check_machines
-        from dmls_ray.cluster.placement import RankRequest
-        from dmls_ray.cluster.tune.run import listed, run_jobs
-        from dmls_ray.cluster.worker_group import WorkerGroup, WorkerGroupSpec
+        from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
+        from dmls_ray.cluster.tune.job_set import listed
+        from dmls_ray.cluster.tune.run import run_jobs
+        from dmls_ray.cluster.worker_group import WorkerGroup
         from dmls_ray.execution.late_machines import LateMachines
         from dmls_ray.launchers.command import run_command
 

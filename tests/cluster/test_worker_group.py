@@ -9,9 +9,9 @@ from unittest.mock import patch
 import pytest
 import ray
 
-from dmls_ray.cluster.placement import RankRequest
+from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources
-from dmls_ray.cluster.worker_group import WorkerGroup, WorkerGroupSpec
+from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.config.retry import RetryPolicy
 
 
@@ -66,21 +66,21 @@ def group_on(
 def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_leaves(made: list[WorkerGroup]) -> None:
     # They would wait for room for ever, and runs for them.
     group, line = group_on(made, cluster(2, 2), RankRequest(world_size=8), oversubscribe=True)
-    group._add_shares(later=False)
-    assert [(share.ranks, share.per_rank) for share in group._shares] == [(4, {"CPU": 0.5})] * 2
-    with patch.object(group, "_start_share"):
-        group._follow(cluster(2))
+    group._plan_missing(later=False)
+    assert [(node.ranks, node.per_rank) for node in group._nodes] == [(4, {"CPU": 0.5})] * 2
+    with patch.object(group, "_start_node"):
+        group._reconcile(cluster(2))
     assert [name for name, *_ in line.told] == ["end_trainer"]
-    assert len(group._shares) == 2
+    assert len(group._nodes) == 2
 
 
 def test_where_each_run_brings_its_trainer_a_machine_that_has_come_is_not_filled_with_ranks(
     made: list[WorkerGroup],
 ) -> None:
     group, line = group_on(made, cluster(2, 2), RankRequest(world_size=2), isolation="per_run")
-    with patch.object(group, "_start_share"):
+    with patch.object(group, "_start_node"):
         group.resize(WorkerGroupSpec(needs=(RankRequest(world_size=4),), device="cpu"))
-    assert not group._shares
+    assert not group._nodes
     assert not line.told
 
 
@@ -91,45 +91,45 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
         raise ValueError("no")
 
     group, line = group_on(made, cluster(1), RankRequest(world_size=1), RankRequest(world_size=2))
-    group._add_shares(later=False)
+    group._plan_missing(later=False)
     with (
-        patch("dmls_ray.cluster.worker_group.make_trainer", lambda *args, **options: Trainer(fails)),
-        patch.object(WorkerGroup, "_start_share", WorkerGroup._hold),
+        patch("dmls_ray.cluster.node_trainer.make_trainer", lambda *args, **options: Trainer(fails)),
+        patch.object(WorkerGroup, "_start_node", WorkerGroup._run_trainer),
         patch("os.getcwd", lambda: "/"),
     ):
-        group._follow(cluster(1, 1))
+        group._reconcile(cluster(1, 1))
     told = [name for name, *_ in line.told]
     assert told == ["expect", "end_trainer"]
     assert line.told[-1][-1]["refused"].endswith("worker group failed: no")
     # Neither is it tried again at each look, nor would another broker wait for it.
-    assert [share.left for share in group._shares] == [False, True]
-    group._follow(cluster(1, 1))
-    assert len(group._shares) == 2
+    assert [node.departed for node in group._nodes] == [False, True]
+    group._reconcile(cluster(1, 1))
+    assert len(group._nodes) == 2
 
 
 def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known(
     made: list[WorkerGroup],
 ) -> None:
     group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
-    group._add_shares(later=False)
+    group._plan_missing(later=False)
     killed: list[Any] = []
-    with patch.object(ray, "kill", killed.append), patch("dmls_ray.cluster.worker_group._is_held", lambda share: True):
-        group._follow(cluster(1))
+    with patch.object(ray, "kill", killed.append), patch("dmls_ray.cluster.worker_group.is_running", lambda node: True):
+        group._reconcile(cluster(1))
         assert not killed
-        line.controllers = {group._shares[1].trainer: "its controller"}
-        group._end_what_has_left()
+        line.controllers = {group._nodes[1].trainer: "its controller"}
+        group._stop_departed()
     assert killed == ["its controller"]
     assert [name for name, *_ in line.told] == ["end_trainer"], "once"
 
 
 def test_what_the_broker_could_not_be_told_it_is_told_at_the_next_look(made: list[WorkerGroup]) -> None:
     group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
-    group._add_shares(later=False)
+    group._plan_missing(later=False)
     with (
         patch.object(line, "call", side_effect=ray.exceptions.RayActorError),
         pytest.raises(ray.exceptions.RayActorError),
     ):
-        group._follow(cluster(1))
-    group._follow(cluster(1))
-    group._end_what_has_left()
+        group._reconcile(cluster(1))
+    group._reconcile(cluster(1))
+    group._stop_departed()
     assert [name for name, *_ in line.told] == ["end_trainer"]

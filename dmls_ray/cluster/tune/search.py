@@ -13,7 +13,7 @@ from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import SEARCH_ALG_IMPORT, Searcher
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.tune.run import TuneJobSet, listed
+from dmls_ray.cluster.tune.job_set import TuneJobSet, listed
 from dmls_ray.config.grid import Run
 from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.records.model import RunRecord

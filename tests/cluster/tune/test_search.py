@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray import load
-from dmls_ray.cluster.tune.run import metric_of
+from dmls_ray.cluster.tune.trainables import metric_of
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished, Verdict

@@ -1,0 +1,45 @@
+"""What Tune is to run: `TuneJobSet`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dmls_ray.cluster.messages import Job
+from dmls_ray.records.run_events import RunEvent
+
+Listener = Callable[[dict[str, Any], RunEvent], None]
+"""Called in the driver with the configuration of a trial in Tune, and each event of its run."""
+
+JobOf = Callable[[dict[str, Any]], Job]
+"""Gives the run of a trial's configuration in Tune, in the driver and in Tune's actor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneJobSet:
+    """What Tune is to run."""
+
+    job_of: JobOf
+    run_ids: tuple[str, ...] = ()
+    """The runs; none where a searcher proposes them."""
+    samples: int = 1
+    at_once: int = 1
+    """How many trials may be under way at the same time."""
+    searcher: Any = None
+    scheduler: Any = None
+    metric: str = ""
+    """What the searcher and the scheduler go by; empty where there is neither."""
+    known: Mapping[str, float | None] = field(default_factory=dict)
+    """By run: the metric of what has ended earlier, if a searcher should propose it again."""
+
+
+def listed(jobs: Sequence[Job]) -> TuneJobSet:
+    """These runs in their order, one at a time."""
+    by_id = {job.run_id: job for job in jobs}
+    return TuneJobSet(job_of=functools.partial(_of_list, by_id), run_ids=tuple(by_id))
+
+
+def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:
+    return jobs[config["run_id"]]

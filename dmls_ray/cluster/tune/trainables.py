@@ -1,0 +1,212 @@
+"""Tune's Trainables: each is a proxy of one run, which ranks elsewhere carry out."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray
+from ray.tune import Trainable
+
+from dmls_ray.cluster.broker_client import BrokerClient
+from dmls_ray.cluster.external_run import LaunchedRun
+from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.node_trainer import make_trainer
+from dmls_ray.cluster.scheduler.dispatcher import skipped
+from dmls_ray.cluster.tune.job_set import JobOf
+from dmls_ray.records.run_events import (
+    EpochEnded,
+    RunEvent,
+    RunFinished,
+    RunStarted,
+    RunUnknown,
+    SkipKind,
+    is_last,
+)
+
+
+class RunTrainable(Trainable):
+    """One run: submits it to the broker, and returns the broker's events."""
+
+    _submitted: bool
+    _launched: LaunchedRun | None
+    _brokers_before: int
+    _job: Job
+
+    def setup(self, config: dict[str, Any], **parts: Any) -> None:
+        self._broker = BrokerClient(parts["broker"])
+        self._job_of: JobOf = parts["job_of"]
+        self._start_launched: Callable[[Job], LaunchedRun] = parts["launched"]
+        self._take(config)
+
+    @property
+    def _owner(self) -> str:
+        """Deduplication key; empty for a fixed list, in which every run occurs once."""
+        return ""
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._take(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        if self._job.config.launcher != "ray":
+            return self._step_launched()
+        events = self._events()
+        while isinstance(events[-1], RunUnknown):
+            # The broker is a new one: the run starts again from its first event.
+            if self._submitted:
+                self._brokers_before += 1
+                self.end()
+            self._submitted = True
+            self.begin(self._job)
+            if not self._broker.call("submit", self._job, self._brokers_before, owner=self._owner):
+                # A searcher has proposed the same run twice.
+                return {"run_id": self._job.run_id, "events": [], "done": True}
+            events = self._events()
+        done = is_last(events[-1])
+        if done:
+            self.end()
+        return {"run_id": self._job.run_id, "events": events, "done": done}
+
+    def _step_launched(self) -> dict[str, Any]:
+        trial_id = self._job.trial_id
+        if self._launched is None:
+            if reason := self._broker.call("given_up", trial_id):
+                return {"run_id": self._job.run_id, "events": [skipped(reason, SkipKind.GIVEN_UP)], "done": True}
+            self._launched = self._start_launched(self._job)
+        events = self._launched.events()
+        if isinstance(events[-1], RunFinished):
+            self._broker.call("has_ended", trial_id, events[-1].verdict)
+        return {"run_id": self._job.run_id, "events": events, "done": is_last(events[-1])}
+
+    def _events(self) -> list[RunEvent]:
+        if self._submitted:
+            with contextlib.suppress(ray.exceptions.RayActorError):
+                events: list[RunEvent] = self._broker.call_once("events", self._job.run_id)
+                return events
+        return [RunUnknown()]
+
+    def begin(self, job: Job) -> None:
+        """Called before the run is queued; here the group's ranks serve it."""
+
+    def end(self) -> None:
+        """Called when the run is over; here the group's ranks stay."""
+
+    def cleanup(self) -> None:
+        if self._done:
+            return
+        if self._launched is not None:
+            self._launched.cancel()
+        else:
+            self._broker.submit("cancel", self._job.run_id)
+
+    def _take(self, config: dict[str, Any]) -> None:
+        self._job = self._job_of(config)
+        self._submitted = False
+        self._launched = None
+        self._brokers_before = 0
+
+    @property
+    def _done(self) -> bool:
+        return self._last_result is not None and bool(self._last_result.get("done"))
+
+
+class SearchTrainable(RunTrainable):
+    """One run of a search: a step of it is an epoch, after which a scheduler decides whether it goes on."""
+
+    _unread: deque[RunEvent]
+    _value: float | None
+    _attempt: int
+    _epoch: int
+
+    def setup(self, config: dict[str, Any], **parts: Any) -> None:
+        self._metric: str = parts["metric"]
+        self._earlier: Mapping[str, float | None] = parts["known"]
+        self._proposes: bool = parts["proposes"]
+        super().setup(config, **parts)
+
+    @property
+    def _owner(self) -> str:
+        # A searcher may propose a run twice.
+        return str(self.trial_id) if self._proposes else ""
+
+    def step(self) -> dict[str, Any]:
+        job = self._job
+        if job.run_id in self._earlier:
+            return self._result([], self._earlier[job.run_id], done=True)
+        if job.skip:
+            return self._result([skipped(job.skip, SkipKind.INFEASIBLE)], None, done=True)
+        if self._epoch and job.prunable:
+            # The scheduler has let it go on; else there would be no step.
+            self._broker.call("decide", job.run_id, self._attempt, self._epoch)
+        events: list[RunEvent] = []
+        while not events or not (isinstance(events[-1], EpochEnded) or is_last(events[-1])):
+            if not self._unread:
+                self._unread.extend(super().step()["events"])
+            if not self._unread:
+                return self._result([], None, done=True)
+            event = self._unread.popleft()
+            events.append(event)
+            if isinstance(event, RunStarted):
+                self._attempt, self._epoch = event.attempt, 0
+        last = events[-1]
+        if isinstance(last, EpochEnded):
+            self._epoch += 1
+        self._value = metric_of(last, self._metric, self._value)
+        return self._result(events, self._value, done=is_last(last))
+
+    def _result(self, events: list[RunEvent], value: float | None, *, done: bool) -> dict[str, Any]:
+        measured = {} if value is None else {self._metric: value}
+        return {"run_id": self._job.run_id, "events": events, "done": done, "epoch": self._epoch, **measured}
+
+    def cleanup(self) -> None:
+        """The driver follows a run that a scheduler has stopped to its end."""
+
+    def _take(self, config: dict[str, Any]) -> None:
+        super()._take(config)
+        self._unread, self._value = deque(), None
+        self._attempt, self._epoch = 1, 0
+
+
+def metric_of(event: RunEvent, metric: str, before: float | None = None) -> float | None:
+    """The metric in this event, or its previous value if the event has none or it is not finite."""
+    value: Any = None
+    if isinstance(event, EpochEnded):
+        value = event.epoch.measures.get(metric, getattr(event.epoch, metric, None))
+    elif isinstance(event, RunFinished) and event.results:
+        value = event.results[0].run.get("returned", {}).get(metric)
+    return value if isinstance(value, int | float) and math.isfinite(value) else before
+
+
+class IsolatedRunTrainable(RunTrainable):
+    """The documented pattern, a TorchTrainer a run: its ranks join the same broker, serve this one run, and end."""
+
+    def setup(self, config: dict[str, Any], **parts: Any) -> None:
+        self._group = parts["group"]
+        super().setup(config, **parts)
+
+    def begin(self, job: Job) -> None:
+        ranks = job.config.world_size
+        # Train resumes a run name that was used before.
+        self._trainer = f"{self._group['settings']['trainer']}-{job.run_id}-{uuid.uuid4().hex[:8]}"
+        self._broker.call("expect", self._trainer, ranks)
+        settings = {**self._group["settings"], "trainer": self._trainer}
+        trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
+        self._thread = threading.Thread(target=self._run_trainer, args=(trainer,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        # A rank that died has been restarted by now, and must not wait for work.
+        self._broker.call("end_trainer", self._trainer)
+        self._thread.join()
+
+    def _run_trainer(self, trainer: Any) -> None:
+        try:
+            trainer.fit()
+        except Exception as error:  # noqa: BLE001 - the sweep must learn what ended the group
+            self._broker.submit("abort", f"Ray Train's worker group failed: {error}")
