@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
-from dmls_ray.storage.folder import latest_records
 from dmls_ray.storage.mirror import Mirror, pending_files
+from dmls_ray.storage.runs_file import latest_records
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri

@@ -25,7 +25,7 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Console
     from dmls_ray.execution.location import results_location
     from dmls_ray.execution.pending import finished_run_ids
     from dmls_ray.execution.preflight import check_names
-    from dmls_ray.storage.remote_store import records_at
+    from dmls_ray.storage.location import records_at
 
     location = results_location(options)
     if options.uses_searcher:

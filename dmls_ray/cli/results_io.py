@@ -18,8 +18,9 @@ from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.cli.console import Console, print_table, say
 from dmls_ray.cli.parser import Parser
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import RUNS
-from dmls_ray.storage.mirror import PENDING_DIR, find_sweeps
+from dmls_ray.storage.location import find_sweeps
+from dmls_ray.storage.mirror import PENDING_DIR
+from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.uri import below, check_location, is_uri
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dmls_ray.config.options import Options
-from dmls_ray.storage.remote_store import first_free_location
+from dmls_ray.storage.location import first_free_location
 from dmls_ray.workloads.base import Workload
 
 

@@ -24,8 +24,9 @@ from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine, same_hardware
-from dmls_ray.storage.folder import RUNS, Store, read_records
-from dmls_ray.storage.remote_store import mirror_of, open_store
+from dmls_ray.storage.folder import Store
+from dmls_ray.storage.location import mirror_of, open_store
+from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.util.errors import HeadLostError, StoreError
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.registry import workload_of

@@ -1,12 +1,12 @@
-"""A results folder at a URI, read through a local one that stands for it.
+"""A results folder at a URI, and its local copy.
 
     s3://bucket/batch_size/
-        runs.jsonl                              as in every results folder, but only ever written whole
-        runs/<time>-<run_id>-<unique>.json      a run that has ended since: its line, as one object
+        runs.jsonl                              as in every results folder, but always written whole
+        runs/<time>-<run_id>-<unique>.json      a run that has ended since: its line
         sweep.json, report.html, table.md, tensorboard/, ...
 
-A run counts that is in runs.jsonl or in an object of its own; a line that is in both counts once. Objects leave only
-for runs.jsonl, so whoever reads it after them misses none that was there when the reading began.
+A run counts that is in runs.jsonl or in a separate object; a line that is in both counts once. Objects are deleted only
+after runs.jsonl has their lines, so a reader that reads the objects first and runs.jsonl second misses no run.
 """
 
 from __future__ import annotations
@@ -15,61 +15,62 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import RUNS, SWEEP, is_complete, latest_records, read_sweep
 from dmls_ray.storage.object_store import ObjectStore
+from dmls_ray.storage.runs_file import RUNS, latest_records, merge_lines
+from dmls_ray.storage.sweep_file import SWEEP, read_sweep
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import below, is_uri
 
 PENDING_DIR = "runs"
-"""Where a run lies as an object of its own."""
+"""The folder of runs that are separate objects."""
 
 GENERATED_DIRS = ("tensorboard",)
-"""Folders that are made anew as a whole: what is no longer in them here goes there, too."""
+"""Folders that are written as a whole: a file that is missing in the local copy is deleted at the URI, too."""
 
 
 class Mirror:
-    """A copy of a results folder at a URI, in a temporary folder that goes when nobody refers to this any more.
+    """A copy of a results folder at a URI, in a temporary folder that is deleted with this object.
 
     Args:
         uri: the results folder.
-        files: what to copy beside the runs and sweep.json, with the time it was written at; of a folder, only that it
-            is there.
+        files: names of files to copy, in addition to the runs and sweep.json, with their times. Of a folder, only the
+            existence is copied.
 
     Raises:
         ConfigError: the URI has credentials in it.
-        StoreError: it cannot be read.
+        StoreError: the folder cannot be read.
     """
 
     def __init__(self, uri: str, files: Collection[str] = ()) -> None:
         self.uri, self.objects = uri, ObjectStore(uri)
         self.folder = Path(tempfile.mkdtemp(prefix="dmls_ray-mirror-"))
         self.is_kept = False
-        """Whether the copy stays, since it has what could not be uploaded."""
+        """Whether the copy is kept, since it has runs that could not be uploaded."""
         self._discard = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.pending = self.objects.get_all(self.pending_names())
-        """The runs that lay as objects of their own when this was made."""
+        """The runs that were separate objects when this copy was made."""
         self._fill(files)
         self._before = self._files()
 
     def pending_names(self) -> list[str]:
-        """The objects that hold a run each, in the order they were written."""
+        """Names of the objects with one run each, in the order of writing."""
         return [
             item.name for item in self.objects.list(PENDING_DIR) if item.name.endswith(".json") and not item.is_folder
         ]
 
     def records(self) -> list[RunRecord]:
-        """One record a run, as `latest_records`."""
+        """Return one record a run, as `latest_records`."""
         return latest_records(self.folder, self.uri)
 
     def push(self) -> None:
-        """Upload what was made or changed here, but for runs.jsonl and sweep.json, which others may have changed there.
+        """Upload new and changed files, except runs.jsonl and sweep.json, which other sweeps may have changed.
 
         Raises:
-            StoreError: some of it cannot be written.
+            StoreError: a file cannot be written.
         """
         files = self._files()
         changed = [name for name, state in files.items() if self._before.get(name) != state]
@@ -80,7 +81,7 @@ class Mirror:
         self._before = files
 
     def keep(self) -> None:
-        """Let the copy stay."""
+        """Keep the copy."""
         self.is_kept = True
         self._discard.detach()
 
@@ -89,7 +90,7 @@ class Mirror:
             _check_record(content, below(self.uri, name))
         there = {item.name: item for item in self.objects.list()}
         wanted = [name for name in (SWEEP, *files) if name in there]
-        # The objects were read before it: one that has gone into it meanwhile is in one of the two.
+        # runs.jsonl is read after the objects: a run that has moved meanwhile is in one of the two.
         files = [name for name in (RUNS, *wanted) if name in there and not there[name].is_folder]
         contents = self.objects.get_all(files)
         if self.pending:
@@ -105,7 +106,7 @@ class Mirror:
         read_sweep(self.folder, self.uri)
 
     def _files(self) -> dict[str, tuple[int, int]]:
-        """What is uploaded as it is -> its size and time."""
+        """Name of each file that `push` uploads -> its size and time."""
         found = {}
         for path in self.folder.rglob("*"):
             name = path.relative_to(self.folder).as_posix()
@@ -115,20 +116,8 @@ class Mirror:
         return found
 
 
-def merge_lines(whole: bytes, lines: Iterable[bytes]) -> bytes:
-    """A runs.jsonl, and then those of the lines that it does not have; a torn last line of it is cut off."""
-    last = whole.rpartition(b"\n")[2]
-    if last:
-        whole = whole + b"\n" if is_complete(last) else whole[: -len(last)]
-    left = {line.strip(): None for line in lines}
-    if left:
-        for line in whole.split(b"\n"):
-            left.pop(line, None)
-    return whole + b"".join(line + b"\n" for line in left)
-
-
 def is_record(content: bytes) -> bool:
-    """Whether an object holds one run."""
+    """Whether the content of an object is one run."""
     try:
         _check_record(content, "")
     except StoreError:
@@ -136,24 +125,8 @@ def is_record(content: bytes) -> bool:
     return True
 
 
-def find_sweeps(uri: str) -> list[str]:
-    """The results folders at or below a URI.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    found = set()
-    for item in ObjectStore(uri).list(deep=True):
-        folder, _, name = item.name.rpartition("/")
-        if name != RUNS and Path(folder).name == PENDING_DIR and name.endswith(".json"):
-            folder, name = folder.rpartition("/")[0], RUNS
-        if name == RUNS and not item.is_folder:
-            found.add(below(uri, folder) if folder else uri)
-    return sorted(found)
-
-
 def pending_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """What a sweep that wrote to this folder as file://, or to what it is a copy of, has left as objects."""
+    """Return the runs that a sweep, which wrote to this folder by its URI, has left as separate files."""
     return (
         [] if is_uri(folder) else sorted(path for path in Path(folder).glob(f"{PENDING_DIR}/*.json") if path.is_file())
     )

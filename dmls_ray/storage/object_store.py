@@ -1,32 +1,24 @@
-"""A folder by its URI, on an object store or a file system that pyarrow knows: s3://, gs://, abfs://, hdfs://, file://.
+"""A folder at a URI, on an object store or a file system: s3://, gs://, abfs://, hdfs://, file://.
 
-An object is written whole or not at all, and is there for every later list and read (S3, GCS and Azure promise it; on a
-file system it is written aside and renamed). Nothing is ever added to one.
+An object is written whole or not at all, and every later list and read finds it. S3, GCS and Azure guarantee that; on a
+file system an object is written under a temporary name and renamed. Nothing is appended to an object.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from typing import TypeVar
 
+from dmls_ray.storage.file_system import open_file_system, store_errors
 from dmls_ray.util.atomic import TEMPORARY_SUFFIX, sync_to_disk, temporary_name
 from dmls_ray.util.errors import StoreError
-from dmls_ray.util.text import first_line
 from dmls_ray.util.uri import check_location
 
-AT_ONCE = 32
-"""Requests that are under way side by side: each is mostly waiting."""
-
-_S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "tls_ca_file_path")
-"""What the URI may say of an S3 server, as pyarrow calls it."""
-
-_CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
+PARALLEL_REQUESTS = 32
+"""Most requests at a time: each is mostly waiting."""
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -34,37 +26,37 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """An object, or a folder of them."""
+    """An object, or a folder of objects."""
 
     name: str
-    """Within the folder that was opened."""
+    """Path within the folder that was opened."""
     modified_ns: int = 0
-    """By the store's clock."""
+    """Time of writing by the store's clock."""
     is_folder: bool = False
 
 
 class ObjectStore:
-    """What lies in a folder at a URI.
+    """The objects in a folder at a URI.
 
     Raises:
         ConfigError: the URI has credentials in it.
-        StoreError: it cannot be reached; of every method: the store cannot do it.
+        StoreError: the URI cannot be reached. Every method raises it, too, when the store fails.
     """
 
     def __init__(self, uri: str) -> None:
         check_location(uri)
         self.uri = uri
-        with self._telling("used"):
-            self._files, self._root = _opened(uri)
+        with store_errors(self.uri, "used"):
+            self._files, self._root = open_file_system(uri)
             self._renames = self._files.type_name not in ("s3", "gcs", "abfs")
             if not self._renames:
                 self._check_bucket()
 
     def list(self, folder: str = "", *, deep: bool = False) -> list[Entry]:
-        """What lies in the folder, or in one within, by name; with `deep` all below it."""
+        """Return the entries of the folder, or of a subfolder, by name; with `deep`, of all levels below."""
         from pyarrow.fs import FileSelector, FileType
 
-        with self._telling("read"):
+        with store_errors(self.uri, "read"):
             found = self._files.get_file_info(
                 FileSelector(self._path(folder).rstrip("/") or "/", allow_not_found=True, recursive=deep)
             )
@@ -81,8 +73,8 @@ class ObjectStore:
         )  # fmt: skip
 
     def get(self, name: str) -> bytes | None:
-        """What an object holds; None where there is none."""
-        with self._telling("read"):
+        """Return the content of an object; None where there is none."""
+        with store_errors(self.uri, "read"):
             try:
                 with self._files.open_input_stream(self._path(name), compression=None) as stream:
                     content: bytes = stream.read()
@@ -91,40 +83,40 @@ class ObjectStore:
                 return None
 
     def get_all(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Likewise, of many side by side; what is not there is left out."""
-        contents = _side_by_side(self.get, names)
+        """Return the contents of many objects, read in parallel; objects that do not exist are left out."""
+        contents = _in_parallel(self.get, names)
         return {name: content for name, content in zip(names, contents, strict=True) if content is not None}
 
     def put(self, name: str, content: bytes) -> None:
-        """Write an object; it is there, whole, when this returns."""
+        """Write an object; it is complete when this returns."""
         path = self._path(name)
-        with self._telling("written"):
+        with store_errors(self.uri, "written"):
             if not self._renames:
                 self._write(path, content)
                 return
             folder, _, last = path.rpartition("/")
             self._files.create_dir(folder, recursive=True)
-            aside = f"{folder}/{temporary_name(last)}"
+            temporary = f"{folder}/{temporary_name(last)}"
             try:
-                self._write(aside, content)
+                self._write(temporary, content)
                 if self._files.type_name == "local":
-                    sync_to_disk(aside)
-                self._files.move(aside, path)
+                    sync_to_disk(temporary)
+                self._files.move(temporary, path)
             except BaseException:
                 with suppress(OSError):
-                    self._files.delete_file(aside)
+                    self._files.delete_file(temporary)
                 raise
 
     def put_all(self, names: Iterable[str], content_of: Callable[[str], bytes]) -> None:
-        """Likewise, many side by side; what one holds is asked for as it is written."""
-        _side_by_side(lambda name: self.put(name, content_of(name)), list(names))
+        """Write many objects in parallel; `content_of` is called for each as it is written."""
+        _in_parallel(lambda name: self.put(name, content_of(name)), list(names))
 
     def delete_all(self, names: Collection[str]) -> None:
-        """Delete objects, if they are there."""
-        _side_by_side(self._delete, list(names))
+        """Delete the objects that exist."""
+        _in_parallel(self._delete, list(names))
 
     def _delete(self, name: str) -> None:
-        with self._telling("written"):
+        with store_errors(self.uri, "written"):
             try:
                 self._files.delete_file(self._path(name))
             except FileNotFoundError:
@@ -145,84 +137,12 @@ class ObjectStore:
         if info.type == FileType.NotFound:
             raise StoreError(f"{self.uri} cannot be used: there is no bucket {bucket}; make it, or name another.")
 
-    @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
-        """What the store complains of within the block is a StoreError of one line."""
-        import pyarrow
 
-        try:
-            yield
-        except (OSError, pyarrow.ArrowException) as error:
-            why = first_line(error).rstrip(".")
-            for name in _CREDENTIALS:
-                if len(secret := os.environ.get(name, "")) >= 8:
-                    why = why.replace(secret, "***")
-            raise StoreError(f"{self.uri} cannot be {what} ({why[:300]}); {_way_out(why)}.") from error
-
-
-def _way_out(why: str) -> str:
-    if re.search(r"ACCESS_?KEY|ACCESS_DENIED|SIGNATURE|TOKEN|credential|HTTP status 40[13]", why, re.IGNORECASE):
-        return (
-            "see to the credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE) "
-            "and to what they allow"
-        )
-    if re.search(r"NETWORK_CONNECTION|curlCode|timed? ?out|INTERNAL_FAILURE|SLOW_DOWN", why, re.IGNORECASE):
-        return "see to the network and the endpoint (AWS_ENDPOINT_URL, or ?endpoint_override=http://HOST:PORT)"
-    if "Unrecognized filesystem" in why:
-        return "use one of s3://, gs://, abfs://, hdfs://, file:///, or a path"
-    return "see to its rights, or name another"
-
-
-def _opened(uri: str) -> tuple[Any, str]:
-    """A file system of pyarrow's, and the folder's path on it."""
-    from pyarrow.fs import FileSystem
-
-    parts = urlsplit(uri)
-    if parts.scheme == "s3":
-        return _s3(parts), f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
-    if parts.scheme in ("gs", "gcs") and "retry_limit_seconds" not in parts.query:
-        # Without it, a server that cannot be reached is tried for a quarter of an hour.
-        parts = parts._replace(query=urlencode([*parse_qsl(parts.query), ("retry_limit_seconds", "20")]))
-    files, path = FileSystem.from_uri(urlunsplit(parts._replace(path=quote(parts.path, safe="/%"))))
-    return files, path
-
-
-def _s3(parts: SplitResult) -> Any:
-    """S3 by what the URI and the environment say; one that does not answer is given up after seconds, not minutes."""
-    import pyarrow
-    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
-
-    options: dict[str, Any] = dict(parse_qsl(parts.query))
-    for name in options:
-        if name not in _S3_OPTIONS:
-            raise StoreError(f"{name} is no option of an s3 URI; choose from {', '.join(_S3_OPTIONS)}.")
-    if "force_virtual_addressing" in options:
-        options["force_virtual_addressing"] = options["force_virtual_addressing"].lower() == "true"
-    environment = os.environ.get
-    endpoint = environment("AWS_ENDPOINT_URL_S3") or environment("AWS_ENDPOINT_URL")
-    if endpoint:
-        options.setdefault("endpoint_override", endpoint)
-    region = environment("AWS_REGION") or environment("AWS_DEFAULT_REGION")
-    if region:
-        options.setdefault("region", region)
-    elif "region" not in options:
-        # A server of one's own takes any.
-        options["region"] = "us-east-1" if "endpoint_override" in options else resolve_s3_region(parts.netloc)
-    if int(pyarrow.__version__.partition(".")[0]) >= 21:
-        options["allow_delayed_open"] = True  # one request an object that is small, in place of three
-    return S3FileSystem(
-        **options,
-        connect_timeout=5,
-        request_timeout=10,  # without a byte
-        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=3),
-    )
-
-
-def _side_by_side(call: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
-    """The calls in threads; what is still to be done when one fails is left out."""
+def _in_parallel(call: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
+    """Call a function for all items in threads; after the first failure no further call starts."""
     if not items:
         return []
-    with ThreadPoolExecutor(min(AT_ONCE, len(items))) as pool:
+    with ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(items))) as pool:
         try:
             return list(pool.map(call, items))
         except BaseException:

@@ -35,8 +35,10 @@ def check_location(place: str | os.PathLike[str], flag: str = "") -> None:
     # A secret may have slashes in it, so that it need not end where a host would. gs://anonymous@bucket and
     # abfs://container@account name none.
     user, at, rest = place.partition("?")[0].rpartition("@")
-    told = ":" in user[len(parts.scheme) + 3 :] or (parts.scheme == "s3" and not {":", "@"}.isdisjoint(parts.netloc))
-    if told or any(_SECRET.search(name) or "@" in value for name, value in options):
+    has_credentials = ":" in user[len(parts.scheme) + 3 :] or (
+        parts.scheme == "s3" and not {":", "@"}.isdisjoint(parts.netloc)
+    )
+    if has_credentials or any(_SECRET.search(name) or "@" in value for name, value in options):
         bare = f"{parts.scheme}://{rest if at else '...'}"
         raise ConfigError(
             f"{named}{bare} was given with credentials in it, which would be written down; leave them out and put them "
@@ -52,14 +54,19 @@ def below(place: str | os.PathLike[str], name: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
 
 
-def numbered(uri: str, number: int) -> str:
-    """The URI of FOLDER-2, FOLDER-3, ...
+def numbered(location: str | os.PathLike[str], number: int) -> str | Path:
+    """Return FOLDER-2, FOLDER-3, ...: a URI or a path.
 
     Raises:
-        StoreError: it names no folder, but a whole bucket, say.
+        StoreError: a URI names no folder, but a bucket, say.
     """
-    parts = urlsplit(uri)
-    path = parts.path.rstrip("/")
-    if not path:
-        raise StoreError(f"--out {uri} names no folder that could be numbered; name one: {below(uri, 'NAME')}.")
-    return urlunsplit(parts._replace(path=f"{path}-{number}"))
+    if not is_uri(location):
+        path = Path(location)
+        path = path if path.name else path.resolve()  # `.` has no name to add a number to
+        return path.with_name(f"{path.name}-{number}")
+    parts = urlsplit(str(location))
+    path_in_store = parts.path.rstrip("/")
+    if not path_in_store:
+        named = below(location, "NAME")
+        raise StoreError(f"--out {location} names no folder that could be numbered; name one: {named}.")
+    return urlunsplit(parts._replace(path=f"{path_in_store}-{number}"))

@@ -12,7 +12,8 @@ from dmls_ray.execution import run
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run import run_plan
-from dmls_ray.storage.folder import Store, read_sweep
+from dmls_ray.storage.folder import Store
+from dmls_ray.storage.sweep_file import read_sweep
 from tests.analysis.samples import results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": 1}

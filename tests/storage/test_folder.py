@@ -11,7 +11,10 @@ from dmls_ray.config.options import Options
 from dmls_ray.execution.pending import finished_run_ids
 from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.folder import Store, first_free_folder, latest_records, read_sweep
+from dmls_ray.storage.folder import Store
+from dmls_ray.storage.location import first_free_location
+from dmls_ray.storage.runs_file import latest_records
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
 
@@ -57,7 +60,7 @@ def test_a_whole_line_that_is_no_record_is_refused_with_its_number(tmp_path: Pat
     with pytest.raises(StoreError, match=r"runs.jsonl, line 2 is no record"):
         Store(tmp_path)
     (tmp_path / "runs.jsonl").unlink()
-    Store(tmp_path).close()  # the refusal has let go of the folder
+    Store(tmp_path).close()  # the refusal has released the folder
 
 
 def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -73,23 +76,23 @@ def test_a_newer_sweep_file_is_refused(tmp_path: Path) -> None:
         read_sweep(tmp_path)
 
 
-def _hold(folder: Path, held: Event, let_go: Event) -> None:
+def _keep_open(folder: Path, opened: Event, may_close: Event) -> None:
     with Store(folder):
-        held.set()
-        let_go.wait(30)
+        opened.set()
+        may_close.wait(30)
 
 
 def test_a_store_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    held, let_go = context.Event(), context.Event()
-    other = context.Process(target=_hold, args=(tmp_path, held, let_go))
+    opened, may_close = context.Event(), context.Event()
+    other = context.Process(target=_keep_open, args=(tmp_path, opened, may_close))
     other.start()
     try:
-        assert held.wait(30)
+        assert opened.wait(30)
         with pytest.raises(StoreInUseError, match="in use by another process"):
             Store(tmp_path)
     finally:
-        let_go.set()
+        may_close.set()
         other.join()
     Store(tmp_path).close()
 
@@ -125,22 +128,22 @@ def test_every_session_is_noted(tmp_path: Path) -> None:
     assert [item["axes"]["epochs"] for item in read_sweep(tmp_path)["sessions"]] == [[1], [2]]
 
 
-def test_a_fresh_folder_is_the_first_that_holds_no_sweep(tmp_path: Path) -> None:
+def test_a_fresh_folder_is_the_first_without_a_sweep(tmp_path: Path) -> None:
     first = tmp_path / "sweep"
-    assert first_free_folder(first) == first
+    assert first_free_location(first) == first
     for expected in ("sweep-2", "sweep-3"):
-        with Store(first_free_folder(first)) as store:
+        with Store(first_free_location(first)) as store:
             store.append(run(0))
-        assert first_free_folder(first) == tmp_path / expected
+        assert first_free_location(first) == tmp_path / expected
     assert latest_records(first) == [run(0)]
 
 
-def test_a_folder_without_a_sweep_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"holds no runs.jsonl"):
         latest_records(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be made a folder"):
         Store(tmp_path / "file" / "below")
@@ -161,9 +164,9 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None
     assert latest_records(tmp_path) == [run(0), run(1), run(2)]
 
 
-def test_a_folder_whose_name_is_no_name_is_told(tmp_path: Path) -> None:
+def test_a_folder_with_an_invalid_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be a folder"):
-        first_free_folder(tmp_path / ("x" * 300))
+        first_free_location(tmp_path / ("x" * 300))
     (tmp_path / "runs.jsonl").mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
         Store(tmp_path)

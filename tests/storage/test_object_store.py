@@ -18,7 +18,7 @@ from tests.conftest import S3, start_s3
     [("s3://b/x", True), ("file:///x", True), ("gs://b", True), ("results/x", False), ("/x", False), ("a:/b", False),
      (Path("/s3"), False)],
 )  # fmt: skip
-def test_a_uri_is_told_from_a_path(place: str | Path, expected: bool) -> None:
+def test_a_uri_is_distinguished_from_a_path(place: str | Path, expected: bool) -> None:
     assert is_uri(place) is expected
 
 
@@ -35,7 +35,7 @@ def test_a_uri_is_told_from_a_path(place: str | Path, expected: bool) -> None:
         "gs://bucket/x?access_token=HIDDEN",
     ],
 )
-def test_a_uri_with_credentials_is_refused_and_they_are_not_told(uri: str) -> None:
+def test_a_uri_with_credentials_is_refused_without_showing_them(uri: str) -> None:
     with pytest.raises(ConfigError, match="credentials in it.*put them into the environment") as raised:
         check_location(uri, "--out")
     assert "HIDDEN" not in str(raised.value)
@@ -47,12 +47,12 @@ def test_a_uri_with_credentials_is_refused_and_they_are_not_told(uri: str) -> No
 @pytest.mark.parametrize(
     "place", ["s3://b/x", "s3://b/a@b?region=eu-west-1", "gs://anonymous@b/x", "abfs://c@account/x", "x", Path("x@y:z")]
 )
-def test_a_place_that_names_no_secret_is_taken(place: str | Path) -> None:
+def test_a_location_without_a_secret_is_accepted(place: str | Path) -> None:
     check_location(place)
 
 
 @pytest.mark.parametrize("place", [Path("s3://b/x"), "s3:/b/x", "gs:/b"])
-def test_a_uri_that_lacks_a_slash_is_told_and_is_no_folder(place: str | Path) -> None:
+def test_a_uri_that_lacks_a_slash_is_refused_and_is_no_folder(place: str | Path) -> None:
     with pytest.raises(ConfigError, match="is a URI that lacks a slash, as a path does; give it as a text"):
         check_location(place)
 
@@ -95,7 +95,7 @@ def test_an_object_that_is_not_whole_yet_is_not_listed_and_one_that_fails_leaves
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "message"),
     [
         ("ftp://host/x", "use one of s3://, gs://, abfs://, hdfs://, file:///, or a path"),
         ("file://relative/x", "Unsupported hostname"),
@@ -105,16 +105,16 @@ def test_an_object_that_is_not_whole_yet_is_not_listed_and_one_that_fails_leaves
         ("s3://b/x?endpoint_override=http://host.invalid", "see to the network and the endpoint"),
     ],
 )
-def test_what_cannot_be_reached_is_one_line_within_seconds(bucket: str, uri: str, told: str) -> None:
+def test_a_store_that_cannot_be_reached_is_one_line_within_seconds(bucket: str, uri: str, message: str) -> None:
     began = time.monotonic()
     with pytest.raises(StoreError) as raised:
         ObjectStore(uri)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
     assert time.monotonic() - began < 20
 
 
-def test_a_credential_that_a_complaint_quotes_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_credential_that_an_error_quotes_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "HIDDEN/HIDDEN")
     (tmp_path / "HIDDEN" / "HIDDEN").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"\*\*\*") as raised:
@@ -122,7 +122,7 @@ def test_a_credential_that_a_complaint_quotes_is_not_told(tmp_path: Path, monkey
     assert "HIDDEN/HIDDEN" not in str(raised.value)
 
 
-def test_wrong_credentials_are_told_and_not_shown(use_s3: Callable[[S3], str]) -> None:
+def test_wrong_credentials_are_reported_and_not_shown(use_s3: Callable[[S3], str]) -> None:
     server = start_s3(INITIAL_NO_AUTH_ACTION_COUNT="1")  # the making of the bucket
     try:
         uri = use_s3(server)

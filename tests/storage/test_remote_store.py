@@ -1,4 +1,4 @@
-"""Results at a URI: file:// and S3, where nothing may be lost whoever dies or writes beside."""
+"""Results at a URI: file:// and S3. No run is lost if a process dies, or if several write at the same time."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from dmls_ray.execution.run import run_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage import remote_store
-from dmls_ray.storage.mirror import Mirror, merge_lines
+from dmls_ray.storage.location import first_free_location, open_store, records_at
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.remote_store import RemoteStore, first_free_location, open_store, records_at
+from dmls_ray.storage.remote_store import RemoteStore
+from dmls_ray.storage.runs_file import merge_lines
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.uri import numbered
 from dmls_ray.workloads.registry import workload
@@ -42,7 +44,7 @@ def run(number: int, outcome: Outcome = Outcome.OK) -> RunRecord:
 
 
 def numbers(uri: str | Path) -> list[int]:
-    """Which runs are there, each as often as it is told."""
+    """The repeats of the runs there, with repetitions."""
     return sorted(item.repeat for item in load(uri).records)
 
 
@@ -59,7 +61,7 @@ def path_of(uri: str) -> Path:
 
 
 def left_by_a_death(uri: str, *runs: RunRecord) -> RemoteStore:
-    """What a process has appended that then died: it never closes."""
+    """A store with runs of a process that died: it is never closed."""
     store = RemoteStore(uri, note=print)
     for item in runs:
         store.append(item)
@@ -84,7 +86,7 @@ def test_a_run_is_an_object_when_it_is_appended_and_a_line_when_the_sweep_has_en
         for number in (0, 1):
             store.append(run(number))
             assert len(loose(uri)) == number + 1
-            assert numbers(uri) == list(range(number + 1)), "anybody sees it"
+            assert numbers(uri) == list(range(number + 1)), "every reader sees it"
         assert "a-1" in loose(uri)[1]
         assert lines(uri) == []
     assert loose(uri) == []
@@ -94,7 +96,7 @@ def test_a_run_is_an_object_when_it_is_appended_and_a_line_when_the_sweep_has_en
     assert notes == []
 
 
-def test_what_a_death_has_left_is_there_and_is_put_together_by_the_next(uri: str, notes: list[str]) -> None:
+def test_runs_of_a_dead_process_are_read_and_merged_by_the_next_sweep(uri: str, notes: list[str]) -> None:
     left_by_a_death(uri, run(0), run(1, Outcome.KILLED))
     assert numbers(uri) == [0, 1]
     with open_store(uri, notes.append) as store:
@@ -106,7 +108,7 @@ def test_what_a_death_has_left_is_there_and_is_put_together_by_the_next(uri: str
     assert notes == []
 
 
-def test_a_death_between_runs_jsonl_and_the_objects_end_counts_nothing_twice_and_brings_nothing_back(
+def test_a_death_before_the_objects_are_deleted_neither_counts_a_run_twice_nor_restores_an_older_line(
     uri: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_by_a_death(uri, run(0), run(1, Outcome.KILLED))
@@ -132,7 +134,7 @@ def test_a_death_between_runs_jsonl_and_the_objects_end_counts_nothing_twice_and
     assert numbers(uri) == [0, 1, 2]
 
 
-def test_two_sweeps_at_once_lose_nothing_of_either_and_are_told(uri: str, notes: list[str]) -> None:
+def test_two_sweeps_at_once_lose_no_run_and_each_notes_the_other(uri: str, notes: list[str]) -> None:
     first, second = open_store(uri, notes.append), open_store(uri, notes.append)
     first.add_session({"started_at": "1", "name": "first"})
     second.add_session({"started_at": "2", "name": "second"})
@@ -149,13 +151,13 @@ def test_two_sweeps_at_once_lose_nothing_of_either_and_are_told(uri: str, notes:
     sessions = json.loads(ObjectStore(uri).get("sweep.json") or b"")["sessions"]
     assert [session["name"] for session in sessions] == ["first", "second"]
     assert notes == [
-        f"Another sweep has written {count} runs to {uri} meanwhile; they are kept beside those of this one. Two at "
-        "once run the same twice and disturb each other's times: give each its own --out."
+        f"Another sweep has written {count} runs to {uri} meanwhile; they are kept, too. Two sweeps at once run the "
+        "same twice and disturb each other's times: give each a different --out."
         for count in (1, 2)
     ]  # fmt: skip
 
 
-def test_of_two_that_put_runs_together_at_once_one_leaves_it_to_the_other(
+def test_of_two_that_merge_runs_at_once_one_leaves_its_runs_to_the_next_sweep(
     place: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = open_store(place, print), open_store(place, notes.append)
@@ -172,7 +174,7 @@ def test_of_two_that_put_runs_together_at_once_one_leaves_it_to_the_other(
 
     monkeypatch.setattr(ObjectStore, "put", second_comes_between)
     first.close()
-    assert notes[0].startswith(f"Another sweep puts its runs into {place}/runs.jsonl just now, or died of it")
+    assert notes[0].startswith(f"Another sweep merges its runs into {place}/runs.jsonl at this moment")
     assert [line["repeat"] for line in lines(place)] == [0, 1]
     assert len(loose(place)) == 1
     assert numbers(place) == [0, 1, 2]
@@ -180,26 +182,26 @@ def test_of_two_that_put_runs_together_at_once_one_leaves_it_to_the_other(
     assert (len(lines(place)), loose(place)) == (3, [])
 
 
-def test_many_that_end_at_the_same_moment_lose_nothing(place: str) -> None:
+def test_many_sweeps_that_end_at_the_same_moment_lose_no_run(place: str) -> None:
     for again in range(5):
         stores = [open_store(place, lambda note: None) for _ in range(4)]
         for number, store in enumerate(stores):
-            for each in range(3):
-                store.append(run(100 * again + 10 * number + each))
+            for count in range(3):
+                store.append(run(100 * again + 10 * number + count))
         threads = [threading.Thread(target=store.close) for store in stores]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     expected = sorted(
-        100 * again + 10 * number + each for again in range(5) for number in range(4) for each in range(3)
+        100 * again + 10 * number + count for again in range(5) for number in range(4) for count in range(3)
     )
     assert numbers(place) == expected
     open_store(place, print).close()
     assert sorted(line["repeat"] for line in lines(place)) == expected
 
 
-def test_a_claim_of_the_dead_holds_for_an_hour(place: str, notes: list[str]) -> None:
+def test_a_claim_of_a_dead_process_is_valid_for_an_hour(place: str, notes: list[str]) -> None:
     left_by_a_death(place, run(0))
     ObjectStore(place).put("compacting/other.json", b"{}")
     open_store(place, notes.append).close()
@@ -212,18 +214,18 @@ def test_a_claim_of_the_dead_holds_for_an_hour(place: str, notes: list[str]) -> 
     assert not list(claim.parent.iterdir())
 
 
-def test_who_reads_while_runs_are_put_together_misses_none(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_misses_no_run_while_runs_are_merged(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = left_by_a_death(uri, run(0), run(1))
     names = Mirror.pending_names
 
-    def others_put_them_together(self: Mirror) -> list[str]:
+    def others_merge_them(self: Mirror) -> list[str]:
         found = names(self)
         monkeypatch.setattr(Mirror, "pending_names", names)
         store.close()
         assert loose(uri) == []
         return found
 
-    monkeypatch.setattr(Mirror, "pending_names", others_put_them_together)
+    monkeypatch.setattr(Mirror, "pending_names", others_merge_them)
     assert numbers(uri) == [0, 1]
 
 
@@ -268,7 +270,7 @@ def test_a_store_that_does_not_answer_is_not_asked_at_every_run(
     assert numbers(place) == [0, 1, 2, 3, 4], "at the end it is tried again"
 
 
-def test_what_cannot_be_uploaded_to_the_end_stays_here_and_the_note_says_how_it_gets_there(
+def test_runs_that_cannot_be_uploaded_are_kept_and_the_note_has_the_command_that_uploads_them(
     use_s3: Callable[[S3], str], place: str, notes: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = start_s3()
@@ -298,7 +300,7 @@ def test_what_cannot_be_uploaded_to_the_end_stays_here_and_the_note_says_how_it_
     assert len(lines(place)) == 2
 
 
-def test_a_store_that_cannot_be_written_is_told_before_anything_starts(place: str, notes: list[str]) -> None:
+def test_a_store_that_cannot_be_written_is_reported_before_anything_starts(place: str, notes: list[str]) -> None:
     store = open_store(place, notes.append)
     path_of(place).parent.joinpath("sweep").write_text("no folder")
     with pytest.raises(StoreError, match="cannot be written"):
@@ -318,14 +320,14 @@ def test_an_object_that_is_no_record_is_refused_by_its_name(place: str) -> None:
         load(place)
 
 
-def test_lines_are_joined_each_once_and_a_torn_one_goes() -> None:
+def test_lines_are_merged_once_each_and_a_torn_line_is_cut_off() -> None:
     assert merge_lines(b'{"a": 1}\n', [b'{"b": 2}\n', b'{"a": 1}\n', b'{"b": 2}']) == b'{"a": 1}\n{"b": 2}\n'
     assert merge_lines(b'{"a": 1}\n{"tor', [b'{"b": 2}\n']) == b'{"a": 1}\n{"b": 2}\n'
     assert merge_lines(b'{"a": 1}', []) == b'{"a": 1}\n'
     assert merge_lines(b"", []) == b""
 
 
-def test_a_fresh_place_is_the_first_that_holds_no_sweep(uri: str) -> None:
+def test_a_fresh_location_is_the_first_without_a_sweep(uri: str) -> None:
     assert first_free_location(uri) == uri
     left_by_a_death(uri, run(0))  # no runs.jsonl yet
     assert first_free_location(uri) == numbered(uri, 2)
@@ -346,7 +348,7 @@ def test_a_folder_that_is_read_by_its_path_has_what_was_written_by_its_uri(place
         assert len(store.records) == 1
 
 
-def test_files_that_were_made_are_uploaded_and_those_of_tensorboard_that_are_gone_go(uri: str) -> None:
+def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri: str) -> None:
     objects = ObjectStore(uri)
     objects.put_all(["tensorboard/old/events", "figures/old.svg", "table.md"], str.encode)
     mirror = Mirror(uri, ("table.md", "tensorboard"))
@@ -362,7 +364,7 @@ def test_files_that_were_made_are_uploaded_and_those_of_tensorboard_that_are_gon
     assert {item.name: item.modified_ns for item in objects.list()}["table.md"] == at["table.md"], "it is not changed"
 
 
-def test_the_local_folder_goes_when_nobody_needs_it(place: str) -> None:
+def test_the_local_copy_is_deleted_with_its_last_reference(place: str) -> None:
     left_by_a_death(place, run(0))
     found = load(place)
     part = found.of(found.records[:1])
@@ -431,9 +433,7 @@ def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
         Options(out=Path("s3://bucket/x"))  # type: ignore[arg-type]
 
 
-def test_profiles_of_inference_are_left_out_at_a_uri_and_that_is_told(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Executor, "run", lambda self, pending: None)
     plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
     kept = []
@@ -444,11 +444,11 @@ def test_profiles_of_inference_are_left_out_at_a_uri_and_that_is_told(
         kept.append(
             (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
         )
-    told = "Profiles of inference are files that ranks write, for which --out at a URI has no place: left out."
-    assert kept == [(False, [told]), (True, [])]
+    note = "Profiles of inference are files that ranks write, for which --out at a URI has no place: left out."
+    assert kept == [(False, [note]), (True, [])]
 
 
-def test_a_dry_run_tells_what_is_done_at_a_uri(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_what_is_done_at_a_uri(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         sweep_script.main(
             name="test", question="What?", axis="batch_per_rank", defaults={**GRID, "batch_per_rank": [16, 64]},

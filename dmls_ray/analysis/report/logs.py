@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import RUNS, is_inside
+from dmls_ray.storage.runs_file import RUNS
+from dmls_ray.util.paths import is_inside
 
 MOST = 4_000
 """Maximum characters of one text."""

@@ -22,7 +22,8 @@ from dmls_ray.analysis.report.methodology import commands, environments, methodo
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import SweepSummary
 from dmls_ray.analysis.table.row import Table
-from dmls_ray.storage.folder import RUNS, read_sweep
+from dmls_ray.storage.runs_file import RUNS
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.text import escape_control_chars
 

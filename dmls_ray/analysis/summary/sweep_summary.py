@@ -12,7 +12,7 @@ from dmls_ray.analysis.summary.generic import summarize_search
 from dmls_ray.analysis.summary.sentence import summarize_axis, summarize_variants
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Note, Table
-from dmls_ray.storage.folder import read_sweep
+from dmls_ray.storage.sweep_file import read_sweep
 
 
 @dataclass(frozen=True, kw_only=True)

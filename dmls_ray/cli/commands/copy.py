@@ -8,8 +8,8 @@ from dmls_ray.analysis.results import load
 from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.folder import read_sweep
-from dmls_ray.storage.remote_store import mirror_of, open_store
+from dmls_ray.storage.location import mirror_of, open_store
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.uri import check_location
 
 

@@ -15,7 +15,7 @@ from dmls_ray.cli.results_io import (
     find_results,
     print_result,
 )
-from dmls_ray.storage.folder import read_sweep
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import InputError, StoreError
 
 

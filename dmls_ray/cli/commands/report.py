@@ -12,7 +12,7 @@ from dmls_ray.cli.results_io import (
     add_folder,
     upload,
 )
-from dmls_ray.storage.folder import RUNS
+from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import below
 

@@ -13,7 +13,7 @@ from dmls_ray.cli.results_io import (
     as_texts,
     find_run,
 )
-from dmls_ray.storage.folder import is_inside
+from dmls_ray.util.paths import is_inside
 
 
 def add_arguments(parser: Parser) -> None:

@@ -1,0 +1,92 @@
+"""Results at a local path or at a URI: open, read, find, and name a new location."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from dmls_ray.records.model import RunRecord
+from dmls_ray.storage.folder import Store
+from dmls_ray.storage.mirror import PENDING_DIR, Mirror, pending_files
+from dmls_ray.storage.object_store import ObjectStore
+from dmls_ray.storage.remote_store import Note, RemoteStore
+from dmls_ray.storage.runs_file import RUNS, latest_records
+from dmls_ray.storage.sweep_file import SWEEP
+from dmls_ray.util.errors import StoreError
+from dmls_ray.util.uri import below, is_uri, numbered
+
+
+def open_store(location: str | os.PathLike[str], note: Note, files: Collection[str] = ()) -> Store:
+    """Open the results at a local path or a URI for writing.
+
+    Args:
+        location: the results folder.
+        note: receives what the user should know.
+        files: names of derived files that need not be written again if they are current at the URI.
+
+    Raises:
+        StoreError: as `Store`, or the URI cannot be reached.
+    """
+    if is_uri(location):
+        return RemoteStore(str(location), note, files)
+    if pending := pending_files(location):
+        raise StoreError(
+            f"--out {location} has {len(pending)} runs as single files in {PENDING_DIR}/, which a sweep at a URI has "
+            f"left; go on with --out {Path(location).resolve().as_uri()}, which puts them into {RUNS}."
+        )
+    return Store(location)
+
+
+def mirror_of(store: Store) -> Mirror | None:
+    """The local copy that a store at a URI works on; None of a store at a local path."""
+    return store.mirror if isinstance(store, RemoteStore) else None
+
+
+def records_at(location: str | os.PathLike[str]) -> list[RunRecord]:
+    """Return one record a run at a local path or a URI; none where there is no sweep yet.
+
+    Raises:
+        StoreError: the results cannot be read.
+    """
+    mirror = Mirror(str(location)) if is_uri(location) else None
+    folder = mirror.folder if mirror else Path(location)
+    return latest_records(folder, str(location)) if (folder / RUNS).exists() else []
+
+
+def first_free_location(location: str | os.PathLike[str]) -> str | Path:
+    """Return the first of LOCATION, LOCATION-2, LOCATION-3, ... that contains no sweep: a URI or a path.
+
+    Raises:
+        StoreError: a local path cannot be a folder, or a URI cannot be reached or numbered.
+    """
+    number, candidate = 1, str(location) if is_uri(location) else Path(location)
+    while _contains_sweep(candidate):
+        number += 1
+        candidate = numbered(location, number)
+    return candidate
+
+
+def find_sweeps(uri: str) -> list[str]:
+    """Return the results folders at or below a URI.
+
+    Raises:
+        StoreError: the URI cannot be read.
+    """
+    found = set()
+    for entry in ObjectStore(uri).list(deep=True):
+        folder, _, name = entry.name.rpartition("/")
+        if name != RUNS and Path(folder).name == PENDING_DIR and name.endswith(".json"):
+            folder, name = folder.rpartition("/")[0], RUNS
+        if name == RUNS and not entry.is_folder:
+            found.add(below(uri, folder) if folder else uri)
+    return sorted(found)
+
+
+def _contains_sweep(location: str | Path) -> bool:
+    if isinstance(location, str):
+        return any(entry.name in (RUNS, SWEEP, PENDING_DIR) for entry in ObjectStore(location).list())
+    try:
+        return (location / RUNS).exists() or (location / SWEEP).exists()
+    except OSError as error:
+        raise StoreError(f"--out {location} cannot be a folder ({error}); name another.") from error
