@@ -43,7 +43,7 @@ _DISTURBED_FROM = {"cifar10-convnet-2gpu-gloo-bs256-fp32-10ep": 5}
 """Experiment -> first epoch whose time does not count, since another process used the GPUs according to the report."""
 
 ACCURACY_CAVEAT = (
-    "Published accuracies on cifar10 and stl10 are rank 0's, over its own share of the test samples (half of them with "
+    "Published accuracies on cifar10 and stl10 are rank 0's, over its share of the test samples (half of them with "
     "2 ranks), those on mnist the mean over the ranks; ours are over all test samples."
 )
 """Note below every table with published accuracies."""

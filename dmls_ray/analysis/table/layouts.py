@@ -202,7 +202,7 @@ def _notes_with_published(table: Table, found: Sequence[Match | None]) -> list[s
         *table.notes,
         *_of_accuracies(item.record for item in found if item),
         f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do not "
-        "tell is compared where ours is not at its default.",
+        "give is compared where ours is not at its default.",
     ]
 
 

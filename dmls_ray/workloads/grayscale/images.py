@@ -135,7 +135,7 @@ def _middles(folder: Path, size: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """A camera held upright stores the picture lying, and says so in its EXIF data."""
+    """A camera turned upright stores the picture lying, and says so in its EXIF data."""
     try:
         return ImageOps.exif_transpose(image)
     except UNREADABLE:  # the EXIF data is broken; a broken picture fails when it is converted

@@ -64,7 +64,7 @@ def test_of_training_there_is_no_table_by_implementation() -> None:
 
 @pytest.mark.parametrize("name", OF_TRAINING)
 def test_whose_accuracies_the_published_ones_are_is_said(name: str) -> None:
-    assert any("rank 0's, over its own share" in note for note in LAYOUTS[name](published("stl10")).notes)
+    assert any("rank 0's, over its share" in note for note in LAYOUTS[name](published("stl10")).notes)
     ours = results({"batch_per_rank": [16, 32], "world_size": 2}, lambda values, repeat: 100.0)
     assert not any("rank 0's" in note for note in LAYOUTS[name](ours).notes)
 
@@ -131,7 +131,7 @@ def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) ->
     assert "epochs 5 / 20" in layout.frame["differs in"].tolist()[0]
     assert "Some CPU" in layout.notes[-1]
     assert "RTX 3090" in layout.notes[-1]
-    assert "rank 0's, over its own share" in layout.notes[-2]
+    assert "rank 0's, over its share" in layout.notes[-2]
     if name != "rank":
         assert layout.frame["published s/run"].tolist() == ["634"]
 
