@@ -1,4 +1,4 @@
-"""A rank that waits for others on a machine that is gone: nothing comes from there, not even that nothing will come."""
+"""End the wait of a rank for ranks on a machine that is gone, from which no packet comes any more."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import psutil
 def abort_pending_collectives(addresses: Collection[str]) -> None:
     """Let this process wait no more for what it expects from ranks that are lost.
 
-    Called from a thread beside the one that waits in a collective. gloo knows no end of a pending operation (its
+    Called from another thread than the one that waits in a collective. gloo cannot end a pending operation (its
     groups' `abort` and `shutdown` return, and the operation goes on), but it ends when its connection does. Whatever
     else this process awaits from a machine that is gone is ended with it. NCCL's groups can be aborted.
 
     Args:
-        addresses: of the machines of the lost ranks. Where that is this machine, gloo has told by itself.
+        addresses: of the machines of the lost ranks. If that is this machine, gloo reports the loss itself.
     """
     for connection in psutil.Process().net_connections(kind="tcp"):
         if connection.raddr and connection.fd >= 0:
@@ -30,19 +30,19 @@ def abort_pending_collectives(addresses: Collection[str]) -> None:
 
 
 def _plain(address: str) -> str:
-    """An IPv4 address that is told as an IPv6 one, as it is."""
+    """An IPv4 address without the prefix that maps it to IPv6."""
     return address.removeprefix("::ffff:")
 
 
 def _shut(connection: Any) -> None:
     # Closed or given to another meanwhile; then there is nothing to wait for.
     with contextlib.suppress(OSError):
-        one = socket.socket(fileno=os.dup(connection.fd))
+        duplicate = socket.socket(fileno=os.dup(connection.fd))
         try:
-            if one.getpeername()[:2] == tuple(connection.raddr):
-                one.shutdown(socket.SHUT_RDWR)
+            if duplicate.getpeername()[:2] == tuple(connection.raddr):
+                duplicate.shutdown(socket.SHUT_RDWR)
         finally:
-            one.close()
+            duplicate.close()
 
 
 def _abort_nccl() -> None:

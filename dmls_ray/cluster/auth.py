@@ -33,12 +33,12 @@ def keep_token_private(*, make: bool = False) -> None:
     """Take the token's file from all but its owner; Ray itself writes it readable by all.
 
     Args:
-        make: for a cluster of our own, which Ray gives a token: make one where there is none.
+        make: create a token if there is none; for a cluster that the sweep starts.
 
     Raises:
         ClusterError: the file can be read by others, and that cannot be changed; or none can be made.
     """
-    # Ray gives a cluster of our own a token unless it is told not to; to others it sends one where it is told to.
+    # `ray.init("local")` enables token authentication by default; when joining a cluster only RAY_AUTH_MODE=token does.
     if os.environ.get(_VALUE) or os.environ.get(MODE, "token" if make else "") != "token":
         return
     file = _file()
@@ -71,7 +71,7 @@ def _make(file: Path) -> None:
     except OSError as error:
         raise ClusterError(
             f"Ray's token cannot be written to {file} ({error.strerror}); name a file of your own in {_PATH}, or set "
-            f"{MODE}=disabled where nobody else can reach this machine."
+            f"{MODE}=disabled if no other user can reach this machine."
         ) from error
     with os.fdopen(descriptor, "w") as opened:
         opened.write(secrets.token_hex(32))

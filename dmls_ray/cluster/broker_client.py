@@ -1,7 +1,6 @@
-"""Dealing with actors and processes that may be gone: the broker by name, calls that outlive it, and the end of a rank.
+"""`BrokerClient`, calls that survive the death of a broker, and the functions that the broker runs on other machines.
 
-Everything that touches Ray in the broker's surroundings and is no rule of its own; without PyTorch, since Train's
-controller loads it as well.
+Loads no PyTorch, since Train's controller imports it as well.
 """
 
 from __future__ import annotations
@@ -20,37 +19,37 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.messages import RankRegistration
 
-_BACK_WITHIN_S = 60.0
-"""How long a broker that died may take to be there again."""
+BROKER_RESTART_TIMEOUT_S = 60.0
+"""How long a broker that died may take to be replaced."""
 
 
-_LIVES_AHEAD = 5
-"""How many brokers may have died without a line having heard of any of them."""
+MAX_GENERATION_GAP = 5
+"""How many brokers may have died unnoticed by a client."""
 
 _ANSWERS_WITHIN_S = 5.0
-"""How long a machine may take to tell of its memory: it may be gone itself."""
+"""How long a machine may take to report its memory: it may be gone itself."""
 
 
-def actor_name(name: str, life: int) -> str:
-    """What a broker and those that follow it are called, from 0: Ray does not give a dead actor's name away."""
-    return f"{name}.{life}"
+def actor_name(name: str, generation: int) -> str:
+    """Actor name of the broker of a generation, from 0: Ray does not release the name of a dead actor at once."""
+    return f"{name}.{generation}"
 
 
 class BrokerClient:
-    """A line to whoever is the broker: one that died is followed by another."""
+    """Client of the current broker actor. Reconnects to its replacement if the broker dies."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._life = -1
+        self._generation = -1
         self._handle: Any = None
 
     def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call, wait, and return the answer; where the broker dies over it, call its successor.
+        """Call, wait, and return the answer; if the broker dies meanwhile, call its replacement.
 
         Raises:
             RayActorError: no broker came back in time.
         """
-        until = time.monotonic() + _BACK_WITHIN_S
+        until = time.monotonic() + BROKER_RESTART_TIMEOUT_S
         while True:
             try:
                 return self.call_once(method, *args, **options)
@@ -68,7 +67,7 @@ class BrokerClient:
         try:
             return ray.get(self.submit(method, *args, **options))
         except ray.exceptions.RayActorError:
-            self._look_for_the_next()
+            self._find_newest()
             raise
 
     def submit(self, method: str, *args: Any, **options: Any) -> Any:
@@ -78,22 +77,22 @@ class BrokerClient:
             RayActorError: there is no broker now.
         """
         if self._handle is None:
-            self._look_for_the_next()
+            self._find_newest()
         if self._handle is None:
             raise ray.exceptions.RayActorError(error_msg=f"There is no actor {self.name}.")
         return getattr(self._handle, method).remote(*args, **options)
 
-    def _look_for_the_next(self) -> None:
-        """Take the newest broker that there is; several may have died since this line last heard of one."""
+    def _find_newest(self) -> None:
+        """Connect to the newest broker; several may have died since the last call."""
         # Several threads may look at once, so none counts on from where another is.
-        known = self._life
-        life = known + 1
-        while life <= known + _LIVES_AHEAD:
-            # Ray tells nothing of the name of a dead one, which is no reason to stop looking.
+        newest = self._generation
+        generation = newest + 1
+        while generation <= newest + MAX_GENERATION_GAP:
+            # Ray does not resolve the name of a dead actor; a later one may still be alive.
             with contextlib.suppress(ValueError):
-                self._handle = ray.get_actor(actor_name(self.name, life), namespace=NAMESPACE)
-                self._life = known = life
-            life += 1
+                self._handle = ray.get_actor(actor_name(self.name, generation), namespace=NAMESPACE)
+                self._generation = newest = generation
+            generation += 1
 
 
 def end_process(card: RankRegistration) -> None:
@@ -123,15 +122,15 @@ def _end_process_here(pid: int, started: float) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if abs(process.create_time() - started) < 0.1:
-            for one in [*process.children(recursive=True), process]:
+            for member in [*process.children(recursive=True), process]:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    one.kill()
+                    member.kill()
 
 
 def oom_kills() -> int | None:
     """How many processes the kernel has ended for want of memory here: in this container, else on this machine.
 
-    None where the kernel does not tell (cgroup v2's memory.events, /proc/vmstat since Linux 4.13).
+    None if the kernel does not report it (cgroup v2's memory.events, /proc/vmstat since Linux 4.13).
     """
     for path, key in (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/proc/vmstat", "oom_kill")):
         with contextlib.suppress(OSError):

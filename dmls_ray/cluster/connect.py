@@ -30,7 +30,7 @@ _QUIET = {
     # Ctrl-C is ours: Tune would wait for the run under way.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    # A run that fails tells no metric, and is not to end the search.
+    # A run that fails reports no metric, and must not end the search.
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     # Tune's newer console prints its configuration whatever its verbosity.
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -43,7 +43,7 @@ _QUIET = {
 
 
 def cluster_at(address: str | None) -> str | None:
-    """The running cluster to join; None where one of our own must be started.
+    """The running cluster to join; None if a new one must be started.
 
     It is that which this process is connected to (a notebook, say), else the address given, else RAY_ADDRESS, else
     that of a cluster that `ray start` runs on this machine. `auto` is one of these last two, and `local` none.
@@ -79,7 +79,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
 
     Args:
         address: of a running cluster, or None to start one.
-        dashboard: whether a cluster of our own shows Ray's dashboard, on the loopback interface only.
+        dashboard: whether a cluster that is started shows Ray's dashboard, on the loopback interface only.
         verbose: show what Ray and the ranks print.
 
     Raises:

@@ -80,9 +80,9 @@ def objection_to(machine: Machine, found: dict[str, Any], expected: dict[str, An
     theirs, ours = found["libraries"], expected["libraries"]
     wrong = [name for name in ours if ours[name] is not None and theirs[name] != ours[name]]
     if wrong:
-        told = ", ".join(f"{name} {theirs[name] or 'is missing'} (here {ours[name]})" for name in wrong)
+        differences = ", ".join(f"{name} {theirs[name] or 'is missing'} (here {ours[name]})" for name in wrong)
         packages = " ".join(f"{_PACKAGES.get(name, name)}=={ours[name]}" for name in wrong)
-        return f"{machine.name} cannot run ranks: {told}; there, {pip} {packages}."
+        return f"{machine.name} cannot run ranks: {differences}; there, {pip} {packages}."
     if found["dmls_ray"] is None:
         return (
             f"{machine.name} cannot run ranks: dmls_ray is missing; there, {pip} . in a checkout of it, or let Ray "

@@ -12,7 +12,7 @@ from typing import Any
 from dmls_ray.config.runtime import RuntimeConfig
 
 Slots = Mapping[str, int]
-"""By machine, the one to be preferred first: for how many ranks it has room."""
+"""Number of ranks that fit on each machine, the preferred machine first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,34 +54,35 @@ class WorkerGroupSpec:
     """Data sets that each machine prepares before its ranks serve."""
 
 
-def place_ranks(rooms: Slots, need: RankRequest) -> dict[str, int]:
-    """How many ranks go on which machine; empty where there is no room.
+def place_ranks(slots: Slots, need: RankRequest) -> dict[str, int]:
+    """How many ranks go on which machine; empty if they do not fit.
 
-    So many machines as were asked for, each with its share; else the first machine that has room for all, else as few
-    machines as it takes, those with most room first.
+    As many machines as requested, each with its share; without a request the first machine that fits all ranks, else
+    as few machines as it takes, those with most slots first.
     """
     if need.machines is not None:
-        able = [machine for machine, room in rooms.items() if room >= need.each]
+        able = [machine for machine, free in slots.items() if free >= need.each]
         return dict.fromkeys(able[: need.machines], need.each) if len(able) >= need.machines else {}
-    for machine, room in rooms.items():
-        if room >= need.world_size:
+    for machine, free in slots.items():
+        if free >= need.world_size:
             return {machine: need.world_size}
     taken: dict[str, int] = {}
     left = need.world_size
-    for machine in sorted(rooms, key=lambda name: -rooms[name]):
-        if left and rooms[machine]:
-            taken[machine] = min(left, rooms[machine])
+    for machine in sorted(slots, key=lambda name: -slots[name]):
+        if left and slots[machine]:
+            taken[machine] = min(left, slots[machine])
             left -= taken[machine]
     return {} if left else taken
 
 
 def slots_for(cores: Slots, need: RankRequest, *, oversubscribe: bool) -> dict[str, int]:
-    """For how many of a run's ranks each machine has room: a core a thread; where that does not suffice and more may
-    be put there, its share of them all by its cores.
+    """Number of a run's ranks that fit on each machine: one core per thread.
+
+    If that does not suffice and `oversubscribe` is set, a share in proportion to the cores of the machine.
     """
-    rooms = {machine: count // need.threads for machine, count in cores.items()}
-    if place_ranks(rooms, need) or not oversubscribe:
-        return rooms
+    slots = {machine: count // need.threads for machine, count in cores.items()}
+    if place_ranks(slots, need) or not oversubscribe:
+        return slots
     if need.machines is not None:
         return {machine: need.each if count else 0 for machine, count in cores.items()}
     together = max(sum(cores.values()), 1)
@@ -96,8 +97,8 @@ def ranks_to_hold(cores: Slots, needs: Iterable[RankRequest], *, oversubscribe: 
         needs: those of the runs.
         oversubscribe: whether more threads than cores are allowed.
     """
-    held: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for need in needs:
         for machine, count in place_ranks(slots_for(cores, need, oversubscribe=oversubscribe), need).items():
-            held[machine] = max(held.get(machine, 0), count)
-    return {machine: held[machine] for machine in cores if machine in held}
+            ranks[machine] = max(ranks.get(machine, 0), count)
+    return {machine: ranks[machine] for machine in cores if machine in ranks}

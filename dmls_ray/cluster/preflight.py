@@ -86,12 +86,12 @@ def _check_form(address: str) -> None:
     if separator or not host or not port.isdecimal():
         raise ClusterError(
             f"--address {address} is no address of a cluster; give HOST:PORT of its head, whose port is 6379 unless "
-            "ray start --head --port says otherwise; auto for one on this machine; local for one of our own."
+            "ray start --head --port says otherwise; auto for one on this machine; local to start a new one."
         )
 
 
 def _ask(address: str, *, started_here: bool) -> tuple[list[Any], dict[str, Any] | None]:
-    """The cluster's nodes, and its versions where it tells them.
+    """The cluster's nodes, and its versions if it reports them.
 
     Raises:
         ClusterError: it asks for another token, or it is no cluster.

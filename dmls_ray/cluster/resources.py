@@ -91,10 +91,10 @@ class Resources:
         more = f"Lower it, add machines (ray start --address=...), {way_out}."
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
         if need.machines is not None:
-            each = need.each * (need.threads if thing == "core" else 1)
-            able = sum(count >= each for count in self.capacity("cuda" if thing == "GPU" else "cpu").values())
+            per_machine = need.each * (need.threads if thing == "core" else 1)
+            able = sum(count >= per_machine for count in self.capacity("cuda" if thing == "GPU" else "cpu").values())
             machines = "1 machine" if need.machines == 1 else f"{need.machines} machines"
-            things = f"1 {thing}" if each == 1 else f"{each} {thing}s"
+            things = f"1 {thing}" if per_machine == 1 else f"{per_machine} {thing}s"
             return f"{need}{threads} needs {machines} of {things} or more; {place} has {able}. {more}"
         if there >= wanted:
             return (
@@ -123,7 +123,7 @@ class Resources:
             request = RankRequest.of(config)
             if holds_gpus and not _fits(self.capacity("cuda"), replace(request, threads=1)):
                 gpus = f"{self.gpus} GPUs"
-                return f"{request} on the CPU does not fit beside runs on {gpus}; run it with --device cpu alone."
+                return f"{request} on the CPU does not fit next to runs on {gpus}; run it with --device cpu alone."
             return ""
 
         return reason
@@ -163,7 +163,7 @@ def cluster_resources() -> Resources:
 
 
 def free_resources() -> dict[str, float]:
-    """What of the connected cluster nobody holds now, by Ray's names: CPU, GPU."""
+    """Free resources of the connected cluster, by Ray's names: CPU, GPU."""
     import ray
 
     free: dict[str, float] = ray.available_resources()

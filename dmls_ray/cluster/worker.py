@@ -157,13 +157,13 @@ class _RankWorker:
             except ray.exceptions.RayActorError:
                 may_stay = False  # there is no broker to ask, and other ranks may wait for this one
         if not may_stay or result.device_lost:
-            # Others wait for this rank in a collective, and the end of its process is what tells them; or its GPU
+            # Other ranks wait for this one in a collective, and only the end of its process ends that; or its GPU
             # serves this process no more. Train starts a new one.
             os._exit(1)
 
 
 def _register(settings: dict[str, Any]) -> tuple[RankRegistration, TCPStore]:
-    """Load all that runs need; returns what this rank tells of itself, and its key-value store."""
+    """Load what runs need; returns the registration of this rank, and its key-value store."""
     _preload_imports()
     from dmls_ray.training.process import store_at
 

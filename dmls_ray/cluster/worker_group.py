@@ -51,7 +51,7 @@ class WorkerGroup:
         own_cluster: whether the cluster ends with the sweep, and has this machine alone.
         policy: timeouts and retries.
         exclusive: whether runs go one at a time.
-        tell: takes a note for the user, from any thread.
+        notify: takes a message for the user, from any thread.
         head_is_lost: called once, from another thread, where the cluster's head is gone for good.
         check: looks a machine that has joined over; raises ClusterError where it cannot be used.
     """
@@ -65,13 +65,13 @@ class WorkerGroup:
         own_cluster: bool,
         policy: RetryPolicy,
         exclusive: bool = True,
-        tell: Callable[[str], None] = print,
+        notify: Callable[[str], None] = print,
         head_is_lost: Callable[[], None] = lambda: None,
         check: Callable[[Resources], None] = lambda resources: None,
     ) -> None:
         self._resources, self._demand = resources, demand
         self._isolation, self._own_cluster, self.policy = isolation, own_cluster, policy
-        self._exclusive, self._tell, self._check = exclusive, tell, check
+        self._exclusive, self._notify, self._check = exclusive, notify, check
         self._head_is_lost = head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
@@ -120,7 +120,7 @@ class WorkerGroup:
         return {"CPU": cpu} | ({"GPU": 1.0} if self._demand.device == "cuda" else {})
 
     def settings(self, trainer: str, max_leases: int | None = None) -> dict[str, Any]:
-        """What the ranks of a trainer are told."""
+        """The settings of a trainer's ranks."""
         return {
             "broker": self.name,
             "trainer": trainer,
@@ -153,7 +153,7 @@ class WorkerGroup:
     def resize(self, demand: WorkerGroupSpec) -> None:
         """From now on hold what these runs ask for, on the machines that are there now.
 
-        Where each run brings its own trainer, nothing is held.
+        Does nothing if each run has its own trainer.
         """
         with self._reconciling:
             self._demand = demand
@@ -193,7 +193,7 @@ class WorkerGroup:
         self.broker.call("close")
         aborted: set[str] = set()
         while cut_short:
-            # A controller that was still starting tells of itself a little later.
+            # A controller that was still starting registers a little later.
             self.note_controllers()
             for trainer in self._controllers.keys() - aborted:
                 self._controllers[trainer].abort.remote()
@@ -233,13 +233,13 @@ class WorkerGroup:
         added = []
         for name, count in self._wanted(self._resources).items():
             machine = by_name[name]
-            held = [one for one in self._nodes if one.machine.node_id == machine.node_id and not one.departed]
-            missing = count - sum(one.ranks for one in held)
+            present = [node for node in self._nodes if node.machine.node_id == machine.node_id and not node.departed]
+            missing = count - sum(node.ranks for node in present)
             per_rank = self.per_rank(machine)
-            cores = missing * per_rank["CPU"] + sum(one.ranks * one.per_rank["CPU"] for one in held)
-            # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for room.
-            room = not held or (cores <= machine.cores and machine.node_id not in self._full)
-            if missing > 0 and room:
+            cores = missing * per_rank["CPU"] + sum(node.ranks * node.per_rank["CPU"] for node in present)
+            # Ranks that are more than cores (oversubscribe) may hold all of them already; Ray would wait for free ones.
+            fits = not present or (cores <= machine.cores and machine.node_id not in self._full)
+            if missing > 0 and fits:
                 number = len(self._nodes)
                 node = NodeTrainer(machine=machine, ranks=missing, number=number, later=later, per_rank=per_rank)
                 node.trainer = f"{self.name}-{number}.0"
@@ -274,7 +274,7 @@ class WorkerGroup:
             self._check(Resources((machine,)))
         except ClusterError as error:
             self._unusable.add(machine.node_id)
-            self._tell(f"{machine.name} has joined and is left out: {error}")
+            self._notify(f"{machine.name} has joined and is left out: {error}")
             return False
         return True
 
@@ -283,14 +283,14 @@ class WorkerGroup:
             added = self._plan_missing(later=True)
         for node in added:
             self.broker.call("expect", node.trainer, node.ranks, later=True)
-            self._tell(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
+            self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
             self._start_node(node)
 
     def _note_departure(self, node: NodeTrainer) -> None:
         """A machine has left; from here on neither another broker nor another trainer counts on it."""
         with self._changing:
             node.departed = True
-        self._tell(f"{node.machine.name} has left, and {node.ranks} ranks with it; what they were in is run again.")
+        self._notify(f"{node.machine.name} has left, and {node.ranks} ranks with it; what they were in is run again.")
 
     def _stop_departed(self) -> None:
         """Tell the broker, and end the trainers: of one that was still starting, the controller is known only later."""
@@ -330,7 +330,7 @@ class WorkerGroup:
                 return
             except SystemExit:
                 return  # ray.shutdown() ends a waiting thread so
-            except Exception as error:  # noqa: BLE001 - whatever it is, the runs that wait must be told
+            except Exception as error:  # noqa: BLE001 - whatever it is, waiting runs must be ended
                 if self._ended.is_set() or node.departed:
                     return
                 quick_deaths = quick_deaths + 1 if time.monotonic() - began < QUICK_DEATH_S else 1
@@ -357,7 +357,7 @@ class WorkerGroup:
             node.departed = node.reported = True
             serves = any(one.machine.node_id == node.machine.node_id and not one.departed for one in self._nodes)
         (self._full if serves else self._unusable).add(node.machine.node_id)
-        self._tell(f"{reason}. {node.machine.name} is left out.")
+        self._notify(f"{reason}. {node.machine.name} is left out.")
 
 
 def _start_thread(target: Callable[[], None], name: str) -> threading.Thread:

@@ -180,7 +180,7 @@ class Executor:
             own_cluster=started_here,
             policy=self.options.retry_policy,
             exclusive=self.search is None,
-            tell=self.view.note,
+            notify=self.view.note,
             head_is_lost=self._on_head_lost,
             check=check_machines,
         )

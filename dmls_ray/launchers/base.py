@@ -94,5 +94,5 @@ class Launcher:
             result = failure(error, rank)
             folder.write_result(result)
         if result.outcome is not Outcome.OK and not result.is_symptom:
-            # Other ranks may wait for this one in a collective; only the end of its process tells them.
+            # Other ranks may wait for this one in a collective; only the end of its process ends that.
             os._exit(1)

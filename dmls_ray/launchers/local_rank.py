@@ -1,4 +1,4 @@
-"""Where the ranks of a run go on one machine, when nobody but us places them."""
+"""`rank_info`: device and backend of a rank on this machine, under a launcher other than Ray."""
 
 from __future__ import annotations
 

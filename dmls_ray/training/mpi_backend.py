@@ -1,7 +1,7 @@
 """A torch.distributed backend over mpi4py, for a PyTorch that was not built with MPI (its wheels never are).
 
 As PyTorch's own MPI backend does, it gives every collective to one thread, in the order of their calls: so computation
-goes on beside communication, and only one thread ever calls MPI.
+overlaps communication, and only one thread ever calls MPI.
 
 What MPI has no type for goes another way: bf16 and fp16 are reduced in float32 and rounded once; whatever is only moved
 goes as bytes.
@@ -260,8 +260,8 @@ class MPIBackend(Backend):
     def _gather_all(self, parts: Sequence[Tensor], mine: Tensor) -> None:
         whole = torch.empty((self._comm.size, *mine.shape), dtype=mine.dtype)
         self._gather_whole(whole, mine)
-        for part, told in zip(parts, whole, strict=True):
-            _set(part, told)
+        for part, values in zip(parts, whole, strict=True):
+            _set(part, values)
 
     def _gather_whole(self, output: Tensor, mine: Tensor) -> None:
         whole = output.detach().contiguous()

@@ -159,7 +159,7 @@ class Broker:
             reports: whether this rank's event is the run's; those of the other ranks are equal.
 
         Returns:
-            Whether to continue. False for a run that nobody follows any more, after the death of a broker for example.
+            Whether to continue. False for a run that has no follower any more, after the death of a broker for example.
         """
         attempt = self._core.attempt_of(name, lease_id)
         if attempt is None:
@@ -171,8 +171,8 @@ class Broker:
     async def finish(self, name: str, lease_id: str, result: RankResult) -> bool:
         """Take the result of a rank, of which the first counts; returns whether its process may stay.
 
-        A rank that failed while others wait for it in a collective must end its process: neither gloo nor NCCL tells
-        them in any other way. If all ranks fail, no rank waits, and all may stay.
+        A rank that failed while others wait for it in a collective must end its process: neither gloo nor NCCL
+        reports it in any other way. If all ranks fail, no rank waits, and all may stay.
         """
         attempt = self._core.attempt_of(name, lease_id)
         if attempt is None:

@@ -12,8 +12,8 @@ from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt
 
 TRAINER_START_TIMEOUT_S = 600.0
-"""How long runs that lack ranks wait for an announced trainer: its machine may prepare data first, or never have room
-for it."""
+"""How long runs that lack ranks wait for an announced trainer: its machine may prepare data first, or never have enough
+free resources."""
 
 IDLE_REPORT_TIMEOUT_S = 10.0
 """How long a rank that has joined, or whose run has ended, may take to ask for work before runs start without it."""

@@ -38,7 +38,7 @@ class Queued:
 def retry(attempt: Attempt, verdict: Verdict, policy: RetryPolicy) -> Queued | None:
     """The run to queue again after this attempt; None if the attempt was its last.
 
-    A run is retried if a rank died or the ranks lost each other, its outcome is one of `RETRIED`, nobody stopped it,
+    A run is retried if a rank died or the ranks lost each other, its outcome is one of `RETRIED`, it was not stopped,
     and it has retries left. An attempt does not count against max_retries if no rank had begun (a rank that died while
     idle was leased before its death was known), or if every lost rank was not at fault.
     """

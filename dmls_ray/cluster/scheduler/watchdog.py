@@ -13,7 +13,7 @@ from dmls_ray.cluster.scheduler.membership import Membership
 from dmls_ray.config.retry import RetryPolicy
 
 PEER_NOTIFY_DELAY_S = 2.0
-"""Delay before surviving ranks are told that a peer is gone; TCP reports nothing when a host is cut off."""
+"""Delay before surviving ranks are notified that a peer is gone; TCP reports nothing when a host is cut off."""
 
 PEER_KILL_DELAY_S = 8.0
 """Delay before the processes of surviving ranks are killed, if the notice did not help."""

@@ -38,7 +38,7 @@ class _InOrder(FIFOScheduler):
 
 
 def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isolation: str, launch: Launch) -> None:
-    """Run the trials, and tell the listener of each event as it comes.
+    """Run the trials, and pass each event to the listener as it comes.
 
     Args:
         group: serves those whose launcher is ray.
@@ -70,7 +70,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isol
     elif trials.metric:
         trainable = SearchTrainable
         parameters |= {"metric": trials.metric, "known": trials.known, "proposes": not trials.run_ids}
-    # Tune reserves a CPU a trial unless told otherwise, and refuses none at all; the ranks need them all. On this
+    # By default Tune reserves a CPU per trial, and it refuses none at all; the ranks need all CPUs. On this
     # machine, so that no other takes the actor along.
     address = ray.util.get_node_ip_address()
     place = tune.PlacementGroupFactory([{"memory": 1, f"node:{address}": 0.001}])
@@ -83,10 +83,10 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isol
         if not left and (trials.run_ids or not outcomes.errors):
             return
         if len(left) == len(trials.run_ids):
-            told = next(
+            last_error = next(
                 (str(error).strip().splitlines()[-1] for error in outcomes.errors), "trials ended without a word"
             )
-            raise WorkerGroupError(f"Ray lost its hold of the sweep: {told}.")
+            raise WorkerGroupError(f"Ray Tune ended before the sweep: {last_error}.")
         trials = replace(trials, run_ids=left)
 
 

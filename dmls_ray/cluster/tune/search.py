@@ -22,7 +22,7 @@ from dmls_ray.util.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class SearchObjective:
-    """What a search is for, and how poor runs are told."""
+    """Search objective and pruning rule."""
 
     metric: str
     minimizes: bool
@@ -67,13 +67,13 @@ def make_searcher(name: str, space: SearchSpace, goal: SearchObjective, seed: in
     seeds = {key: seed for key in ("seed", "random_state_seed", "random_seed") if key in takes}
     try:
         searcher = tune.create_searcher(name, metric=goal.metric, mode=goal.mode, **seeds)
-        # Its library would tell of each proposal.
+        # Its library would log each proposal.
         logging.getLogger(name).setLevel(logging.WARNING)
         searcher.set_search_properties(goal.metric, goal.mode, _tunes(space))
     except (ImportError, AssertionError) as error:
-        told = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise ConfigError(
-            f"searcher={name} cannot be used here ({told}); pip install {name}, or use random."
+            f"searcher={name} cannot be used here ({reason}); pip install {name}, or use random."
         ) from error
     return searcher
 
@@ -95,7 +95,7 @@ def _domain(item: tuple[Any, ...] | Range, *, whole: bool) -> Any:
 
 @dataclass(frozen=True)
 class Proposals:
-    """Makes jobs of what a searcher proposes, in the driver and in Tune's actors alike."""
+    """Makes jobs of what a searcher proposes, in the driver and in Tune's actors."""
 
     space: SearchSpace
     jobs: JobFactory
