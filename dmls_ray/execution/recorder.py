@@ -11,7 +11,7 @@ from typing import Any
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.records.aggregate import take_results
+from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
@@ -67,7 +67,7 @@ class Recorder:
         epochs = self._epochs.pop(run.run_id, [])
         if not record.epochs and epochs:
             # The run was cut short, or its ranks return no epochs.
-            record.take_epochs(epochs)
+            take_epochs(record, epochs)
 
         now = time.monotonic()
         # Runs of a search overlap, so the time between two ends says nothing.

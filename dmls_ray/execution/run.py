@@ -23,7 +23,7 @@ from dmls_ray.execution.search import proposed_before
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import describe_machine, same_hardware
+from dmls_ray.records.provenance import describe_machine, hardware_key
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import mirror_of, open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
@@ -156,7 +156,7 @@ def _note_other_machines(records: Sequence[RunRecord], view: ProgressView) -> No
     others = {
         record.machine.get("host", "another machine")
         for record in records
-        if record.outcome is not Outcome.SKIPPED and not same_hardware(record.machine, describe_machine())
+        if record.outcome is not Outcome.SKIPPED and hardware_key(record.machine) != hardware_key(describe_machine())
     }
     if others:
         view.note(

@@ -6,7 +6,7 @@ are means over samples. The module is above 350 lines, since each field is docum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -17,9 +17,6 @@ from dmls_ray.records.codec import SharedObjects, decode_rows, encode_json, with
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.validation import SHARED_CHECKS, check_moment, check_name, check_picture, check_plain
 from dmls_ray.util.errors import StoreError
-
-if TYPE_CHECKING:
-    from dmls_ray.records.run_events import RankResult
 
 SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
@@ -313,18 +310,6 @@ class RunRecord(msgspec.Struct, kw_only=True):
                 "its line from runs.jsonl."
             ) from error
         return rows
-
-    def take_results(self, results: Sequence[RankResult]) -> None:
-        """Fill in what the ranks measured; see `records.aggregate`."""
-        from dmls_ray.records.aggregate import take_results
-
-        take_results(self, results)
-
-    def take_epochs(self, epochs: list[EpochRecord]) -> None:
-        """Fill in the epochs and what follows from them; see `records.aggregate`."""
-        from dmls_ray.records.aggregate import take_epochs
-
-        take_epochs(self, epochs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RunRecord) and self.to_dict() == other.to_dict()

@@ -100,9 +100,9 @@ def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float 
     return sum(caches.values()) or None
 
 
-def same_hardware(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether times measured on both can stand in one table."""
-    return all(one.get(name) == other.get(name) for name in ("host", "cpu", "cores", "gpus"))
+def hardware_key(machine: Mapping[str, Any]) -> tuple[str, ...]:
+    """Host, CPU, cores and GPUs of a described machine. Times are comparable only where these are equal."""
+    return tuple(str(machine.get(name)) for name in ("host", "cpu", "cores", "gpus"))
 
 
 _UNITS = {"amp-bf16": ("avx512_bf16", "amx_bf16"), "amp-fp16": ("avx512_fp16", "amx_fp16")}

@@ -7,6 +7,7 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.execution.planning import make_plan
+from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
@@ -44,7 +45,8 @@ def results(
             record.outcome, record.reason = Outcome.OOM, "8 GiB asked for"
         else:
             record.train_samples = 1000
-            record.take_epochs(
+            take_epochs(
+                record,
                 [
                     EpochRecord(epoch=1, train_s=1000 / speed, images=1000, test_accuracy=0.1),
                     EpochRecord(
@@ -54,7 +56,7 @@ def results(
                         train_accuracy=0.95,
                         test_accuracy=accuracy(run.values, run.repeat),
                     ),
-                ]
+                ],
             )
             record.total_s, record.peak_mem_mib = 2000 / speed, 100.0 + run.values["batch_per_rank"]
             record.ranks = [
@@ -74,7 +76,7 @@ def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes:
             outcome=Outcome.OK, config=dict(run.values), machine=MACHINE, started_at="2026-01-02T03:04:05", **changes,
         )  # fmt: skip
         record.total_s, measures = tell(run.values, run.repeat)
-        record.take_results([RankResult(rank=0, values={"total_s": record.total_s}, run={"returned": measures})])
+        take_results(record, [RankResult(rank=0, values={"total_s": record.total_s}, run={"returned": measures})])
         records.append(record)
     return Results(Path("somewhere"), records)
 

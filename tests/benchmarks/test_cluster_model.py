@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from benchmarks import cluster_model, ring_model
 from benchmarks.cluster_runs import extrapolate, predict, read_lines
+from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
@@ -46,7 +47,7 @@ def run_of(machines: int, each: int, repeat: int, step_ms: float, exposed_ms: fl
         outcome=Outcome.OK, config=config.canonical(), parameters=PARAMETERS,
     )  # fmt: skip
     images = 32 * machines * each * 100
-    record.take_epochs([EpochRecord(epoch=1, train_s=step_ms / 10, images=images)])
+    take_epochs(record, [EpochRecord(epoch=1, train_s=step_ms / 10, images=images)])
     timers: dict[str, float] = {}
     if machines * each > 1:
         timers = {"forward_ms": 10.0, "backward_ms": BACKWARD_MS, "exposed_comm_ms": exposed_ms}

@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from dmls_ray.analysis.stats.time_to_target import time_to_target
+from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -34,23 +35,23 @@ def rank(number: int, **changes: object) -> RankResult:
 
 def test_a_record_survives_json() -> None:
     written = record(config={"epochs": 2}, machine={"cores": 2})
-    written.take_results([rank(0, epochs=[{"epoch": 1, "train_loss": 1.5}]), rank(1)])
+    take_results(written, [rank(0, epochs=[{"epoch": 1, "train_loss": 1.5}]), rank(1)])
     assert RunRecord.from_dict(json.loads(json.dumps(written.to_dict(), allow_nan=False))) == written
 
 
 def test_a_returned_picture_is_a_field_of_the_record_and_not_a_measure() -> None:
     written = record(machine={"cores": 2}, git={"commit": "c"})
-    written.take_results([rank(0, run={"returned": {"bits": 2.0, "picture": "/9j/AAA="}})])
+    take_results(written, [rank(0, run={"returned": {"bits": 2.0, "picture": "/9j/AAA="}})])
     assert (written.picture, written.measures) == ("/9j/AAA=", {"bits": 2.0})
     for read in (RunRecord.from_dict(written.to_dict()), RunRecord.from_json(written.to_json())):
         assert read.picture == "/9j/AAA="
-    written.take_results([rank(0, run={"returned": {"picture": None}})])
+    take_results(written, [rank(0, run={"returned": {"picture": None}})])
     assert (written.picture, written.measures) == ("", {"bits": 2.0})
 
 
 def test_a_value_named_picture_of_an_epoch_is_a_measure() -> None:
     written = record()
-    written.take_results([rank(0, run={"epochs": [{"epoch": 1, "measures": {"picture": 1.5}}], "returned": {}})])
+    take_results(written, [rank(0, run={"epochs": [{"epoch": 1, "measures": {"picture": 1.5}}], "returned": {}})])
     assert (written.picture, written.measures) == ("", {"picture": 1.5})
 
 
@@ -62,7 +63,7 @@ def test_a_record_whose_picture_is_not_a_small_jpeg_is_refused(picture: object) 
 
 def test_a_record_can_be_written_copied_and_changed_before_its_ranks_are_decoded() -> None:
     written = record()
-    written.take_results([rank(0), rank(1)])
+    take_results(written, [rank(0), rank(1)])
 
     def read() -> RunRecord:
         return RunRecord.from_dict(written.to_dict())
@@ -95,7 +96,7 @@ def json_line(written: RunRecord, *, compact: bool = True, sort: bool = False) -
 )
 def test_a_line_is_read_in_any_layout_of_json(config: dict[str, object], layout: dict[str, bool]) -> None:
     written = record(config=config, git={"commit": "c"})
-    written.take_results([rank(0, epochs=[{"epoch": 1, "train_loss": 1.5}]), rank(1)])
+    take_results(written, [rank(0, epochs=[{"epoch": 1, "train_loss": 1.5}]), rank(1)])
     assert RunRecord.from_json(json_line(written, **layout)) == written
 
 
@@ -112,16 +113,21 @@ def test_records_with_equal_configurations_share_one_dict() -> None:
 def test_the_values_of_epochs_and_ranks_are_checked_at_their_first_use() -> None:
     assert list(RUN_FIELDS[-3:]) == ["git", "epochs", "ranks"], "the first version reads them lazily in this order only"
     written = record()
-    written.take_results([rank(0)])
+    take_results(written, [rank(0)])
     read = RunRecord.from_json(written.to_json().replace(b'"ranks":[{"rank":0', b'"ranks":[{"rank":"0"'))
     assert (read.run_id, len(read.epochs)) == ("a-0", 2)
     with pytest.raises(StoreError, match="epochs and ranks of run a-0 cannot be read .* remove its line"):
         read.ranks  # noqa: B018
 
 
+def test_an_older_line_has_no_workload() -> None:
+    older = {name: value for name, value in record(workload="grayscale").to_dict().items() if name != "workload"}
+    assert RunRecord.from_dict(older).workload == ""
+
+
 def test_a_line_without_ranks_and_a_line_with_later_keys_are_read() -> None:
     written = record(git={"commit": "c"})
-    written.take_results([rank(0)])
+    take_results(written, [rank(0)])
     without = written.to_json().partition(b',"ranks":')[0] + b"}"
     assert len(RunRecord.from_json(without).epochs) == 2
     assert RunRecord.from_json(without).ranks == []
@@ -142,7 +148,7 @@ def test_a_number_that_is_not_finite_becomes_null() -> None:
 def test_a_time_of_an_epoch_that_was_not_finite_is_zero_after_reading() -> None:
     written = record()
     own = epoch(1, train_s=math.nan, eval_s=math.inf, train_loss=math.nan)
-    written.take_results([rank(0, pid=None, run={"epochs": [own, epoch(2)]})])
+    take_results(written, [rank(0, pid=None, run={"epochs": [own, epoch(2)]})])
     read = RunRecord.from_json(written.to_json())
     assert [(item.warmup_s, item.train_s, item.eval_s) for item in read.epochs] == [(1.0, 0.0, 0.0), (1.0, 2.0, 0.5)]
     assert read.epochs[0].train_loss is None
@@ -154,13 +160,13 @@ def test_a_time_of_an_epoch_that_was_not_finite_is_zero_after_reading() -> None:
 
 def test_times_and_memory_of_a_run_are_the_largest_of_its_ranks() -> None:
     filled = record()
-    filled.take_results([rank(0, peak_mem_mib=300.0), rank(1)])
+    take_results(filled, [rank(0, peak_mem_mib=300.0), rank(1)])
     assert (filled.total_s, filled.peak_mem_mib) == (10.0, 300.0)
 
 
 def test_a_rate_over_all_epochs_is_the_ratio_of_the_sums() -> None:
     filled = record()
-    filled.take_results([rank(0)])
+    take_results(filled, [rank(0)])
     assert filled.train_s == 5.0
     assert filled.images_per_s == pytest.approx(200 / 5)
     assert filled.epoch_s == pytest.approx(120 / 40)
@@ -169,13 +175,13 @@ def test_a_rate_over_all_epochs_is_the_ratio_of_the_sums() -> None:
 def test_the_run_has_the_metrics_of_its_last_epoch() -> None:
     filled = record()
     run = {"train_samples": 120, "epochs": [epoch(1), epoch(2, test_accuracy=0.75)]}
-    filled.take_results([rank(0, run=run)])
+    take_results(filled, [rank(0, run=run)])
     assert filled.test_accuracy == 0.75
 
 
 def test_a_run_without_results_has_no_rates_and_no_ranks() -> None:
     cut = record(outcome=Outcome.KILLED)
-    cut.take_results([])
+    take_results(cut, [])
     assert cut.images_per_s is None
     assert cut.ranks == []
 
@@ -194,11 +200,12 @@ def run_of(epochs: list[tuple[float, float]], **changes: object) -> RunRecord:
     record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
     for name, value in changes.items():
         setattr(record, name, value)
-    record.take_epochs(
+    take_epochs(
+        record,
         [
             EpochRecord(epoch=number, train_loss=train, test_loss=test, train_accuracy=0.9, test_accuracy=0.1 * number)
             for number, (train, test) in enumerate(epochs, start=1)
-        ]
+        ],
     )
     return record
 
@@ -231,14 +238,14 @@ def test_a_run_that_stopped_early_has_the_metrics_of_its_best_epoch() -> None:
 
 def test_a_column_of_the_record_never_hides_a_field_of_the_configuration() -> None:
     shared = set(RUN_FIELDS) & set(DEFAULTS) - {"epochs"}  # rows of their own
-    # The first three stand beside what was asked for as resolved_...; the seed of a run as run_seed.
+    # The first three are columns next to the configured values, as resolved_...; the seed of a run is run_seed.
     assert shared == {"device", "backend", "warmup_steps", "seed"}
 
 
 def test_with_early_stopping_the_gap_is_that_of_the_best_epoch() -> None:
     record = run_of([(3, 3), (2, 2.5), (1, 4)])
     record.best_epoch = 2
-    record.take_epochs(record.epochs)
+    take_epochs(record, record.epochs)
     assert (record.train_loss, record.test_loss, record.loss_gap) == (2, 2.5, 0.5)
     assert record.train_accuracy is not None
     assert record.test_accuracy is not None

@@ -10,6 +10,7 @@ from dmls_ray.analysis.stats.paired import mean_interval
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.table.row import Table
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import hardware_key
 
 
 def caveats_of(results: Results, table: Table, objective: Objective, best: Candidate | None) -> list[str]:
@@ -38,7 +39,7 @@ def _repeats(table: Table) -> str:
 
 def _origins(results: Results, objective: Objective) -> list[str]:
     records = [record for record in results.records if record.outcome is Outcome.OK]
-    machines = {str([record.machine.get(name) for name in ("host", "cpu", "cores", "gpus")]) for record in records}
+    machines = {hardware_key(record.machine) for record in records}
     lines = []
     if len(machines) > 1:
         lines.append("what is the configuration's and what the machine's, since the runs are of different machines.")

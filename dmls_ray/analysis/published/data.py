@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dmls_ray.analysis.results import Results
+from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 
@@ -104,7 +105,7 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
         train_samples={"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}[dataset],
     )  # fmt: skip
     factor = config["batch_per_rank"] if dataset in _SUMMED else 1
-    record.take_epochs(list(_epochs(epochs, 0, factor)))
+    take_epochs(record, list(_epochs(epochs, 0, factor)))
     record.ranks = [_rank(number, list(_epochs(epochs, number, factor))) for number in range(ranks)]
     # The reports have no separate time of the training steps.
     record.train_s = record.warmup_s = record.eval_s = None

@@ -17,6 +17,7 @@ from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import hardware_key
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import workload_of
 
@@ -94,9 +95,9 @@ class Row:
         return compare({block: rates[block] for block in shared}, baseline_rates, level=level)
 
     def in_one_place_with(self, other: Row) -> set[int]:
-        """The blocks in which both ran on one machine and device: times of one place say nothing of another's."""
-        rates, baseline_rates = self._places(), other._places()
-        return {block for block in rates.keys() & baseline_rates.keys() if rates[block] == baseline_rates[block]}
+        """The blocks in which both ran on the same machine and device; other times are not comparable."""
+        places, other_places = self._places(), other._places()
+        return {block for block in places.keys() & other_places.keys() if places[block] == other_places[block]}
 
     def _runs_per_s(self) -> dict[int, float]:
         """Empty where runs may differ in their work."""
@@ -108,7 +109,7 @@ class Row:
         """Where each block ran; the device does not count where it is what was varied."""
         return {
             record.repeat: (
-                *(str(record.machine.get(name)) for name in ("host", "cpu", "cores", "gpus")),
+                *hardware_key(record.machine),
                 record.device if record.config.get("device", "auto") == "auto" else "",
             )
             for record in self.counted

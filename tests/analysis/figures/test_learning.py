@@ -8,6 +8,7 @@ from dmls_ray.analysis.figures.learning import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import EpochRecord
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import own_results, results
@@ -20,7 +21,8 @@ TEST = [1.0, 0.5, 0.6, 0.7]
 def runs_of(axes: dict[str, Any], test: list[float] = TEST, **more: Any) -> Results:
     found = results(axes, lambda values, repeat: 100.0, **more)
     for record in found.records:
-        record.take_epochs(
+        take_epochs(
+            record,
             [
                 EpochRecord(epoch=number + 1, train_loss=train, test_loss=loss + 0.01 * record.repeat,
                             train_accuracy=0.8, test_accuracy=0.7)
@@ -86,7 +88,7 @@ def test_up_to_four_trials_have_training_and_test_in_one_panel_and_more_have_a_p
 def test_a_user_function_that_reports_only_test_losses_has_their_curve() -> None:
     runs = own_results({"depth": [1]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
-        record.take_epochs([EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)])
+        take_epochs(record, [EpochRecord(epoch=1, test_loss=3.0), EpochRecord(epoch=2, test_loss=2.0)])
     (loss,) = panels(chart(make_table(runs)), 1)
     assert loss.y.label == "test loss (as the training function reports it)"
     assert points(loss, "test") == {1: 3.0, 2: 2.0}

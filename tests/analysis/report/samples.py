@@ -11,6 +11,7 @@ from typing import Any
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
@@ -89,7 +90,7 @@ def many(runs: int, *, epochs: int = 20, ranks: int = 2, text: str = "") -> Resu
         if number % 10 == 9:
             record.outcome, record.reason, record.traceback = Outcome.ERROR, f"RuntimeError {number}", text
         else:
-            record.take_results([_rank(draw, rank, epochs) for rank in range(ranks)])
+            take_results(record, [_rank(draw, rank, epochs) for rank in range(ranks)])
         records.append(record)
     return Results(Path("results/many"), records)
 

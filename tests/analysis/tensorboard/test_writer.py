@@ -16,6 +16,7 @@ import pytest
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.writer import TensorBoardWriter, run_name, write_tensorboard
+from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
@@ -33,7 +34,7 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
     for record in made:
         record.setup_s = 0.5
         scalars_of = [epoch_of(number) for number in range(1, epochs + 1)]
-        record.take_epochs(scalars_of)
+        take_epochs(record, scalars_of)
         record.ranks = [
             RankRecord(
                 rank=rank,
@@ -170,7 +171,7 @@ def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> 
 def test_a_runs_row_has_the_epoch_that_early_stopping_went_back_to(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     made.records[0].best_epoch = 2
-    made.records[0].take_epochs(made.records[0].epochs)
+    take_epochs(made.records[0], made.records[0].epochs)
     scalars_of = read(write_tensorboard(made, VARIED) / run_name(made.records[0], VARIED))
     assert (scalars_of["Run/Test accuracy"], scalars_of["Test accuracy"][-1]) == ([(3, 0.625)], (3, 0.6875))
 

@@ -15,6 +15,7 @@ from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import all_layouts, match, with_published_rows
 from dmls_ray.execution.planning import make_plan
+from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
@@ -51,7 +52,7 @@ def sweep(
                 "cache_mib": 32.0, "own_output": values["implementation"] == "torchvision", **measures,
             }  # fmt: skip
             run = {"device": values["device"], "returned": told}
-            record.take_results([RankResult(rank=0, values={"total_s": 1.0}, run=run)])
+            take_results(record, [RankResult(rank=0, values={"total_s": 1.0}, run=run)])
         records.append(record)
     return Results("results/grayscale", records)
 

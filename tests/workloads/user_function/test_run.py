@@ -12,6 +12,7 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
@@ -69,7 +70,7 @@ def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
         run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0].outcome)
     )
     record.reason = results[0].reason
-    record.take_results(results)
+    take_results(record, results)
     return RunRecord.from_dict(record.to_dict()), events
 
 
