@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Any
 
@@ -21,7 +20,7 @@ def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
         "axes": {name: list(values) for name, values in plan.axes.items()},
         "changed": list(plan.changed),
         "repeats": plan.repeats,
-        **({} if options.mode == "search" else {"trials": " ".join(dict.fromkeys(run.trial_id for run in plan.runs))}),
+        **({} if options.mode == "search" else {"trials": list(dict.fromkeys(run.trial_id for run in plan.runs))}),
         "order_seed": plan.order_seed,
         "isolation": options.isolation,
         "mode": options.mode,
@@ -32,6 +31,6 @@ def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
     }
 
 
-def _command() -> str:
-    """The command line; empty in a notebook."""
-    return "" if "ipykernel" in sys.modules else shlex.join(["python", *sys.argv])
+def _command() -> list[str]:
+    """The words of the command line; empty in a notebook."""
+    return [] if "ipykernel" in sys.modules else ["python", *sys.argv]

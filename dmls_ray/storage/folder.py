@@ -19,7 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from dmls_ray.records.codec import SharedObjects
-from dmls_ray.records.model import SCHEMA, RunRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.validation import SHARED_CHECKS
 from dmls_ray.storage.runs_file import RUNS, cut_torn_line, records_by_id
 from dmls_ray.storage.sweep_file import read_sweep, write_sweep
@@ -98,7 +98,6 @@ class Store:
     def add_session(self, session: Mapping[str, Any]) -> None:
         """Add to sweep.json what this call asks for."""
         described = read_sweep(self.folder)
-        described["schema"] = SCHEMA
         described["sessions"] = [*described.get("sessions", []), dict(session)]
         write_sweep(self.folder, described)
 

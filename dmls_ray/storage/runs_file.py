@@ -127,15 +127,15 @@ def is_complete(line: bytes) -> bool:
         return False
 
 
-def refuse_newer(schema: int, named: str) -> None:
-    """Refuse a file of a newer version.
+def refuse_newer(schema: int, named: str, newest: int = SCHEMA) -> None:
+    """Refuse a file of a newer version than `newest`.
 
     Raises:
         NewerSchemaError: with the file's name.
     """
-    if schema > SCHEMA:
+    if schema > newest:
         raise NewerSchemaError(
-            f"{named} has schema {schema} and this version reads up to {SCHEMA}; "
+            f"{named} has schema {schema} and this version reads up to {newest}; "
             "upgrade (pip install -U dmls_ray), or name another folder with --out."
         )
 

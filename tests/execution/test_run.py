@@ -92,5 +92,5 @@ def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         call(finished, plan)
     last = read_sweep(finished)["sessions"][-1]
-    assert set(last["trials"].split()) == {run.trial_id for run in plan.runs}
+    assert set(last["trials"]) == {run.trial_id for run in plan.runs}
     assert last["repeats"] == 3

@@ -14,7 +14,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import first_free_location
 from dmls_ray.storage.runs_file import latest_records
-from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.storage.sweep_file import SWEEP_SCHEMA, read_sweep
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
 
@@ -71,7 +71,7 @@ def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
 
 
 def test_a_newer_sweep_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "sweep.json").write_text(json.dumps({"schema": SCHEMA + 1}))
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": SWEEP_SCHEMA + 1}))
     with pytest.raises(NewerSchemaError, match="upgrade"):
         read_sweep(tmp_path)
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.outcome import Outcome
@@ -58,14 +60,16 @@ def test_each_machine_is_described_once_with_its_versions() -> None:
     assert (lab.runs, lab.versions["torch"], lab.code) == (5, "2", {})
 
 
-def test_the_commands_are_those_that_a_shell_takes() -> None:
+@pytest.mark.parametrize("command", [["batch_size.py", "--out", "my results"], "batch_size.py --out 'my results'"])
+def test_the_commands_are_those_that_a_shell_takes(command: str | list[str]) -> None:
+    """Older files have the command as one text."""
     session = {
         "started_at": "2026-01-02",
-        "command": "batch_size.py --out 'my results'",
+        "command": command,
         "git": {"commit": "abc", "dirty": True},
         "versions": {"torch": "2.6", "ray": "2.51"},
     }
-    first, second = commands([session, {"command": "dmls-ray sweep"}, {}])
+    first, second = commands([session, {"command": ["dmls-ray", "sweep"]}, {"command": []}, {}])
     assert first.lines.splitlines() == [
         "git checkout abc  # the files had changes that this commit lacks",
         "pip install torch==2.6 ray==2.51 -e .",

@@ -18,7 +18,7 @@ def runs() -> Results:
 
 def session(**changes: Any) -> dict[str, Any]:
     trials = dict.fromkeys(record.trial_id for record in runs().records)
-    return {"axes": {"batch_per_rank": [16, 32, 64]}, "repeats": 3, "trials": " ".join(trials), **changes}
+    return {"axes": {"batch_per_rank": [16, 32, 64]}, "repeats": 3, "trials": list(trials), **changes}
 
 
 def reading(count: int, *sessions: dict[str, Any]) -> SweepSummary:
@@ -44,20 +44,29 @@ def test_a_sweep_whose_runs_have_all_ended_says_nothing() -> None:
 
 def test_runs_of_an_earlier_call_do_not_stand_for_those_of_the_last() -> None:
     first = runs().records[0].trial_id
-    others = " ".join(trial for trial in session()["trials"].split() if trial != first)
+    others = [trial for trial in session()["trials"] if trial != first]
     records = [record for record in runs().records if record.trial_id == first]
     asked = SweepSummary(
-        Results("somewhere", records), SweepQuestion.of([session(trials=first), session(trials=others)])
+        Results("somewhere", records), SweepQuestion.of([session(trials=[first]), session(trials=others)])
     )
     assert asked.unfinished.startswith("6 of the 6 runs that were asked for have not ended")
 
 
-def test_a_folder_that_was_fresh_is_named_with_out_to_go_on() -> None:
-    again = reading(2, session(command="python a.py --fresh --lr 1")).unfinished
+@pytest.mark.parametrize("command", [["python", "a.py", "--fresh", "--lr", "1"], "python a.py --fresh --lr 1"])
+def test_a_folder_that_was_fresh_is_named_with_out_to_go_on(command: str | list[str]) -> None:
+    """Older files have the command, and the ids of the trials, as one text each."""
+    again = reading(2, session(command=command)).unfinished
     assert again.endswith("; the same command, with --out on this folder in place of --fresh, runs them.")
 
 
-@pytest.mark.parametrize("told", [{"trials": ""}, {"mode": "search", "metric": "test_accuracy", "trials": ""}])
+@pytest.mark.parametrize(
+    "told", [{"trials": ""}, {"trials": []}, {"mode": "search", "metric": "test_accuracy", "trials": ""}]
+)
 def test_an_older_session_and_a_search_say_nothing(told: dict[str, Any]) -> None:
     assert reading(2, session(**told)).unfinished == ""
     assert reading(2).unfinished == ""
+
+
+def test_an_older_session_has_the_ids_of_its_trials_as_one_text() -> None:
+    older = session(trials=" ".join(session()["trials"]))
+    assert reading(2, older).unfinished.startswith("7 of the 9 runs that were asked for have not ended")
