@@ -51,7 +51,7 @@ def keep_token_private(*, make: bool = False) -> None:
     except OSError as error:
         raise ClusterError(
             f"Ray's token in {file} can be read by others, and this user cannot change it ({error.strerror}); chmod "
-            f"600 {file}, or copy it to a file of your own and name that in {_PATH}."
+            f"600 {file}, or copy it to a file that you own and name that file in {_PATH}."
         ) from error
 
 
@@ -70,7 +70,7 @@ def _make(file: Path) -> None:
         return
     except OSError as error:
         raise ClusterError(
-            f"Ray's token cannot be written to {file} ({error.strerror}); name a file of your own in {_PATH}, or set "
+            f"Ray's token cannot be written to {file} ({error.strerror}); name a file that you own in {_PATH}, or set "
             f"{MODE}=disabled if no other user can reach this machine."
         ) from error
     with os.fdopen(descriptor, "w") as opened:

@@ -117,7 +117,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
     except ClusterError as error:
         if os.environ.get("RAY_ADDRESS") != address:
             raise
-        # Nobody typed a flag.
+        # The address is not from a flag.
         raise ClusterError(str(error).replace(f"--address {address}", f"RAY_ADDRESS={address}", 1)) from error
     try:
         ray.init(address=address, **common)

@@ -57,7 +57,7 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
         torch_config=NoProcessGroup(),
         broker=settings["broker"],
         name=settings["trainer"],
-        own_cluster=settings["own_cluster"],
+        private_cluster=settings["private_cluster"],
         scaling_config=ScalingConfig(
             num_workers=ranks,
             use_gpu=bool(per_rank.get("GPU")),

@@ -30,7 +30,7 @@ class NoProcessGroup(BackendConfig):
 
 
 class TellController(controller_callback_class()):  # type: ignore[misc]
-    """Tells the broker which actor the controller is: only through it can a group be ended from outside."""
+    """Reports the controller's actor to the broker: a group can be ended from outside only through the controller."""
 
     def __init__(self, broker: str, trainer: str) -> None:
         self._broker, self._trainer = broker, trainer
@@ -42,7 +42,7 @@ class TellController(controller_callback_class()):  # type: ignore[misc]
 
 
 class TellDeaths(UserCallback):
-    """Tells the broker which ranks Ray saw die, and whether for want of memory or with their machine."""
+    """Reports to the broker which ranks died, and whether memory ran out or their machine left."""
 
     def __init__(self, broker: str, trainer: str) -> None:
         self._broker, self._trainer = broker, trainer

@@ -15,9 +15,9 @@ class GroupTrainer(TorchTrainer):
     That is the one for Ray Data, and, on a cluster that ends with the sweep, the one that frees placement groups.
     """
 
-    def __init__(self, *args: Any, broker: str, name: str, own_cluster: bool, **options: Any) -> None:
+    def __init__(self, *args: Any, broker: str, name: str, private_cluster: bool, **options: Any) -> None:
         self._broker, self._name = broker, name
-        self._unneeded = {"DatasetsCallback"} | ({"PlacementGroupCleanerCallback"} if own_cluster else set())
+        self._unneeded = {"DatasetsCallback"} | ({"PlacementGroupCleanerCallback"} if private_cluster else set())
         super().__init__(*args, **options)
 
     def _create_default_callbacks(self) -> list[Any]:

@@ -48,7 +48,7 @@ class WorkerGroup:
         resources: what the cluster has.
         demand: what the runs ask for.
         isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
-        own_cluster: whether the cluster ends with the sweep, and has this machine alone.
+        private_cluster: whether the cluster ends with the sweep, and has this machine alone.
         policy: timeouts and retries.
         exclusive: whether runs go one at a time.
         notify: takes a message for the user, from any thread.
@@ -62,7 +62,7 @@ class WorkerGroup:
         demand: WorkerGroupSpec,
         *,
         isolation: str,
-        own_cluster: bool,
+        private_cluster: bool,
         policy: RetryPolicy,
         exclusive: bool = True,
         notify: Callable[[str], None] = print,
@@ -70,7 +70,7 @@ class WorkerGroup:
         check: Callable[[Resources], None] = lambda resources: None,
     ) -> None:
         self._resources, self._demand = resources, demand
-        self._isolation, self._own_cluster, self.policy = isolation, own_cluster, policy
+        self._isolation, self._private_cluster, self.policy = isolation, private_cluster, policy
         self._exclusive, self._notify, self._check = exclusive, notify, check
         self._head_is_lost = head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
@@ -128,7 +128,7 @@ class WorkerGroup:
             "cwd": os.getcwd(),
             "path": module_path(),
             "max_leases": max_leases,
-            "own_cluster": self._own_cluster,
+            "private_cluster": self._private_cluster,
             "machines": {machine.node_id: machine.name for machine in self._resources.machines},
             "places": dict(self._places),
             "data": list(self._demand.data),
@@ -146,7 +146,7 @@ class WorkerGroup:
         # Else each run brings its own trainer.
         for node in self._nodes:
             self._start_node(node)
-        if self._isolation == "group" and not self._own_cluster:
+        if self._isolation == "group" and not self._private_cluster:
             self._threads.append(_start_thread(lambda: watch_nodes(self._ended, self._reconcile), "nodes"))
             self._threads.append(_start_thread(lambda: watch_head(self._ended, self._head_is_lost), "head"))
 
@@ -293,7 +293,7 @@ class WorkerGroup:
         self._notify(f"{node.machine.name} has left, and {node.ranks} ranks with it; what they were in is run again.")
 
     def _stop_departed(self) -> None:
-        """Tell the broker, and end the trainers: of one that was still starting, the controller is known only later."""
+        """Notify the broker and end the trainers. A trainer that is starting reports its controller only later."""
         for node in self._nodes:
             if node.departed and not node.reported:
                 self.broker.call("end_trainer", node.trainer, left=node.machine.name)
@@ -348,7 +348,7 @@ class WorkerGroup:
                     before, node.trainer = node.trainer, f"{self.name}-{node.number}.{life + 1}"
                 self.broker.call("expect", node.trainer, node.ranks, later=node.later)
                 self.broker.call("end_trainer", before)
-                if self._own_cluster:
+                if self._private_cluster:
                     free_unnamed_placement_groups()
 
     def _exclude(self, node: NodeTrainer, reason: str) -> None:

@@ -177,7 +177,7 @@ class Executor:
             resources,
             spec,
             isolation=self.options.isolation,
-            own_cluster=started_here,
+            private_cluster=started_here,
             policy=self.options.retry_policy,
             exclusive=self.search is None,
             notify=self.view.note,

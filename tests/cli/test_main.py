@@ -391,4 +391,4 @@ def test_in_latex_all_but_the_tables_is_a_comment(capsys: pytest.CaptureFixture[
 def test_the_reports_tables_name_their_hardware_and_their_one_run(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "published", "A")
     assert "measured on NVIDIA GeForce RTX 3090." in out
-    assert "Each value is of one run (n = 1), so that none has an interval." in out
+    assert "Each value is of one run (n = 1) and has no interval." in out

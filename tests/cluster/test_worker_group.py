@@ -54,7 +54,7 @@ def group_on(
     demand = WorkerGroupSpec(needs=needs, device="cpu", **more)
     notes: list[str] = []
     group = WorkerGroup(
-        resources, demand, isolation=isolation, own_cluster=False, policy=RetryPolicy(), notify=notes.append
+        resources, demand, isolation=isolation, private_cluster=False, policy=RetryPolicy(), notify=notes.append
     )  # fmt: skip
     made.append(group)
     line = Line()

@@ -10,7 +10,7 @@ from dmls_ray.analysis.table.row import Row, Table
 
 _COSTS = ("total_s", "peak_mem_mib")
 
-ALIKE_MEMORY = 0.02
+EQUAL_MEMORY = 0.02
 """Below this share trials do not differ in memory: a process's resident set varies by as much by itself."""
 
 _DECIMALS = {"total_s": 3, "peak_mem_mib": 0}
@@ -55,10 +55,10 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
     costs = [name for name in costs_of(table) if name != learnt and any(row.level(name) is not None for row in rows)]
     rows = [row for row in rows if all(row.level(name) is not None for name in costs)]
     sizes = [row.level("peak_mem_mib") or 0.0 for row in rows] if "peak_mem_mib" in costs else []
-    is_alike = bool(sizes) and max(sizes) < min(sizes) * (1 + ALIKE_MEMORY)
-    axes = [*(name for name in costs if name != "peak_mem_mib" or not is_alike), *accuracies]
+    is_equal = bool(sizes) and max(sizes) < min(sizes) * (1 + EQUAL_MEMORY)
+    axes = [*(name for name in costs if name != "peak_mem_mib" or not is_equal), *accuracies]
     points = [[_rounded(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
-    return Front(axes, rows, front(points), is_alike)
+    return Front(axes, rows, front(points), is_equal)
 
 
 def _rounded(row: Row, measure: str) -> float:

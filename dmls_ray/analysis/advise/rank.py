@@ -11,7 +11,7 @@ from dmls_ray.analysis.advise.caveats import caveats_of
 from dmls_ray.analysis.advise.gradient_noise import batch_by_noise_scale
 from dmls_ray.analysis.advise.objective import Candidate, Objective, Request, Unable, UnableReason, candidates, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
-from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, costs_of, front_of
+from dmls_ray.analysis.advise.pareto import EQUAL_MEMORY, costs_of, front_of
 from dmls_ray.analysis.advise.suggestions import suggestions_for
 from dmls_ray.analysis.metrics import format_of, label_of
 from dmls_ray.analysis.results import Results, field_names
@@ -88,7 +88,7 @@ class Advice:
         notes = []
         if self.front:
             indistinguishable = "" if "peak_mem_mib" in self.axes or not self.table.has("peak_mem_mib") else (
-                f"; peak MiB differs by less than {ALIKE_MEMORY:.0%} and is left out")  # fmt: skip
+                f"; peak MiB differs by less than {EQUAL_MEMORY:.0%} and is left out")  # fmt: skip
             notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{indistinguishable}.")
         others = len(self.worse) + len(self.indistinguishable)
         if self.worse:

@@ -108,14 +108,14 @@ def _next(here: float, near: float, row: Row, axis: str) -> int | float | None:
 
 def _capacity(row: Row) -> int | None:
     """How many ranks the machine of a trial has room for; None where that is not known."""
-    rooms = set()
+    rank_limits = set()
     for record in row.counted:
         cores = record.machine.get("cores")
         if record.device.startswith("cuda"):
-            rooms.add(len(record.machine.get("gpus") or []))
+            rank_limits.add(len(record.machine.get("gpus") or []))
         elif cores:
-            rooms.add(cores // record.config.get("threads_per_rank", 1))
-    return min(rooms) if rooms else None
+            rank_limits.add(cores // record.config.get("threads_per_rank", 1))
+    return min(rank_limits) if rank_limits else None
 
 
 def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmls_ray.analysis.advise.pareto import ALIKE_MEMORY, front_of
+from dmls_ray.analysis.advise.pareto import EQUAL_MEMORY, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import trial_labels
 from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series
@@ -41,7 +41,7 @@ def chart(table: Table) -> Chart | None:
         panels.append(Panel(x=x, y=Axis("test accuracy (fraction of samples)"), series=series))
     words = {"total_s": "less time", "peak_mem_mib": "less memory"}
     goal = ", ".join(words[cost] for cost in costs if cost in found.axes)
-    memory_note = f" Memory differs by less than {ALIKE_MEMORY:.0%} and is left out." if found.is_of_like_memory else ""
+    memory_note = f" Memory differs by less than {EQUAL_MEMORY:.0%} and is left out." if found.is_of_like_memory else ""
     return Chart(
         name="tradeoff",
         title=f"Pareto front of {goal} and more accuracy",

@@ -53,12 +53,12 @@ def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, nu
     usual = max(form.usual(GENERIC) for GENERIC in (value.centre, value.low, value.high))
     decimals = usual if most is None else min(usual, most)
     if null is not None:
-        decimals = _beside(null, (value.low, value.high), decimals)
+        decimals = _decimals_near(null, (value.low, value.high), decimals)
     centre, low, high = (form.exactly(GENERIC, decimals) for GENERIC in (value.centre, value.low, value.high))
     return f"{centre} [{low}, {high}]"
 
 
-def _beside(null: float, ends: tuple[float, float], decimals: int) -> int:
+def _decimals_near(null: float, ends: tuple[float, float], decimals: int) -> int:
     """Decimals with which no end that differs from a value is written as that value."""
     close = [abs(end - null) for end in ends if end != null and math.isfinite(end)]
     if ends[0] <= null <= ends[1] or not close:

@@ -1,7 +1,7 @@
 """Medians with bootstrap intervals, means as they should be taken, and comparisons.
 
 An interval holds the truth 95 times in 100 from three values on where they are roughly normally distributed, or their
-logarithms are; a simulation in the tests holds it to that.
+logarithms are; a simulation in the tests verifies it.
 
 - Below `MIN_PERCENTILE` values only an assumed shape says how far the truth may lie outside of them: a percentile
   bootstrap of three values is their range, which holds the true median 3 times in 4, and later on it needs half as many

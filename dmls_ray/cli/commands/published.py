@@ -19,7 +19,7 @@ from dmls_ray.cli.results_io import (
 )
 from dmls_ray.util.errors import ConfigError
 
-_ONE_RUN = "Each value is of one run (n = 1), so that none has an interval."
+_ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""
 
 

@@ -112,7 +112,7 @@ class JobFactory(Protocol):
 
 
 def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> dict[str, float | None]:
-    """Tell a searcher of the runs that it has proposed before; returns the metric of each.
+    """Give a searcher the results of the runs that it proposed before; return the metric of each.
 
     Raises:
         ConfigError: it cannot take them up.
