@@ -102,9 +102,9 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:
 
 
 def _take_returned(record: RunRecord, returned: Mapping[str, Any]) -> None:
-    """Fill in what a training function of the user's own returned."""
+    """Fill in what a user-defined training function returned."""
     if not any(epoch.train_s for epoch in record.epochs):
-        # It told no times; that is not to say that it took none.
+        # The function reported no times, so they are unknown and not zero.
         record.train_s = record.warmup_s = record.eval_s = None
     for name, value in returned.items():
         if name in RETURNABLE:

@@ -71,12 +71,12 @@ class EpochRecord:
     """Samples trained on in the counted steps, all ranks."""
     images_per_s: float | None = None
     measures: dict[str, Any] = field(default_factory=dict)
-    """What a training function of the user's own told besides."""
+    """Values by name that a user-defined training function reported and that have no field."""
 
 
 @dataclass(kw_only=True, slots=True)
 class RankRecord:
-    """One rank of a run: its own clock, memory and share of the samples."""
+    """One rank of a run: times by its clock, memory, and results on its share of the samples."""
 
     rank: Count
     machine: str = ""
@@ -99,24 +99,24 @@ class RankRecord:
     peak_mem_mib: float | None = None
     """CPU: peak resident set of the run; GPU: peak allocated."""
     peak_reserved_mib: float | None = None
-    """GPU only: peak that the caching allocator held."""
+    """GPU only: peak that the caching allocator reserved."""
     forward_ms: float | None = None
     backward_ms: float | None = None
     """Computation of the backward pass."""
     comm_ms: float | None = None
-    """Communication of gradients, from the first bucket to the last; a pass, as DDP's timers have it."""
+    """Communication of gradients in one backward pass, from the first bucket to the last, by DDP's timers."""
     overlap_ms: float | None = None
-    """How much of comm_ms computation hides."""
+    """The part of comm_ms that overlaps with computation."""
     exposed_comm_ms: float | None = None
     """comm_ms - overlap_ms."""
     utilization: dict[str, FloatList] = field(default_factory=dict)
-    """How busy processor and GPU were: a list a quantity, point by point."""
+    """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     train_loss: float | None = None
     train_accuracy: float | None = None
     test_loss: float | None = None
     test_accuracy: float | None = None
     epochs: list[dict[str, Any]] = field(default_factory=list)
-    """This rank's own epochs, over its own share of the samples."""
+    """The epochs of this rank, over its share of the samples."""
 
 
 Nested = TypeVar("Nested", EpochRecord, RankRecord)
@@ -137,7 +137,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     order: Int
     """Place of the run in its sweep's order."""
     order_seed: Int
-    """Seed of that order."""
+    """Seed of the order."""
     seed: Int
     """The seed this run trained with."""
     outcome: Outcome
@@ -147,16 +147,16 @@ class RunRecord(msgspec.Struct, kw_only=True):
     config: SharedObject = msgspec.field(default_factory=dict)
     sweep: str = ""
     session: str = ""
-    """When the command that ran it was started (UTC, ISO 8601)."""
+    """Start of the command that ran the run (UTC, ISO 8601)."""
     isolation: str = ""
     mode: str = "bench"
-    """`search` where runs went side by side: then times say nothing."""
+    """`bench`, or `search`, where runs share the machine and their times are not comparable."""
     proposed: dict[str, Any] = msgspec.field(default_factory=dict)
     """What a searcher proposed."""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
     attempts: Count = 1
-    """How often it was begun; 0 where it was not."""
+    """How often the run was started; 0 if it was skipped."""
     earlier_attempts: list[dict[str, Any]] = msgspec.field(default_factory=list)
     """Outcome, reason and seconds of each attempt before the last."""
     started_at: str = ""
@@ -165,9 +165,9 @@ class RunRecord(msgspec.Struct, kw_only=True):
     """One-minute load average of the driver's machine at the start."""
 
     device: str = ""
-    """What device=auto became, with the device's name."""
+    """The device that device=auto selected, with its name."""
     backend: str = ""
-    """What backend=auto became; empty at world size 1, where there is no process group."""
+    """The backend that backend=auto selected; empty at world size 1, which has no process group."""
     parameters: Total | None = None
     """Trainable parameters of the model."""
     scaled_lr: float | None = None
@@ -179,19 +179,19 @@ class RunRecord(msgspec.Struct, kw_only=True):
     """Optimizer steps, warm-up included."""
     warmup_steps: Int | None = None
     skipped_steps: Int | None = None
-    """amp-fp16: steps left out since a gradient was not finite."""
+    """amp-fp16: steps without an update, since a gradient was not finite."""
     fast_units: bool | None = None
     """Whether the device computes faster in this precision than in fp32."""
     compile_s: float | None = None
     """Seconds of setup_s that torch.compile took."""
     compile_cache: str = ""
-    """`cold`, `warm` or `mixed`: whether the compiled graphs lay in the cache on disk."""
+    """`cold`, `warm` or `mixed`: whether the compiled graphs were in the cache on disk."""
     resumed_epoch: Int | None = None
-    """The epoch after which the run was taken up from a checkpoint."""
+    """The last epoch of the checkpoint from which the run resumed."""
     stopped_epoch: Int | None = None
     """The epoch after which a search's scheduler stopped the run."""
     gradient_noise_scale: float | None = None
-    """In samples; where noise_scale asks for it."""
+    """In samples; with noise_scale only."""
     quantize_s: float | None = None
     """Seconds of converting and compiling to int8, over all epochs; part of eval_s and inference_s."""
     fp32_test_accuracy: float | None = None
@@ -216,7 +216,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     inference_s: float | None = None
     total_s: float | None = None
     overhead_s: float | None = None
-    """What the orchestration added around total_s, seen from the driver."""
+    """Time that the orchestration added to total_s, measured by the driver."""
     images_per_s: float | None = None
     """Samples of the counted steps, all ranks, divided by train_s."""
     epoch_s: float | None = None
@@ -225,7 +225,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     step_ms_p95: float | None = None
     start_mem_mib: float | None = None
     peak_mem_mib: float | None = None
-    """Of the rank that needed most."""
+    """Of the rank with the highest peak."""
     peak_reserved_mib: float | None = None
     forward_ms: float | None = None
     backward_ms: float | None = None
@@ -242,28 +242,28 @@ class RunRecord(msgspec.Struct, kw_only=True):
     test_accuracy: float | None = None
     validation_loss: float | None = None
     validation_accuracy: float | None = None
-    """Of the last epoch, as the losses and accuracies above; with early stopping of the best, whose weights stay."""
+    """Of the last epoch, as the losses and accuracies above; with early stopping, of the best epoch."""
     best_epoch: Int | None = None
-    """The epoch that early stopping went back to."""
+    """With early stopping: the epoch whose weights were restored."""
     overfit_epoch: Int | None = None
-    """The first epoch after that of the least test loss, where test loss ended higher and train loss lower."""
+    """The epoch after the lowest test loss, if test loss ended higher and train loss lower than there."""
     loss_gap: float | None = None
     """test_loss - train_loss, of the same epoch as they are."""
     accuracy_gap: float | None = None
     """train_accuracy - test_accuracy, likewise."""
     target_epoch: Int | None = None
-    """The first epoch whose test accuracy reached target_accuracy; None: not yet."""
+    """The first epoch whose test accuracy reached target_accuracy; None: no epoch did."""
     target_steps: Int | None = None
     """Optimizer steps until then."""
     target_s: float | None = None
     """Seconds from assignment until then, set-up and tests included."""
     measures: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What a training function of the user's own returned, or told of its last epoch, besides."""
+    """Values by name that have no field: returned by a user-defined function, or reported for its last epoch."""
     picture: str = ""
-    """A JPEG in base64, that a training function of the user's own returned as `picture`."""
+    """A JPEG in base64 that a user-defined training function returned as `picture`."""
 
     machine: SharedObject = msgspec.field(default_factory=dict)
-    """That of the first rank; `beside` tells of the others, a line each, where there are several."""
+    """Description of the first rank's machine; the key `beside` has a line for each of the other machines."""
     versions: SharedObject = msgspec.field(default_factory=dict)
     git: SharedObject = msgspec.field(default_factory=dict)
     # Epochs and ranks are most of a line, and a reader of many runs seldom needs them, so they stay undecoded until

@@ -1,4 +1,4 @@
-"""What a run ran on and with: the machine, the versions and the state of the source, as plain values."""
+"""Provenance of a run: the machine, the versions and the state of the source code, as plain values."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def machine_text(described: Mapping[str, Any]) -> str:
 
 @functools.cache
 def describe_versions() -> dict[str, str]:
-    """Versions of what does the work; nothing is imported to find them out."""
+    """Versions of Python and of the packages that do the work; none of the packages is imported."""
     versions = {"python": platform.python_version()}
     for package in ("dmls_ray", "torch", "torchvision", "ray", "numpy"):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = "not installed"
-    # The wheels of CUDA and NCCL that this PyTorch brings along, where it does.
+    # PyTorch may come with CUDA and NCCL as wheels of their own names.
     for label, prefix in (("cuda", "nvidia-cuda-runtime"), ("nccl", "nvidia-nccl")):
         for suffix in ("", "-cu13", "-cu12"):
             try:
@@ -64,7 +64,7 @@ def describe_git() -> dict[str, Any]:
     """Commit of the checkout that dmls_ray runs from, and whether it has changes; empty outside a checkout."""
     folder = Path(__file__).parent
     commit = _git(folder, "rev-parse", "HEAD")
-    # An environment inside some other project's checkout says nothing about this code.
+    # An environment inside another project's checkout is no checkout of this code.
     if not commit or not _git(folder, "ls-files", Path(__file__).name):
         return {}
     return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
@@ -76,26 +76,27 @@ def load_average() -> float | None:
 
 
 def has_cpp_compiler() -> bool:
-    """Whether there is one where PyTorch looks for it."""
+    """Whether there is a C++ compiler where PyTorch looks for it."""
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
 
 
 def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float | None:
-    """The last-level caches of the cores that this process may use, together: one processor may have many, each for a
-    few of its cores. None where the system does not tell them as Linux does."""
+    """Size of all last-level caches of the cores that this process may use; None where the system does not list caches
+    as Linux does. One processor may have several such caches, each for a few of its cores.
+    """
     units = {"K": 2**-10, "M": 1.0, "G": 2**10}
     caches: dict[str, float] = {}
     for cpu in os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ():
-        known = []
+        levels = []
         for cache in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
             files = [cache / name for name in ("level", "size", "shared_cpu_list")]
             if not all(file.exists() for file in files):  # as on some ARM processors and virtual machines
                 continue
             level, size, shared = (file.read_text().strip() for file in files)
             if size[-1:] in units and size[:-1].isdigit():
-                known.append((int(level), float(size[:-1]) * units[size[-1]], shared))
-        if known:
-            _, size_mib, shared = max(known)
+                levels.append((int(level), float(size[:-1]) * units[size[-1]], shared))
+        if levels:
+            _, size_mib, shared = max(levels)
             caches[shared] = size_mib
     return sum(caches.values()) or None
 
@@ -106,13 +107,12 @@ def hardware_key(machine: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 _UNITS = {"amp-bf16": ("avx512_bf16", "amx_bf16"), "amp-fp16": ("avx512_fp16", "amx_fp16")}
-"""Precision -> flags of x86 processors that have units for it."""
+"""Precision -> flags of x86 processors with units for it."""
 
 
 def slow_precisions() -> set[str]:
-    """Precisions that this processor has no units for; empty where it does not tell its flags as x86 under Linux does.
-
-    Of a GPU nothing is said.
+    """Precisions for which this processor has no units; empty where it does not list its flags as x86 under Linux does,
+    and with a GPU.
     """
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
@@ -141,7 +141,7 @@ def _gpus() -> dict[str, Any]:
     names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
     try:
         memory = [round(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 2**20) for handle in handles]
-    except pynvml.NVMLError:  # a GPU that shares the host's memory does not tell
+    except pynvml.NVMLError:  # a GPU that shares the host's memory has no number
         memory = []
     driver = pynvml.nvmlSystemGetDriverVersion()
     pynvml.nvmlShutdown()

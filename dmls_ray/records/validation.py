@@ -1,7 +1,7 @@
-"""Rules for files that may come from anybody, beyond the types that `RunRecord` declares.
+"""Checks of files from untrusted sources, in addition to the types that `RunRecord` declares.
 
-Whatever passes here can be used by tables, figures and reports without further checks of types. The id of a run can be
-the name of a folder.
+Tables, figures and reports use the checked values without further checks of types. The id of a run can be the name of a
+folder.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _MachineFacts(msgspec.Struct):
     cpu: str = ""
     os: str = ""
     gpus: list[str] = []
-    beside: list[str] = []
+    other_machines: list[str] = msgspec.field(name="beside", default_factory=list)
 
 
 def _check_facts(facts: Mapping[str, Any]) -> None:

@@ -1,23 +1,23 @@
-"""Everything that dmls_ray raises on purpose.
+"""The errors that dmls_ray raises on purpose.
 
     DmlsRayError
-    ├── InputError            what was asked for cannot be run; the command line exits with 2
+    ├── InputError            the input cannot be run; the command line exits with 2
     │   ├── ConfigError       a field has a value that breaks a rule
-    │   │   └── ConflictError fields that are right alone do not go together
+    │   │   └── ConflictError fields that are valid alone conflict
     │   ├── UnknownNameError  a model, data set or `module:function` that cannot be found
-    │   ├── UserCodeError     the user's own module was found, and failed to import or to build
+    │   ├── UserCodeError     a user-defined module was found, and failed to import or to build
     │   ├── DataError         the data are missing, cannot be downloaded, or cannot be read
     │   ├── StoreError        the results folder cannot be used
     │   │   ├── StoreInUseError
     │   │   └── NewerSchemaError
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
-    ├── WorkerGroupError      the ranks are gone for good in the middle of a sweep; the command line exits with 1
-    │   └── HeadLostError     so is the cluster's head, and no call to Ray returns any more
+    ├── WorkerGroupError      the ranks are lost in the middle of a sweep; the command line exits with 1
+    │   └── HeadLostError     the head of the cluster is gone; no call to Ray returns any more
     ├── UnavailableError      this machine lacks what the run needs; it ends with the outcome `skipped`
     └── DivergedError         a loss is not finite; the run ends with the outcome `diverged`
 
-A message says what is wrong, with the field and its value, and then the way out, in one line. Every class takes
-that one message, so that an error survives pickling on its way from a rank to the driver.
+A message is one line: what is wrong, with the field and its value, and then the way out. Every class takes the message
+as its only argument, so that an error survives pickling on its way from a rank to the driver.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DmlsRayError(Exception):
 
 
 class InputError(DmlsRayError):
-    """What was asked for cannot be run as it stands."""
+    """The input cannot be run."""
 
 
 class ConfigError(InputError):
@@ -36,7 +36,7 @@ class ConfigError(InputError):
 
 
 class ConflictError(ConfigError):
-    """Fields that are right alone do not go together; in a grid such a point becomes a `skipped` row."""
+    """Fields that are valid alone conflict; in a grid, such a point becomes a `skipped` row."""
 
 
 class UnknownNameError(InputError):
@@ -44,7 +44,7 @@ class UnknownNameError(InputError):
 
 
 class UserCodeError(InputError):
-    """The user's own module was found, and failed to import or to build."""
+    """A user-defined module was found, and failed to import or to build."""
 
 
 class DataError(InputError):
@@ -68,11 +68,11 @@ class ClusterError(InputError):
 
 
 class WorkerGroupError(DmlsRayError):
-    """The ranks are gone for good in the middle of a sweep; the runs that had ended are kept."""
+    """The ranks are lost in the middle of a sweep; the runs that had ended are kept."""
 
 
 class HeadLostError(WorkerGroupError):
-    """The cluster's head is gone: what waits for Ray waits for ever, this process's end included."""
+    """The head of the cluster is gone. A call to Ray never returns, even at the end of this process."""
 
 
 class UnavailableError(DmlsRayError):

@@ -1,4 +1,4 @@
-"""Find the user's own `module:function`, and say precisely why it cannot be found."""
+"""Import of a user-defined `module:function`, with a precise reason where it fails."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from dmls_ray.util.errors import UnknownNameError, UserCodeError
 
 _importing = 0
-"""How many imports of a user's module are under way."""
+"""Number of imports of user-defined modules that are in progress."""
 
 
 def is_importing() -> bool:
-    """Whether the user's code that runs now does so because its module is imported."""
+    """Whether the running code is called by the import of a user-defined module."""
     return _importing > 0
 
 
@@ -27,7 +27,7 @@ def is_reference(name: str) -> bool:
 
 
 def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
-    """The function that `module:function` names; the folder of the call is searched as well.
+    """Import the function that `module:function` names; the working folder is searched, too.
 
     Args:
         reference: `package.module:function`.
@@ -40,17 +40,18 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
     module_name, _, function_name = reference.partition(":")
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
-        # Last, so that a file of the user's named like an installed package does not take its place.
+        # Last, so that a user's file does not replace an installed package of the same name.
         sys.path.append(here)
     global _importing
     _importing += 1
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # The missing module is the user's own, or one of its parents; any other is an import inside the user's module.
+        # The missing module is the user-defined one or its parent; any other is missing inside the user-defined module.
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise UnknownNameError(
-                f"{flag}={reference}: no module named {error.name!r}; run from the folder that holds it, or install it."
+                f"{flag}={reference}: no module named {error.name!r}; run from the folder that contains it, or install "
+                "it."
             ) from error
         raise UserCodeError(_failed(reference, flag, error)) from error
     except (Exception, SystemExit) as error:

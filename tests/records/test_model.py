@@ -147,8 +147,8 @@ def test_a_number_that_is_not_finite_becomes_null() -> None:
 
 def test_a_time_of_an_epoch_that_was_not_finite_is_zero_after_reading() -> None:
     written = record()
-    own = epoch(1, train_s=math.nan, eval_s=math.inf, train_loss=math.nan)
-    take_results(written, [rank(0, pid=None, run={"epochs": [own, epoch(2)]})])
+    broken = epoch(1, train_s=math.nan, eval_s=math.inf, train_loss=math.nan)
+    take_results(written, [rank(0, pid=None, run={"epochs": [broken, epoch(2)]})])
     read = RunRecord.from_json(written.to_json())
     assert [(item.warmup_s, item.train_s, item.eval_s) for item in read.epochs] == [(1.0, 0.0, 0.0), (1.0, 2.0, 0.5)]
     assert read.epochs[0].train_loss is None

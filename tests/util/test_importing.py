@@ -20,12 +20,12 @@ def test_a_function_is_found_in_the_folder_of_the_call(folder: Path) -> None:
     assert import_function("mine_found:build", flag="model")() == 42
 
 
-def test_no_such_module_is_told_as_that(folder: Path) -> None:
+def test_an_absent_module_is_reported(folder: Path) -> None:
     with pytest.raises(UnknownNameError, match="model=mine_absent:build: no module named 'mine_absent'"):
         import_function("mine_absent:build", flag="model")
 
 
-def test_a_missing_submodule_is_told_as_that(folder: Path) -> None:
+def test_a_missing_submodule_is_reported(folder: Path) -> None:
     (folder / "mine_package").mkdir()
     (folder / "mine_package" / "__init__.py").write_text("")
     with pytest.raises(UnknownNameError, match="no module named 'mine_package.inner'"):
@@ -33,7 +33,7 @@ def test_a_missing_submodule_is_told_as_that(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "cause"),
     [
         ("import not_installed_here\n", "ModuleNotFoundError: No module named 'not_installed_here'"),
         ("x = 1 / 0\n", r"ZeroDivisionError: division by zero \(mine_broken.*.py, line 1\)"),
@@ -41,10 +41,10 @@ def test_a_missing_submodule_is_told_as_that(folder: Path) -> None:
         ("raise SystemExit(0)\n", "SystemExit: 0"),
     ],
 )
-def test_a_module_that_fails_to_import_is_told_apart_with_its_cause(folder: Path, source: str, told: str) -> None:
+def test_a_module_that_fails_to_import_is_reported_with_its_cause(folder: Path, source: str, cause: str) -> None:
     name = f"mine_broken_{len(source)}"
     (folder / f"{name}.py").write_text(source)
-    with pytest.raises(UserCodeError, match=f"your module was found but failed to import: {told}") as caught:
+    with pytest.raises(UserCodeError, match=f"your module was found but failed to import: {cause}") as caught:
         import_function(f"{name}:build", flag="model")
     assert caught.value.__cause__ is not None
 
