@@ -80,8 +80,6 @@ class Broker:
         self._abort_reason = ""
         self._controllers: dict[str, Any] = {}
 
-    # --- ranks ----------------------------------------------------------------------------------------------
-
     async def join(self, registration: RankRegistration) -> str:
         """Add a rank; returns its name. The first rank of a new group means that all old ranks of its trainer are lost.
 
