@@ -1,7 +1,9 @@
 """Data model of a run: one `RunRecord` with its epochs and its ranks, as plain values.
 
 Seconds end in `_s`, milliseconds in `_ms` or `_ms_...`, memory in `_mib`. Accuracies are fractions from 0 to 1. Losses
-are means over samples. The module is above 350 lines, since each field is documented.
+are means over samples.
+
+One module because it is one table: a run, its epochs and its ranks, with a line and a docstring for each field.
 """
 
 from __future__ import annotations

@@ -14,27 +14,31 @@ _FLATTENED = re.compile(r"(s3|gs|gcs|abfs|abfss|hdfs|viewfs|file):/")
 _SECRET = re.compile(r"key|secret|token|password|signature|credential|sig\b", re.IGNORECASE)
 
 
-def is_uri(place: str | os.PathLike[str]) -> bool:
-    """Whether a results folder is named by a URI."""
-    return isinstance(place, str) and bool(_URI.match(place))
+def is_uri(location: str | os.PathLike[str]) -> bool:
+    """Whether a location is a URI; otherwise it is a local path."""
+    return isinstance(location, str) and bool(_URI.match(location))
 
 
-def check_location(place: str | os.PathLike[str], flag: str = "") -> None:
-    """A place is a local path, or a URI that can be written down: into a log, a report, a record.
+def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
+    """Refuse a URI that must not be written into a log, a report or a record.
+
+    Args:
+        location: a local path or a URI.
+        flag: the flag or field to name in an error.
 
     Raises:
-        ConfigError: it is a URI with a key, a secret or the like in it, or one that lacks a slash, as a Path leaves it.
+        ConfigError: the URI contains a key, a secret or the like, or it lacks a slash, as after conversion to a Path.
     """
     named = f"{flag} " if flag else ""
-    if not isinstance(place, str) or not is_uri(place):
-        if _FLATTENED.match(text := os.fspath(place)):
+    if not isinstance(location, str) or not is_uri(location):
+        if _FLATTENED.match(text := os.fspath(location)):
             raise ConfigError(f"{named}{text} is a URI that lacks a slash, as a path does; give it as a text, with //.")
         return
-    parts = urlsplit(place)
+    parts = urlsplit(location)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    # A secret may have slashes in it, so that it need not end where a host would. gs://anonymous@bucket and
-    # abfs://container@account name none.
-    user, at, rest = place.partition("?")[0].rpartition("@")
+    # A secret may contain slashes, so it may extend beyond the place of the host. gs://anonymous@bucket and
+    # abfs://container@account contain no secret.
+    user, at, rest = location.partition("?")[0].rpartition("@")
     has_credentials = ":" in user[len(parts.scheme) + 3 :] or (
         parts.scheme == "s3" and not {":", "@"}.isdisjoint(parts.netloc)
     )
@@ -46,11 +50,11 @@ def check_location(place: str | os.PathLike[str], flag: str = "") -> None:
         )
 
 
-def below(place: str | os.PathLike[str], name: str) -> str:
-    """What is called so in a folder; a URI keeps its options."""
-    if not is_uri(place):
-        return str(Path(place) / name)
-    parts = urlsplit(str(place))
+def below(location: str | os.PathLike[str], name: str) -> str:
+    """Return the location of a file or folder within a folder; a URI keeps its options."""
+    if not is_uri(location):
+        return str(Path(location) / name)
+    parts = urlsplit(str(location))
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
 
 

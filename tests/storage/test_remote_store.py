@@ -29,7 +29,6 @@ from dmls_ray.storage.location import first_free_location, open_store, records_a
 from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RemoteStore
-from dmls_ray.storage.runs_file import merge_lines
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.uri import numbered
 from dmls_ray.workloads.registry import workload
@@ -318,13 +317,6 @@ def test_an_object_that_is_no_record_is_refused_by_its_name(place: str) -> None:
     ObjectStore(place).put("runs.jsonl", b"no json\n")
     with pytest.raises(StoreError, match=rf"{place}/runs.jsonl, line 1 is no record"):
         load(place)
-
-
-def test_lines_are_merged_once_each_and_a_torn_line_is_cut_off() -> None:
-    assert merge_lines(b'{"a": 1}\n', [b'{"b": 2}\n', b'{"a": 1}\n', b'{"b": 2}']) == b'{"a": 1}\n{"b": 2}\n'
-    assert merge_lines(b'{"a": 1}\n{"tor', [b'{"b": 2}\n']) == b'{"a": 1}\n{"b": 2}\n'
-    assert merge_lines(b'{"a": 1}', []) == b'{"a": 1}\n'
-    assert merge_lines(b"", []) == b""
 
 
 def test_a_fresh_location_is_the_first_without_a_sweep(uri: str) -> None:
