@@ -436,7 +436,7 @@ def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(place: str, mon
         kept.append(
             (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
         )
-    note = "Profiles of inference are files that ranks write, for which --out at a URI has no place: left out."
+    note = "Profiles and other files of ranks need a folder, and --out is a URI: they are left out."
     assert kept == [(False, [note]), (True, [])]
 
 
