@@ -62,7 +62,7 @@ def test_training_and_launchers_never_load_ray() -> None:
     # All in one process: loading PyTorch is most of it.
     modules = (
         "training.engine",
-        "workloads.user_function.run",
+        "workloads.user_function.rank_run",
         "workloads.grayscale.train",
         "workloads.grayscale.implementations",
         "launchers.spawn",
@@ -78,7 +78,7 @@ def test_training_and_launchers_never_load_ray() -> None:
         "cluster.scheduler.broker",
         "cluster.connect",
         "cli.sweep_script",
-        "execution.run",
+        "execution.run_plan",
         "workloads.classification.data.find",
     ],
 )

@@ -21,7 +21,7 @@ from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.execution.location import folder_name
 from dmls_ray.execution.planning import plan_sweep
-from dmls_ray.execution.run import run_plan
+from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.util.errors import HeadLostError, InputError, WorkerGroupError
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry

@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dmls_ray.cluster.broker_client import actor_name, end_process, oom_kills_there
 from dmls_ray.cluster.connect import NAMESPACE
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 
 
 class BrokerSupervisor:
@@ -24,7 +24,7 @@ class BrokerSupervisor:
         expected: returns the ranks of each trainer that a new broker is to expect, and the trainers among them that
             runs need not wait for.
         exclusive: whether runs go one at a time.
-        policy: timeouts and retries.
+        limits: timeouts, retries and the memory of ranks.
         ended: set when the sweep is over.
     """
 
@@ -34,11 +34,11 @@ class BrokerSupervisor:
         *,
         expected: Callable[[], tuple[dict[str, int], list[str]]],
         exclusive: bool,
-        policy: RetryPolicy,
+        limits: RunLimits,
         ended: threading.Event,
     ) -> None:
         self._name, self._expected, self._ended = name, expected, ended
-        self._exclusive, self._policy = exclusive, policy
+        self._exclusive, self._limits = exclusive, limits
         self._actor = self._start_broker(0)
         self._thread = threading.Thread(target=self._restart_dead_brokers, daemon=True, name="broker")
         self._thread.start()
@@ -63,7 +63,7 @@ class BrokerSupervisor:
             expected,
             joining_later=joining_later,
             exclusive=self._exclusive,
-            policy=self._policy,
+            limits=self._limits,
             end_process=end_process,
             oom_kills_on=oom_kills_there,
         )

@@ -12,7 +12,7 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.dispatcher import finished_run
 from dmls_ray.cluster.scheduler.retry import Queued, retry
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAborted, RunEvent, RunStarted
 
@@ -26,11 +26,11 @@ class LaunchedRun:
     Args:
         job: the run.
         launch: starts it, and returns the results of its ranks.
-        policy: timeouts and retries.
+        limits: timeouts, retries and the memory of ranks.
     """
 
-    def __init__(self, job: Job, launch: Launch, policy: RetryPolicy) -> None:
-        self._job, self._launch, self._policy = job, launch, policy
+    def __init__(self, job: Job, launch: Launch, limits: RunLimits) -> None:
+        self._job, self._launch, self._limits = job, launch, limits
         self._events: queue.Queue[RunEvent] = queue.Queue()
         self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"launched-{job.run_id}")
@@ -69,7 +69,7 @@ class LaunchedRun:
                 self._events.put(event)
 
         def end_reason() -> str:
-            attempt.overdue = "cancelled" if self._cancelled.is_set() else attempt.overdue_reason(self._policy)
+            attempt.overdue = "cancelled" if self._cancelled.is_set() else attempt.overdue_reason(self._limits)
             return attempt.overdue
 
         config = job.config.replace(device=job.device)
@@ -86,7 +86,7 @@ class LaunchedRun:
         if attempt.lost and not verdict.traceback:
             log = next(result.traceback for result in results if str(result.rank) in attempt.lost)
             verdict = replace(verdict, traceback=log)
-        again = retry(attempt, verdict, self._policy)
+        again = retry(attempt, verdict, self._limits)
         if again is None:
             self._events.put(finished_run(attempt, verdict))
         return again

@@ -47,4 +47,4 @@ def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterat
 
 def _load_ray_libraries() -> None:
     import dmls_ray.cluster.trainer
-    import dmls_ray.cluster.tune.run  # noqa: F401
+    import dmls_ray.cluster.tune.run_jobs  # noqa: F401

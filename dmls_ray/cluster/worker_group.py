@@ -26,7 +26,7 @@ from dmls_ray.cluster.compat import free_unnamed_placement_groups
 from dmls_ray.cluster.node_trainer import NodeTrainer, is_running, module_path
 from dmls_ray.cluster.placement import WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.text import first_line
 
@@ -49,7 +49,7 @@ class WorkerGroup:
         demand: what the runs ask for.
         isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
         private_cluster: whether the cluster ends with the sweep, and has this machine alone.
-        policy: timeouts and retries.
+        limits: timeouts, retries and the memory of ranks.
         exclusive: whether runs go one at a time.
         notify: takes a message for the user, from any thread.
         head_is_lost: called once, from another thread, where the cluster's head is gone for good.
@@ -63,14 +63,14 @@ class WorkerGroup:
         *,
         isolation: str,
         private_cluster: bool,
-        policy: RetryPolicy,
+        limits: RunLimits,
         exclusive: bool = True,
         notify: Callable[[str], None] = print,
         head_is_lost: Callable[[], None] = lambda: None,
         check: Callable[[Resources], None] = lambda resources: None,
     ) -> None:
         self._resources, self._demand = resources, demand
-        self._isolation, self._private_cluster, self.policy = isolation, private_cluster, policy
+        self._isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
         self._exclusive, self._notify, self._check = exclusive, notify, check
         self._head_is_lost = head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
@@ -141,7 +141,7 @@ class WorkerGroup:
         if self._isolation == "group":
             self._plan_missing(later=False)
         self._supervisor = BrokerSupervisor(
-            self.name, expected=self._expected, exclusive=self._exclusive, policy=self.policy, ended=self._ended
+            self.name, expected=self._expected, exclusive=self._exclusive, limits=self.limits, ended=self._ended
         )
         # Else each run brings its own trainer.
         for node in self._nodes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from dmls_ray.config.fields import checked, field_defaults
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import check_location, is_uri
 
@@ -68,17 +68,17 @@ class Options:
     """Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one."""
     oversubscribe: bool = False
     """Allow more ranks than CPU cores."""
-    max_retries: int = RetryPolicy.max_retries
+    max_retries: int = RunLimits.max_retries
     """How often a run that was killed or timed out is started again."""
-    run_timeout: float | None = RetryPolicy.run_timeout
+    run_timeout: float | None = RunLimits.run_timeout
     """Seconds that an attempt at a run may take; without it, no limit."""
-    stall_timeout: float | None = RetryPolicy.stall_timeout
+    stall_timeout: float | None = RunLimits.stall_timeout
     """Seconds that a run may go without an optimizer step, a test batch or an event; none: no limit."""
-    wait_for_ranks: float = RetryPolicy.wait_for_ranks
+    wait_for_ranks: float = RunLimits.wait_for_ranks
     """Seconds that a run waits for ranks whose machine has left, before it is skipped."""
-    give_up_after: int = RetryPolicy.give_up_after
+    give_up_after: int = RunLimits.give_up_after
     """Number of equal failures of a trial in a row after which its further repeats are skipped."""
-    recycle_above_mib: float | None = RetryPolicy.recycle_above_mib
+    recycle_above_mib: float | None = RunLimits.recycle_above_mib
     """Resident set above which a rank's process is replaced between two runs; without it, never."""
     checkpoints: bool = False
     """Save each run after each epoch, and resume it there if it is cut short."""
@@ -150,9 +150,9 @@ class Options:
         return self.goal == "min" or (self.goal == "auto" and self.metric.endswith("loss"))
 
     @property
-    def retry_policy(self) -> RetryPolicy:
-        """Timeouts and retries of the sweep's runs."""
-        return RetryPolicy(**{spec.name: getattr(self, spec.name) for spec in fields(RetryPolicy)})
+    def run_limits(self) -> RunLimits:
+        """Timeouts and retries of the runs, and the limit of a rank's memory."""
+        return RunLimits(**{spec.name: getattr(self, spec.name) for spec in fields(RunLimits)})
 
     @property
     def is_remote(self) -> bool:

@@ -156,7 +156,7 @@ class Executor:
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
         from dmls_ray.cluster.tune.job_set import listed
-        from dmls_ray.cluster.tune.run import run_jobs
+        from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.worker_group import WorkerGroup
         from dmls_ray.execution.late_machines import LateMachines
         from dmls_ray.launchers.command import run_command
@@ -178,7 +178,7 @@ class Executor:
             spec,
             isolation=self.options.isolation,
             private_cluster=started_here,
-            policy=self.options.retry_policy,
+            limits=self.options.run_limits,
             exclusive=self.search is None,
             notify=self.view.note,
             head_is_lost=self._on_head_lost,

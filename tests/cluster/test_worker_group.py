@@ -12,7 +12,7 @@ import ray
 from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources
 from dmls_ray.cluster.worker_group import WorkerGroup
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 
 
 class Line:
@@ -54,7 +54,7 @@ def group_on(
     demand = WorkerGroupSpec(needs=needs, device="cpu", **more)
     notes: list[str] = []
     group = WorkerGroup(
-        resources, demand, isolation=isolation, private_cluster=False, policy=RetryPolicy(), notify=notes.append
+        resources, demand, isolation=isolation, private_cluster=False, limits=RunLimits(), notify=notes.append
     )  # fmt: skip
     made.append(group)
     line = Line()

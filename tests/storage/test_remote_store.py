@@ -21,7 +21,7 @@ from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.location import results_location
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.execution.run import run_plan
+from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage import remote_store

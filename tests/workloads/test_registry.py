@@ -15,7 +15,7 @@ from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.grayscale.train import run_rank, turn_grey
 from dmls_ray.workloads.grayscale.workload import RECORDED_NAME
-from dmls_ray.workloads.user_function.run import run_user_function
+from dmls_ray.workloads.user_function.rank_run import run_user_function
 from tests.conftest import PROJECT
 
 

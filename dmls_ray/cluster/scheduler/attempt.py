@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RankResult, Verdict
 
@@ -141,14 +141,14 @@ class Attempt:
     def _failed(self) -> Iterable[RankResult]:
         return (result for result in self.results.values() if result.outcome != Outcome.OK)
 
-    def overdue_reason(self, policy: RetryPolicy) -> str:
+    def overdue_reason(self, limits: RunLimits) -> str:
         """Why the attempt is to be ended early; empty if it may continue."""
         now = time.monotonic()
-        if policy.run_timeout is not None and now - self.started > policy.run_timeout:
-            return f"not done after {policy.run_timeout:g} s (run_timeout)"
+        if limits.run_timeout is not None and now - self.started > limits.run_timeout:
+            return f"not done after {limits.run_timeout:g} s (run_timeout)"
         is_deciding = any(number > self.decided for number in self.waiting_after.values())
-        if policy.stall_timeout is not None and now - self.progressed > policy.stall_timeout and not is_deciding:
-            return f"no progress for {policy.stall_timeout:g} s (stall_timeout)"
+        if limits.stall_timeout is not None and now - self.progressed > limits.stall_timeout and not is_deciding:
+            return f"no progress for {limits.stall_timeout:g} s (stall_timeout)"
         return ""
 
     def verdict(self) -> Verdict:

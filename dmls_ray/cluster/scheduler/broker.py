@@ -27,7 +27,7 @@ from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import out_of_memory
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
 from dmls_ray.cluster.scheduler.retry import Queued
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunAborted, RunEvent, RunFinished, SkipKind, Verdict
 
@@ -50,7 +50,7 @@ class Broker:
             timed while another rank of its machines still starts.
         joining_later: those of them that runs need not wait for.
         exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
-        policy: timeouts and retries.
+        limits: timeouts, retries and the memory of ranks.
         end_process: kills the process of a rank whatever it does; returns at once.
         oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
     """
@@ -63,7 +63,7 @@ class Broker:
         *,
         joining_later: Collection[str] = (),
         exclusive: bool = True,
-        policy: RetryPolicy | None = None,
+        limits: RunLimits | None = None,
         end_process: Callable[[RankRegistration], None] = lambda registration: None,
         oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
     ) -> None:
@@ -72,7 +72,7 @@ class Broker:
             expected,
             joining_later=joining_later,
             exclusive=exclusive,
-            policy=policy or RetryPolicy(),
+            limits=limits or RunLimits(),
             end_process=end_process,
         )
         self._members, self._queue, self._streams = self._core.members, self._core.queue, self._core.streams
@@ -183,7 +183,7 @@ class Broker:
         rank = self._members.ranks[name]
         if result.is_symptom:
             attempt.lost_addresses.add(rank.registration.store[0])
-        if self._core.policy.recycle_above_mib is not None and result.rss_mib > self._core.policy.recycle_above_mib:
+        if self._core.limits.recycle_above_mib is not None and result.rss_mib > self._core.limits.recycle_above_mib:
             for neighbour_name, neighbour in self._members.of_trainer(rank.registration.trainer).items():
                 neighbour.must_leave = True
                 self._members.set_busy(neighbour_name, neighbour)

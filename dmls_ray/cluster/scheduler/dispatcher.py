@@ -15,7 +15,7 @@ from dmls_ray.cluster.scheduler.queue import RunQueue, Start
 from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
 from dmls_ray.cluster.scheduler.streams import EventStreams
 from dmls_ray.cluster.scheduler.watchdog import Watchdog
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunFinished, RunStarted, SkipKind, Verdict
 from dmls_ray.training.rank import RankInfo
@@ -28,7 +28,7 @@ class Dispatcher:
         expected: trainer -> how many of its ranks must have joined before any run starts.
         joining_later: those of them that runs need not wait for.
         exclusive: lease to one run at a time.
-        policy: timeouts and retries.
+        limits: timeouts, retries and the memory of ranks.
         end_process: kills the process of a rank.
     """
 
@@ -38,20 +38,20 @@ class Dispatcher:
         *,
         joining_later: Collection[str],
         exclusive: bool,
-        policy: RetryPolicy,
+        limits: RunLimits,
         end_process: Callable[[RankRegistration], None],
     ) -> None:
-        self.policy = policy
+        self.limits = limits
         self.members = Membership(expected, joining_later)
-        self.queue = RunQueue(self.members, exclusive=exclusive, wait_for_ranks=policy.wait_for_ranks)
+        self.queue = RunQueue(self.members, exclusive=exclusive, wait_for_ranks=limits.wait_for_ranks)
         self.streams = EventStreams()
-        self.failures = FailureCounter(policy.give_up_after)
+        self.failures = FailureCounter(limits.give_up_after)
         self.attempts: dict[str, Attempt] = {}
         """Attempts under way, by lease_id."""
         # Names carry the broker's own id: those of a later broker must not collide with what this one left behind.
         self.nonce = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
-        self._watchdog = Watchdog(policy, self.attempts, self.members, end_process=end_process, lose_rank=self.lose)
+        self._watchdog = Watchdog(limits, self.attempts, self.members, end_process=end_process, lose_rank=self.lose)
 
     def unique(self) -> str:
         """A name that neither this broker nor another has used."""
@@ -168,7 +168,7 @@ class Dispatcher:
             self.release(trainer)
 
         verdict = attempt.verdict()
-        again = retry(attempt, verdict, self.policy)
+        again = retry(attempt, verdict, self.limits)
         if again is not None:
             self.queue.put_first(again)
         else:

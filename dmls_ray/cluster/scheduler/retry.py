@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, Verdict
 
@@ -35,7 +35,7 @@ class Queued:
     """How many of them count against max_retries."""
 
 
-def retry(attempt: Attempt, verdict: Verdict, policy: RetryPolicy) -> Queued | None:
+def retry(attempt: Attempt, verdict: Verdict, limits: RunLimits) -> Queued | None:
     """The run to queue again after this attempt; None if the attempt was its last.
 
     A run is retried if a rank died or the ranks lost each other, its outcome is one of `RETRIED`, it was not stopped,
@@ -49,7 +49,7 @@ def retry(attempt: Attempt, verdict: Verdict, policy: RetryPolicy) -> Queued | N
     is_free = bool(attempt.lost) and (not attempt.begun or attempt.not_at_fault >= attempt.lost.keys())
     is_free = is_free and len(attempt.earlier) - attempt.retries_used < MAX_FREE_RETRIES
     retries_used = attempt.retries_used if is_free else attempt.retries_used + 1
-    if retries_used > policy.max_retries:
+    if retries_used > limits.max_retries:
         return None
 
     ended = EarlierAttempt(

@@ -10,7 +10,7 @@ from typing import Protocol
 from dmls_ray.cluster.messages import RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.membership import Membership
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 
 PEER_NOTIFY_DELAY_S = 2.0
 """Delay before surviving ranks are notified that a peer is gone; TCP reports nothing when a host is cut off."""
@@ -34,7 +34,7 @@ class Watchdog:
     """Checks the clocks of runs: a rank that hangs reports nothing, and Ray does not notice it.
 
     Args:
-        policy: timeouts.
+        limits: timeouts.
         attempts: the attempts under way.
         members: the ranks.
         end_process: kills the process of a rank.
@@ -43,14 +43,14 @@ class Watchdog:
 
     def __init__(
         self,
-        policy: RetryPolicy,
+        limits: RunLimits,
         attempts: Mapping[str, Attempt],
         members: Membership,
         *,
         end_process: Callable[[RankRegistration], None],
         lose_rank: LoseRank,
     ) -> None:
-        self._policy, self._attempts, self._members = policy, attempts, members
+        self._limits, self._attempts, self._members = limits, attempts, members
         self._end_process, self._lose_rank = end_process, lose_rank
         self._task: asyncio.Task[None] | None = None
 
@@ -62,7 +62,7 @@ class Watchdog:
     async def _run(self, is_needed: Callable[[], bool], after_check: Callable[[], None]) -> None:
         while is_needed():
             for attempt in list(self._attempts.values()):
-                if reason := attempt.overdue_reason(self._policy):
+                if reason := attempt.overdue_reason(self._limits):
                     attempt.overdue = reason
                     for name in attempt.pending:
                         self._kill(name)
@@ -90,9 +90,9 @@ class Watchdog:
 
     def _kill_hung_ranks(self) -> None:
         """Kill ranks without a run that have not asked for work for stall_timeout; Train replaces them."""
-        if self._policy.stall_timeout is None:
+        if self._limits.stall_timeout is None:
             return
-        since = time.monotonic() - self._policy.stall_timeout
+        since = time.monotonic() - self._limits.stall_timeout
         for name, rank in list(self._members.ranks.items()):
             if rank.attempt is None and rank.waiting is None and rank.free_since < since:
                 self._kill(name)

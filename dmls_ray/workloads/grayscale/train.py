@@ -20,7 +20,7 @@ MOST_APART = 1
 
 def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """Measure `turn_grey` on this rank as a training function is measured."""
-    from dmls_ray.workloads.user_function.run import run_function
+    from dmls_ray.workloads.user_function.rank_run import run_function
 
     return run_function(config, rank, emit, load=lambda: (turn_grey, GrayscaleConfig))
 

@@ -20,7 +20,7 @@ class UserFunctionWorkload(Workload):
     """
 
     config = UserFunctionConfig
-    entrypoint = "dmls_ray.workloads.user_function.run:run_user_function"
+    entrypoint = "dmls_ray.workloads.user_function.rank_run:run_user_function"
     metrics = TRAINING_METRICS
     presentation = "dmls_ray.workloads.user_function.presentation:UserFunctionPresentation"
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.config.retry import RetryPolicy
+from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import (
@@ -210,8 +210,8 @@ async def test_a_rank_that_never_asks_again_is_waited_for_once_and_not_for_ever(
 @scenario
 async def test_a_rank_that_hangs_after_its_run_is_ended_and_runs_go_on_with_its_successor() -> None:
     ended: list[int] = []
-    policy = RetryPolicy(stall_timeout=0.3)
-    broker = Broker({"a": 1, "b": 1}, policy=policy, end_process=lambda rank: ended.append(rank.pid))
+    limits = RunLimits(stall_timeout=0.3)
+    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
     first, second = [await broker.join(card(index, "a", trainer=trainer)) for index, trainer in enumerate("ab")]
     waits = await soon(broker.next_lease(first))
     await broker.submit(job("both", 2))
@@ -260,7 +260,7 @@ async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() ->
 
 @scenario
 async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
-    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=1))
+    broker = Broker({"t": 1}, limits=RunLimits(max_retries=1))
     await broker.submit(job("r"))
     for number in range(2):
         await taken_up(broker, await broker.join(card(0, group=number)))
@@ -406,7 +406,7 @@ async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None
 @scenario
 async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() -> None:
     ended: list[int] = []
-    broker = Broker({"t": 2}, policy=RetryPolicy(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
+    broker = Broker({"t": 2}, limits=RunLimits(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     for name in names:
@@ -427,7 +427,7 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
 
 @scenario
 async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_its_own() -> None:
-    broker = Broker({"t": 1}, policy=RetryPolicy(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
+    broker = Broker({"t": 1}, limits=RunLimits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
@@ -445,7 +445,7 @@ async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_
 
 @scenario
 async def test_an_answer_and_an_error_are_never_tried_again() -> None:
-    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=5))
+    broker = Broker({"t": 1}, limits=RunLimits(max_retries=5))
     name = await broker.join(card(0))
     for outcome in ("oom", "diverged", "error", "skipped"):
         await broker.submit(job(outcome))
@@ -457,7 +457,7 @@ async def test_an_answer_and_an_error_are_never_tried_again() -> None:
 
 @scenario
 async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_retry() -> None:
-    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=0))
+    broker = Broker({"t": 1}, limits=RunLimits(max_retries=0))
     await broker.submit(job("r"))
     await broker.next_lease(await broker.join(card(0)))
     name = await broker.join(card(0, group=1))
@@ -469,7 +469,7 @@ async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_ret
 
 @scenario
 async def test_a_rank_that_always_dies_before_it_begins_is_not_waited_for_for_ever() -> None:
-    broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=1))
+    broker = Broker({"t": 1}, limits=RunLimits(max_retries=1))
     await broker.submit(job("r"))
     for group in range(20):
         waiting = await soon(broker.next_lease(await broker.join(card(0, group=group))))
@@ -493,7 +493,7 @@ async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -
 @scenario
 async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_just_died_is_killed() -> None:
     for memory, outcome in (("Ray's memory monitor ended it", "oom"), ("", "killed")):
-        broker = Broker({"t": 1}, policy=RetryPolicy(max_retries=0))
+        broker = Broker({"t": 1}, limits=RunLimits(max_retries=0))
         await broker.submit(job("r"))
         await taken_up(broker, await broker.join(card(0)))
         await broker.rank_failed("t", 0, memory=memory)
@@ -502,7 +502,7 @@ async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_ju
 
 @scenario
 async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_not() -> None:
-    broker = Broker({"t": 1}, policy=RetryPolicy(give_up_after=2))
+    broker = Broker({"t": 1}, limits=RunLimits(give_up_after=2))
     name = await broker.join(card(0))
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
@@ -524,7 +524,7 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
 @scenario
 async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
-    broker = Broker({"t": 2}, policy=RetryPolicy(recycle_above_mib=100.0))
+    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
@@ -547,7 +547,7 @@ async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_it
 @scenario
 async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_its_result_is_here() -> None:
     # The broker may take calls in another order than they were made.
-    broker = Broker({"t": 2}, policy=RetryPolicy(recycle_above_mib=100.0))
+    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
     beside = await soon(broker.next_lease(names[1]))
     await broker.submit(job("r"))
@@ -559,7 +559,7 @@ async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_it
 
 @scenario
 async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_their_run_last() -> None:
-    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(recycle_above_mib=100.0))
+    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(recycle_above_mib=100.0))
     names = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
     await broker.submit(job("r", 2))
     leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
@@ -593,7 +593,7 @@ async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run
 
 @scenario
 async def test_a_run_whose_rank_was_only_replaced_beside_one_that_died_is_not_charged_for_it() -> None:
-    broker = Broker({"t": 2}, exclusive=False, policy=RetryPolicy(max_retries=0))
+    broker = Broker({"t": 2}, exclusive=False, limits=RunLimits(max_retries=0))
     names = [await broker.join(card(index)) for index in range(2)]
     for run_id in ("dies", "beside"):
         await broker.submit(job(run_id))
@@ -745,7 +745,7 @@ async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> 
 
 @scenario
 async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
-    broker = Broker({"t": 1}, exclusive=False, policy=RetryPolicy(stall_timeout=0.2, max_retries=0))
+    broker = Broker({"t": 1}, exclusive=False, limits=RunLimits(stall_timeout=0.2, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(asking("r"))
     waits = await soon(train(broker, name, 1))
@@ -788,7 +788,7 @@ async def test_a_run_that_asks_for_two_machines_gets_two_and_the_first_ones_come
 
 @scenario
 async def test_a_run_on_two_machines_is_not_put_on_one_that_has_room_for_all() -> None:
-    broker = Broker({"t": 2}, policy=RetryPolicy(wait_for_ranks=0.2))
+    broker = Broker({"t": 2}, limits=RunLimits(wait_for_ranks=0.2))
     for index in range(2):
         await soon(broker.next_lease(await broker.join(card(index))))
     await broker.submit(job("r", machines=2, ranks_per_machine=1))
@@ -810,7 +810,7 @@ async def test_a_run_tells_what_its_machines_are_the_first_ranks_first() -> None
 
 @scenario
 async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_wait_once() -> None:
-    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(max_retries=0, wait_for_ranks=0.5))
+    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(max_retries=0, wait_for_ranks=0.5))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r-0", 2))
     (first, _) = waiting
@@ -835,7 +835,7 @@ async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_w
 
 @scenario
 async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
-    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(wait_for_ranks=5))
+    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(wait_for_ranks=5))
     waiting = await on_machines(broker, "a", "b")
     await broker.end_trainer("b", left="b")
     await broker.submit(job("r", 2))
@@ -860,7 +860,7 @@ async def test_runs_that_fit_do_not_wait_for_a_machine_that_is_still_coming() ->
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
 @scenario
 async def test_ranks_that_wait_for_a_machine_that_is_gone_are_told_where_it_was() -> None:
-    broker = Broker({"a": 1, "b": 1}, policy=RetryPolicy(max_retries=0, wait_for_ranks=0))
+    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(max_retries=0, wait_for_ranks=0))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r", 2))
     first, second = waiting
@@ -877,8 +877,8 @@ async def test_ranks_that_wait_for_a_machine_that_is_gone_are_told_where_it_was(
 @scenario
 async def test_a_rank_that_cannot_be_told_is_ended_and_its_run_not_charged() -> None:
     ended: list[int] = []
-    policy = RetryPolicy(max_retries=0, wait_for_ranks=0)
-    broker = Broker({"a": 1, "b": 1}, policy=policy, end_process=lambda rank: ended.append(rank.pid))
+    limits = RunLimits(max_retries=0, wait_for_ranks=0)
+    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r", 2))
     first, _ = waiting
@@ -930,7 +930,7 @@ async def test_a_trainer_that_refuses_says_why_to_who_made_it() -> None:
 
 @scenario
 async def test_ranks_that_lost_each_other_are_tried_again_and_then_killed_and_no_error_of_the_code() -> None:
-    broker = Broker({"t": 2}, policy=RetryPolicy(max_retries=1))
+    broker = Broker({"t": 2}, limits=RunLimits(max_retries=1))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     for _ in range(2):
@@ -951,7 +951,7 @@ async def test_ranks_that_lost_each_other_are_tried_again_and_then_killed_and_no
 @scenario
 async def test_a_rank_that_waits_for_one_that_gave_up_is_not_waited_for_for_ever() -> None:
     ended: list[int] = []
-    broker = Broker({"t": 2}, policy=RetryPolicy(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
+    broker = Broker({"t": 2}, limits=RunLimits(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
     first, second = [await broker.join(card(index)) for index in range(2)]
     tasks = [await soon(broker.next_lease(name)) for name in (first, second)]
     await broker.submit(job("r", 2))
@@ -969,7 +969,7 @@ async def test_a_rank_that_waits_for_one_that_gave_up_is_not_waited_for_for_ever
 @scenario
 async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another_name() -> None:
     # Its ranks would find the addresses of ranks that are gone in the leader's store, and wait for them.
-    broker = Broker({"here": 1, "there": 1}, policy=RetryPolicy(max_retries=0, wait_for_ranks=0))
+    broker = Broker({"here": 1, "there": 1}, limits=RunLimits(max_retries=0, wait_for_ranks=0))
     here = await broker.join(card(0, "a", trainer="here"))
     gone = await broker.join(card(0, "b", trainer="there"))
     first, second = [await soon(broker.next_lease(name)) for name in (here, gone)]
@@ -992,7 +992,7 @@ async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another
 @scenario
 async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_waited_for() -> None:
     for later in (False, True):
-        broker = Broker({"here": 1}, policy=RetryPolicy(wait_for_ranks=0))
+        broker = Broker({"here": 1}, limits=RunLimits(wait_for_ranks=0))
         here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
         await broker.end_trainer("there", left="b")
         await broker.expect("there", 1, later=later)
@@ -1004,7 +1004,7 @@ async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_w
 
 @scenario
 async def test_a_rank_that_joins_twice_counts_once() -> None:
-    broker = Broker({"t": 2}, policy=RetryPolicy(recycle_above_mib=100))
+    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100))
     await broker.join(card(0))  # the network fails over the answer
     names = [await broker.join(card(index)) for index in range(2)]
     assert (broker._members._present["t"], broker._members.slots["a"]) == (2, 2)
@@ -1020,7 +1020,7 @@ async def test_a_rank_that_joins_twice_counts_once() -> None:
 
 @scenario
 async def test_what_a_rank_says_after_it_was_told_of_a_lost_one_is_no_cause() -> None:
-    broker = Broker({"here": 1, "there": 1}, policy=RetryPolicy(max_retries=0))
+    broker = Broker({"here": 1, "there": 1}, limits=RunLimits(max_retries=0))
     here = await broker.join(card(0, "a", trainer="here"))
     gone = await broker.join(card(0, "b", trainer="there"))
     hears = await soon(broker.interruption(here))
@@ -1042,7 +1042,7 @@ async def test_what_a_rank_says_after_it_was_told_of_a_lost_one_is_no_cause() ->
 @scenario
 async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
     with patch("dmls_ray.cluster.scheduler.membership.TRAINER_START_TIMEOUT_S", 0.2):
-        broker = Broker({"here": 1}, policy=RetryPolicy(wait_for_ranks=0))
+        broker = Broker({"here": 1}, limits=RunLimits(wait_for_ranks=0))
         here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
         await broker.expect("never", 1, later=True)
         began = time.monotonic()

@@ -17,7 +17,7 @@ from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.rank import Emit, RankInfo
-from dmls_ray.workloads.user_function.run import run_user_function
+from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import char_lm_example, jpeg
 

@@ -8,10 +8,9 @@ import pytest
 from dmls_ray.cli.sweep_script import main
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
-from dmls_ray.execution import run
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.execution.run import run_plan
+from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.sweep_file import read_sweep
 from tests.analysis.samples import results
@@ -77,7 +76,7 @@ def test_the_sweeps_own_exception_is_not_hidden(
         raise ValueError("of the files")
 
     monkeypatch.setattr(Executor, "run", end)
-    monkeypatch.setattr(run, "write_derived_files", fail)
+    monkeypatch.setattr("dmls_ray.execution.run_plan.write_derived_files", fail)
     with pytest.raises(type(error)) as raised:
         call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
     assert raised.value is error

@@ -57,7 +57,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isol
         "launched": functools.partial(
             LaunchedRun,
             launch=functools.partial(launch, path=settings["path"], cwd=settings["cwd"]),
-            policy=group.policy,
+            limits=group.limits,
         ),
     }
     trainable: type[RunTrainable] = RunTrainable

@@ -1,4 +1,4 @@
-"""`RetryPolicy`: how long a run may take, how often it is retried, and when a trial is given up."""
+"""`RunLimits`: how long a run may take, how often it is retried, and when a rank is replaced or a trial given up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
-    """Timeouts and retries of runs. `Options` has each of these fields as a flag, with the same default."""
+class RunLimits:
+    """Limits of runs. `Options` has each of these fields as a flag, with the same default."""
 
     max_retries: int = 1
     """Retries of a run that was killed or timed out."""
