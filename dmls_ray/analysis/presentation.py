@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dmls_ray.analysis.summary.generic import summarize_metrics
 from dmls_ray.analysis.table.columns import default_columns
-from dmls_ray.analysis.table.row import Column, Note, Row, Table
+from dmls_ray.analysis.table.model import Column, Note, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.table.speed_up import add_scaling_speed_up
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.base import Workload

@@ -8,7 +8,7 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_s
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.stats.paired import mean_interval
 from dmls_ray.analysis.summary.phrases import count_noun
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import hardware_key
 

@@ -8,7 +8,7 @@ from dmls_ray.analysis.advise.objective import Candidate
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.summary.phrases import describe_configuration
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 
 
 def batch_by_noise_scale(table: Table, best: Candidate | None) -> str:

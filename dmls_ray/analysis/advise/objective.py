@@ -17,7 +17,8 @@ from dmls_ray.analysis.stats.intervals import Estimate, Interval, compare, diffe
 from dmls_ray.analysis.stats.paired import logarithm_of, ratio_of
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.summary.phrases import describe_configuration
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
 
 TIME_TO_TARGET = "target_s"
@@ -139,7 +140,7 @@ class Objective:
         """The samples of both, of the blocks that can be compared."""
         blocks = candidate.samples.keys() & baseline.samples.keys()
         if is_time(self.measure) or self.measure == TIME_TO_TARGET:
-            blocks &= candidate.row.in_one_place_with(baseline.row)
+            blocks &= candidate.row.blocks_on_same_hardware(baseline.row)
         samples, baseline_samples = (
             {block: item.samples[block] for block in sorted(blocks)} for item in (candidate, baseline)
         )
@@ -237,7 +238,7 @@ def target_of(table: Table, target: float | None) -> float:
     Raises:
         ConfigError: no run reports a test accuracy, or neither has a target.
     """
-    rows = [row for row in table.rows if row.level("test_accuracy") is not None]
+    rows = [row for row in table.rows if row.median_of("test_accuracy") is not None]
     if not rows:
         raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")
     if target is not None:
@@ -245,7 +246,7 @@ def target_of(table: Table, target: float | None) -> float:
     targets = {record.config.get("target_accuracy") for row in rows for record in row.records}
     if len(targets) == 1 and (known := targets.pop()) is not None:
         return float(known)
-    highest = max(row.level("test_accuracy") or 0.0 for row in rows)
+    highest = max(row.median_of("test_accuracy") or 0.0 for row in rows)
     why = "the runs have none" if targets <= {None} else "the runs have several"
     raise ConfigError(
         f"--for time-to-accuracy needs a target, and {why}; give --target-accuracy (the highest test accuracy is "
@@ -263,7 +264,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     if not values:
         searched = is_time(objective.measure) and all(record.mode == "search" for record in row.counted)
         return _SEARCHED if searched else Unable(UnableReason.NO_METRIC, f"no {objective.measure}")
-    reached = row.level("test_accuracy")
+    reached = row.median_of("test_accuracy")
     if objective.target is not None and (reached is None or reached < objective.target):
         known = "test accuracy not known" if reached is None else f"test accuracy {reached:.3f}"
         return Unable(UnableReason.BELOW_TARGET, known)

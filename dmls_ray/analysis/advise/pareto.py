@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmls_ray.analysis.metrics import quantity_of
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 
 _COSTS = ("total_s", "peak_mem_mib")
 
@@ -49,12 +50,14 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
         learnt: what stands for accuracy; left out where no trial has it.
         minimizes: whether that is to be small.
     """
-    rows = [row for row in table.rows if row.level(learnt) is not None]
+    rows = [row for row in table.rows if row.median_of(learnt) is not None]
     accuracies = [learnt] if rows else []
     rows = rows or table.rows
-    costs = [name for name in costs_of(table) if name != learnt and any(row.level(name) is not None for row in rows)]
-    rows = [row for row in rows if all(row.level(name) is not None for name in costs)]
-    sizes = [row.level("peak_mem_mib") or 0.0 for row in rows] if "peak_mem_mib" in costs else []
+    costs = [
+        name for name in costs_of(table) if name != learnt and any(row.median_of(name) is not None for row in rows)
+    ]
+    rows = [row for row in rows if all(row.median_of(name) is not None for name in costs)]
+    sizes = [row.median_of("peak_mem_mib") or 0.0 for row in rows] if "peak_mem_mib" in costs else []
     is_equal = bool(sizes) and max(sizes) < min(sizes) * (1 + EQUAL_MEMORY)
     axes = [*(name for name in costs if name != "peak_mem_mib" or not is_equal), *accuracies]
     points = [[_rounded(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
@@ -62,7 +65,7 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
 
 
 def _rounded(row: Row, measure: str) -> float:
-    level = row.level(measure)
+    level = row.median_of(measure)
     assert level is not None, measure
     decimals = 3 if quantity_of(measure) == "share" else _DECIMALS.get(measure)
     return float(f"{level:.4g}") if decimals is None else round(level, decimals)

@@ -19,7 +19,8 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval,
 from dmls_ray.analysis.stats.intervals import bonferroni_level, compare
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
 
 _WORTH = 0.05
@@ -142,7 +143,7 @@ class Advice:
 
     def _nearest(self) -> str:
         """Which came nearest to the target."""
-        known = [(level, row) for row in self.table.rows if (level := row.level("test_accuracy")) is not None]
+        known = [(level, row) for row in self.table.rows if (level := row.median_of("test_accuracy")) is not None]
         if not known or self.objective.target is None:
             return ""
         level, row = max(known, key=lambda item: item[0])

@@ -14,7 +14,8 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, difference
 from dmls_ray.analysis.stats.paired import paired, repeats_to_tell
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration
 from dmls_ray.analysis.table.grouping import all_groups_along_axis
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 
 MOST_REPEATS = 30
@@ -168,7 +169,7 @@ def _scaled_lr(table: Table, objective: Objective) -> str:
         return ""
     if any(record.config.get("lr_scaling", "none") != "none" for row in table.rows for record in row.records):
         return ""
-    rows = [row for row in table.rows if row.level("test_accuracy") is not None and "global_batch" in row.factors]
+    rows = [row for row in table.rows if row.median_of("test_accuracy") is not None and "global_batch" in row.factors]
     groups = [sorted(group, key=lambda row: int(row.factors["global_batch"]))
               for group in all_groups_along_axis(rows, table.fixed_batch_field, table.fixed_batch_field)]  # fmt: skip
     for group in sorted(groups, key=len, reverse=True):

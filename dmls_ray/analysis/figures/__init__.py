@@ -16,7 +16,7 @@ from dmls_ray.analysis.figures import (
     utilization,
 )
 from dmls_ray.analysis.figures.chart import Chart
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 
 FIGURES: dict[str, Callable[[Table], Chart | None]] = {
     "tradeoff": tradeoff.chart,

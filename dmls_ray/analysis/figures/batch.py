@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, lines_along
 from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_crosses, rows_with_any
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 
 _METRICS = {
     "epoch_s": "training time per epoch (s)",

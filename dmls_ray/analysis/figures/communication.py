@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel
 from dmls_ray.analysis.figures.lines import SINGLE_LINE, default_axis, factor_axis, lines_along, trial_axis
 from dmls_ray.analysis.figures.series import drop_none, limit_items, measured_series
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]

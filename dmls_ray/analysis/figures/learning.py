@@ -9,7 +9,8 @@ from dmls_ray.analysis.figures.lines import trial_labels
 from dmls_ray.analysis.figures.series import drop_none, limit_rows, measured_series
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.stats.intervals import estimate
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 
 _TOGETHER = 4
 """Trials up to which the training and test curves share a panel."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from dmls_ray.analysis.figures.chart import Axis
 from dmls_ray.analysis.table.grouping import BATCHES, all_groups_along_axis, count_values
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.workloads.registry import workload_of
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, lines_along
 from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_crosses, rows_with_any
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 
 _WIDE = 4

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import SINGLE_LINE, trial_labels
 from dmls_ray.analysis.figures.series import drop_none, limit_rows, measured_series
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord, RunRecord
 
 Value = Callable[[RankRecord], float | None]

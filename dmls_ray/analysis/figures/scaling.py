@@ -9,7 +9,8 @@ from dmls_ray.analysis.figures.lines import Line, factor_axis, lines_along
 from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_crosses, rows_with_any
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 
 _CURVE_POINTS = 25
 

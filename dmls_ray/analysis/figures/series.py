@@ -8,7 +8,8 @@ from typing import TypeVar
 from dmls_ray.analysis.figures.chart import Series
 from dmls_ray.analysis.figures.lines import Line
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 

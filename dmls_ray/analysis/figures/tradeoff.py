@@ -9,7 +9,8 @@ from dmls_ray.analysis.advise.pareto import EQUAL_MEMORY, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import trial_labels
 from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 
 _ACCURACY = "test_accuracy"
 _COSTS = {"total_s": "run time (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
@@ -71,6 +72,6 @@ def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost
 
 
 def _level(row: Row, measure: str) -> float:
-    level = row.level(measure)
+    level = row.median_of(measure)
     assert level is not None, measure
     return level

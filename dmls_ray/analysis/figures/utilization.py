@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import SINGLE_LINE, trial_labels
 from dmls_ray.analysis.figures.series import MAX_SERIES, drop_none, limit_rows
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 
 _BUSY = {
@@ -25,8 +26,8 @@ def chart(table: Table) -> Chart | None:
 
     Utilization is sampled twice a second, so short runs are left out. So are runs of a search, which share a machine.
     """
-    timed = [row for row in table.rows if row.level("total_s") is not None]
-    long = [row for row in timed if (row.level("total_s") or 0.0) > _SHORT_S]
+    timed = [row for row in table.rows if row.median_of("total_s") is not None]
+    long = [row for row in timed if (row.median_of("total_s") or 0.0) > _SHORT_S]
     rows, notes = limit_rows(table, long, lambda row: bool(samples(middle_run(row), "cpu_percent")))
     if not rows:
         return None

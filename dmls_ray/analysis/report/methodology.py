@@ -12,7 +12,7 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import MIN_PERCENTILE, MIN_REPEATS
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.sweep_file import command_line

@@ -21,7 +21,7 @@ from dmls_ray.analysis.report.gzip_json import pack, to_json
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import SweepSummary
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.atomic import atomic_write_text

@@ -8,7 +8,8 @@ from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_
 from dmls_ray.analysis.stats.intervals import bonferroni_level, difference
 from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
 
@@ -21,7 +22,7 @@ def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
         metric: what was searched for.
         minimizes: whether it is to be small.
     """
-    known = [row for row in table.rows if row.level(metric) is not None]
+    known = [row for row in table.rows if row.median_of(metric) is not None]
     best_first = sorted(known, key=lambda row: _level_of(row, metric), reverse=not minimizes)
     if not best_first:
         return f"No run that ended ok reported its {metric}, so nothing can be said of it."
@@ -84,7 +85,7 @@ def _along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
 
 
 def _level_of(row: Row, name: str) -> float:
-    level = row.level(name)
+    level = row.median_of(name)
     assert level is not None, name
     return level
 

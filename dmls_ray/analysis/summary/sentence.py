@@ -19,7 +19,8 @@ from dmls_ray.analysis.stats.formatting import (
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, bonferroni_level, compare, difference
 from dmls_ray.analysis.summary.phrases import without_derived_batch
 from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 
 _MOST_LOST = 4
 """Trials that are named of those that could not be measured."""

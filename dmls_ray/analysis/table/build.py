@@ -11,9 +11,10 @@ from dmls_ray.analysis.presentation import presentation_of_rows
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.columns import columns_of
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.notes import notes_of
 from dmls_ray.analysis.table.order import positions_of
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.gc import gc_disabled
 
@@ -40,8 +41,8 @@ def make_table(
     rows.sort(key=lambda row: positions_of(row, names))
     if best_by is not None:
         metric, minimizes = best_by
-        rows.sort(key=lambda row: (row.level(metric) or 0.0) * (1 if minimizes else -1))
-        rows.sort(key=lambda row: row.level(metric) is None)
+        rows.sort(key=lambda row: (row.median_of(metric) or 0.0) * (1 if minimizes else -1))
+        rows.sort(key=lambda row: row.median_of(metric) is None)
     fixed_batch_field = _held_batch(factors, varied or ())
     presentation = presentation_of_rows(rows)
     table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation)

@@ -9,7 +9,8 @@ from typing import Any
 from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
-from dmls_ray.analysis.table.row import Column, Row, Table
+from dmls_ray.analysis.table.model import Column, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics
@@ -207,14 +208,14 @@ def _overfit(row: Row) -> str:
 
 
 def _target(row: Row) -> dict[str, Any]:
-    reached = row.reached()
+    reached = row.time_to_target()
     names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
              "target_n": "reached"}  # fmt: skip
     return {name: getattr(reached, field) if reached else None for name, field in names.items()}
 
 
 def _target_text(row: Row) -> str:
-    reached = row.reached()
+    reached = row.time_to_target()
     return "" if reached is None else str(reached)
 
 

@@ -19,8 +19,9 @@ from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.summary.phrases import factor_cells
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import measure_columns
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.order import positions_of
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import workload_of

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.table.row import Note, Row, Table
+from dmls_ray.analysis.table.model import Note, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 
 _comparability = functools.partial(Note, "comparability")

@@ -9,7 +9,8 @@ from dmls_ray.analysis.presentation import Presentation
 from dmls_ray.analysis.published.matching import Match, match_training
 from dmls_ray.analysis.summary.sentence import summarize_training
 from dmls_ray.analysis.table.columns import default_columns
-from dmls_ray.analysis.table.row import Column, Row, Table
+from dmls_ray.analysis.table.model import Column, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig

@@ -18,8 +18,9 @@ from dmls_ray.analysis.summary.phrases import join_names
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
 from dmls_ray.analysis.table.grouping import context_phrase, count_values, group_by_other_factors
 from dmls_ray.analysis.table.layouts import RenderedTable
+from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.order import positions_of
-from dmls_ray.analysis.table.row import Column, Note, Row, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, RECORDED_NAME, TIMES_THE_CACHE, is_complete
 from dmls_ray.workloads.grayscale.metrics import GRAYSCALE_METRICS
@@ -99,7 +100,7 @@ def _summary(table: Table, axis: str) -> str:
         table: the sweep's table.
         axis: the field that the sweep asks about.
     """
-    rows = [row for row in table.rows if row.level("pass_ms") is not None]
+    rows = [row for row in table.rows if row.median_of("pass_ms") is not None]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis != "implementation" or count_values(rows, axis) < 2:
@@ -121,7 +122,7 @@ def _by_device(group: Sequence[Row]) -> list[list[Row]]:
 
 
 def _ms(row: Row) -> float:
-    return row.level("pass_ms") or 0.0
+    return row.median_of("pass_ms") or 0.0
 
 
 def _fastest(rows: Sequence[Row]) -> str:
@@ -172,7 +173,9 @@ def _name(row: Row) -> str:
 def _notes(rows: Sequence[Row]) -> list[Note]:
     """What was timed, and what its times can be compared with."""
     known = [
-        row for row in rows if row.counted and is_complete(row.counted[0].config) and row.level("pass_ms") is not None
+        row
+        for row in rows
+        if row.counted and is_complete(row.counted[0].config) and row.median_of("pass_ms") is not None
     ]
     ours = [row for row in known if row.counted[0].isolation != PUBLISHED]
     notes: list[Note] = []
@@ -192,7 +195,7 @@ def _notes(rows: Sequence[Row]) -> list[Note]:
         whatever = f"; {', '.join(alone)} {'uses' if len(alone) == 1 else 'use'} one thread at any" if alone else ""
         notes.append(Note("method", f"threads_per_rank is {threads.pop()}{whatever}."))
     for row in ours:
-        timed, images = row.level("timed_images"), row.counted[0].config["images"]
+        timed, images = row.median_of("timed_images"), row.counted[0].config["images"]
         if timed is not None and timed < images:
             notes.append(
                 Note(
@@ -203,7 +206,7 @@ def _notes(rows: Sequence[Row]) -> list[Note]:
             )
     if known and any(row.speed_up for row in rows):
         notes.append(Note("baseline", "Speed-up is against python_loops."))
-    if any(row.level("of_copy") is not None for row in ours):
+    if any(row.median_of("of_copy") is not None for row in ours):
         notes.append(
             Note(
                 "method",
@@ -217,10 +220,10 @@ def _notes(rows: Sequence[Row]) -> list[Note]:
 
 def _without_bound(row: Row) -> str:
     """Why a time is not compared with the bandwidth of memory; empty if it is, or if it need not be."""
-    if row.level("of_copy") is not None or row.counted[0].measures.get("own_output"):
+    if row.median_of("of_copy") is not None or row.counted[0].measures.get("own_output"):
         return ""
     images, on = row.counted[0].config["images"], _PLACES[row.counted[0].config["device"]]
-    size, cache = row.level("set_mib"), row.level("cache_mib")
+    size, cache = row.median_of("set_mib"), row.median_of("cache_mib")
     if cache is None or not math.isfinite(cache):
         return f"The last-level cache of {on} is not known, so no time is compared with its memory's bandwidth."
     if not size or size >= TIMES_THE_CACHE * cache:

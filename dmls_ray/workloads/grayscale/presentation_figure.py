@@ -8,7 +8,8 @@ from dataclasses import replace
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
 from dmls_ray.analysis.figures.series import limit_items, measured_series
 from dmls_ray.analysis.table.grouping import context_phrase, group_by_other_factors
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS
 
 _DEVICES = {"cpu": "on the processor", "cuda": "on the GPU"}
@@ -18,7 +19,7 @@ def chart(table: Table) -> Chart | None:
     """The figure: bars by implementation, a panel for each set of images, and the pictures that the fastest one made of
     some; None where no images were turned grey.
     """
-    rows = [row for row in table.rows if row.level("pass_ms") is not None]
+    rows = [row for row in table.rows if row.median_of("pass_ms") is not None]
     if not rows:
         return None
     groups, notes = limit_items(group_by_other_factors(rows, IMPLEMENTATION_FIELDS), "sets of images", most=3)
@@ -52,4 +53,4 @@ def _label(rows: Sequence[Row]) -> str:
 
 
 def _ms(row: Row) -> float:
-    return row.level("pass_ms") or 0.0
+    return row.median_of("pass_ms") or 0.0

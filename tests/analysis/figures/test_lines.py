@@ -12,7 +12,7 @@ from dmls_ray.analysis.figures.lines import (
     trial_labels,
 )
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 from tests.analysis.samples import own_results, results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}

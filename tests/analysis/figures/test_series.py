@@ -10,7 +10,7 @@ from dmls_ray.analysis.figures.lines import (
 from dmls_ray.analysis.figures.series import limit_items, limit_rows, measured_series, oom_crosses
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 from tests.analysis.samples import own_results, results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}

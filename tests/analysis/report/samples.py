@@ -10,7 +10,8 @@ from typing import Any
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.table.row import Row, Table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome

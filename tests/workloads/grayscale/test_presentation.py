@@ -91,8 +91,8 @@ def test_runs_side_by_side_have_no_times() -> None:
     for record in results.records:
         record.mode = "search"
     table = make_table(results)
-    assert [row.level("pass_ms") for row in table.rows] == [None, None]
-    assert [row.level("levels_apart") for row in table.rows] == [1, 1]
+    assert [row.median_of("pass_ms") for row in table.rows] == [None, None]
+    assert [row.median_of("levels_apart") for row in table.rows] == [1, 1]
 
 
 def test_the_share_of_a_copy_is_a_ratio() -> None:

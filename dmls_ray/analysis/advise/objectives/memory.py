@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dmls_ray.analysis.advise.objective import Objective, Request
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 
 
 class Memory(Objective):

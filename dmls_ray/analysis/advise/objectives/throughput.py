@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dmls_ray.analysis.advise.objective import Objective, Request
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 
 
 class Throughput(Objective):
@@ -16,5 +16,5 @@ class Throughput(Objective):
 
     @classmethod
     def metric(cls, table: Table, request: Request) -> str:
-        timed = [row for row in table.rows if row.level("total_s") is not None]
-        return "images_per_s" if all(row.level("images_per_s") is not None for row in timed) else "total_s"
+        timed = [row for row in table.rows if row.median_of("total_s") is not None]
+        return "images_per_s" if all(row.median_of("images_per_s") is not None for row in timed) else "total_s"

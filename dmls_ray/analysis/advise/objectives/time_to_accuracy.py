@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective, Request, target_of
 from dmls_ray.analysis.stats.formatting import SECONDS
-from dmls_ray.analysis.table.row import Table
+from dmls_ray.analysis.table.model import Table
 
 
 class TimeToAccuracy(Objective):

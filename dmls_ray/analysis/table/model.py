@@ -1,0 +1,93 @@
+"""`Table`: the trials of a sweep as rows, its columns and its notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from dmls_ray.analysis.export.text_tables import markdown, markdown_text
+from dmls_ray.analysis.results import field_names
+from dmls_ray.analysis.table.row import Row
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.presentation import Presentation
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: the cell of each trial, as text and as numbers."""
+
+    head: str
+    text: Callable[[Row], str]
+    values: Callable[[Row], dict[str, Any]]
+    """Name -> number, for programs that read the table."""
+
+
+def dedupe_headers(heads: Sequence[str]) -> list[str]:
+    """Distinct headings: a field with the heading of another column gets the prefix `config_`."""
+    named: list[str] = []
+    for head in reversed(heads):  # varied fields stand first; they get the prefix
+        while head in named:
+            head = f"config_{head}"
+        named.append(head)
+    return named[::-1]
+
+
+NoteKind = Literal["measured_on", "comparability", "baseline", "method", "scaled", "outcome", "unfinished"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence below a table."""
+
+    kind: NoteKind
+    text: str
+    about: str = ""
+    """The part that other texts quote: for `measured_on`, hardware, versions and days."""
+
+
+@dataclass
+class Table:
+    """A sweep's trials, in the order of their factors."""
+
+    varied: tuple[str, ...]
+    rows: list[Row]
+    fixed_batch_field: str
+    """The field that stays constant where ranks or accum_steps change: `batch_per_rank` or `global_batch`."""
+    presentation: Presentation
+    """Columns, notes, figures and sentences of its workload."""
+    typed_notes: list[Note] = field(default_factory=list)
+    """Sentences below the table."""
+    columns: list[Column] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[str]:
+        """The texts of its notes."""
+        return [note.text for note in self.typed_notes]
+
+    def frame(self) -> pd.DataFrame:
+        """The cells as text, one column per heading."""
+        cells = [[column.text(row) for column in self.columns] for row in self.rows]
+        return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in self.columns]), dtype=object)
+
+    def numbers(self) -> pd.DataFrame:
+        """The cells as numbers: of each metric the median, the ends of its interval, mean and standard deviation."""
+        values = [[pair for column in self.columns for pair in column.values(row).items()] for row in self.rows]
+        heads = [name for name, _ in values[0]] if values else []
+        return pd.DataFrame([[value for _, value in values] for values in values], columns=dedupe_headers(heads))
+
+    def markdown(self) -> str:
+        """The table and its notes as Markdown."""
+        return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {markdown_text(note)}" for note in self.notes) + "\n"
+
+    @property
+    def custom_metric_names(self) -> list[str]:
+        """Names of the metrics that are no field of a record."""
+        return field_names([row.custom_metrics for row in self.rows])
+
+    def has(self, metric: str) -> bool:
+        """Whether any trial has this metric, as a field of its records."""
+        return any(metric in row.estimates for row in self.rows)
