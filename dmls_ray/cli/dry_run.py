@@ -21,10 +21,10 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Console
     from dmls_ray.cluster.connect import cluster_at
     from dmls_ray.cluster.resources import local_resources
     from dmls_ray.execution.estimate import describe_estimate
+    from dmls_ray.execution.inputs_check import check_names
     from dmls_ray.execution.jobs import JobFactory
     from dmls_ray.execution.location import results_location
     from dmls_ray.execution.pending import finished_run_ids
-    from dmls_ray.execution.preflight import check_names
     from dmls_ray.storage.location import records_at
 
     location = results_location(options)

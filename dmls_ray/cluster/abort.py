@@ -1,4 +1,4 @@
-"""End the wait of a rank for ranks on a machine that is gone, from which no packet comes any more."""
+"""Abort collectives that wait for ranks on a lost machine."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import psutil
 
 
 def abort_pending_collectives(addresses: Collection[str]) -> None:
-    """Let this process wait no more for what it expects from ranks that are lost.
+    """Abort the collectives of this process that wait for lost ranks.
 
-    Called from another thread than the one that waits in a collective. gloo cannot end a pending operation (its
-    groups' `abort` and `shutdown` return, and the operation goes on), but it ends when its connection does. Whatever
-    else this process awaits from a machine that is gone is ended with it. NCCL's groups can be aborted.
+    Call it from a thread that does not wait in a collective. gloo cannot abort a pending operation: `abort` and
+    `shutdown` of its groups return while the operation continues. The operation ends with its connection, so every
+    TCP connection to a lost machine is shut. NCCL's groups can be aborted.
 
     Args:
-        addresses: of the machines of the lost ranks. If that is this machine, gloo reports the loss itself.
+        addresses: IP addresses of the lost machines. gloo itself reports the loss of a rank on this machine.
     """
     for connection in psutil.Process().net_connections(kind="tcp"):
         if connection.raddr and connection.fd >= 0:
-            here, there = _plain(connection.laddr.ip), _plain(connection.raddr.ip)
-            if there in addresses and here not in addresses:
+            local, remote = _plain(connection.laddr.ip), _plain(connection.raddr.ip)
+            if remote in addresses and local not in addresses:
                 _shut(connection)
     _abort_nccl()
 
 
 def _plain(address: str) -> str:
-    """An IPv4 address without the prefix that maps it to IPv6."""
+    """Convert ::ffff:1.2.3.4 to 1.2.3.4."""
     return address.removeprefix("::ffff:")
 
 
 def _shut(connection: Any) -> None:
-    # Closed or given to another meanwhile; then there is nothing to wait for.
+    # The descriptor may have been closed or reused since then.
     with contextlib.suppress(OSError):
         duplicate = socket.socket(fileno=os.dup(connection.fd))
         try:
@@ -48,5 +48,7 @@ def _shut(connection: Any) -> None:
 def _abort_nccl() -> None:
     import torch.distributed as dist
 
+    from dmls_ray.training.compat import abort_process_group
+
     if dist.is_initialized() and dist.get_backend() == "nccl":
-        dist.distributed_c10d._abort_process_group()
+        abort_process_group()

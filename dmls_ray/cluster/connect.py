@@ -9,9 +9,9 @@ from pathlib import Path
 
 import joblib
 
+from dmls_ray.cluster.address_check import check_address, no_answer
 from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.compat import loopback_only, show_cluster_messages
-from dmls_ray.cluster.preflight import check_address, no_answer
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.text import first_line
 

@@ -13,9 +13,9 @@ from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.inputs_check import prepare, wanted_data
 from dmls_ray.execution.interrupts import uninterrupted
 from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.preflight import prepare, wanted_data
 from dmls_ray.execution.recorder import Recorder
 from dmls_ray.execution.search import Search
 from dmls_ray.execution.session import describe_session

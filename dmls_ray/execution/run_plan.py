@@ -16,9 +16,9 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.inputs_check import check_names
 from dmls_ray.execution.location import results_location
 from dmls_ray.execution.pending import finished_run_ids
-from dmls_ray.execution.preflight import check_names
 from dmls_ray.execution.search import proposed_before
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord

@@ -1,4 +1,4 @@
-"""`rank_info`: device and backend of a rank on this machine, under a launcher other than Ray."""
+"""Device and backend of each rank of a run on this machine."""
 
 from __future__ import annotations
 

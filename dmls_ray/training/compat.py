@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch import distributed as dist
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -58,3 +60,21 @@ def inductor_freezing() -> AbstractContextManager[object]:
 
     context: AbstractContextManager[object] = torch._inductor.config.patch(freezing=True)
     return context
+
+
+def abort_process_group() -> None:
+    """Abort the pending collectives of all NCCL groups of this process.
+
+    Without it: a rank on GPUs that waits for a lost machine waits until its process is ended.
+    """
+    dist.distributed_c10d._abort_process_group()
+
+
+def work_of(future: Future[Any]) -> Any:
+    """What a backend in Python returns from a collective: `wait` of it waits for the future.
+
+    Without it: backend=mpi needs a PyTorch that was built with MPI.
+    """
+    from torch._C._distributed_c10d import _create_work_from_future
+
+    return _create_work_from_future(future)

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import Backend, _create_work_from_future
+from torch._C._distributed_c10d import Backend
 from torch.futures import Future
 
+from dmls_ray.training.compat import work_of
 from dmls_ray.util.errors import UnavailableError
 
 NAME = "mpi4py"
@@ -240,7 +241,7 @@ class MPIBackend(Backend):
                 future.set_result(result)
 
         self._thread.submit(run)
-        return _create_work_from_future(future)
+        return work_of(future)
 
     def _reduce(self, tensor: Tensor, operation: Any, average: bool) -> None:
         """Over all ranks, in place."""

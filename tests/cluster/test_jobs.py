@@ -113,10 +113,10 @@ def cluster() -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({}, "asks for a token, and none is sent; export RAY_AUTH_MODE=token, and put its token into"),
-        ({"RAY_AUTH_TOKEN": "x"}, "asks for a token, and none is sent; export RAY_AUTH_MODE=token."),
-        ({"RAY_AUTH_MODE": "token"}, "RAY_AUTH_MODE=token, and there is no token in"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}, "does not take the token in RAY_AUTH_TOKEN"),
+        ({}, "requires a token, and none is sent. Export RAY_AUTH_MODE=token and put its token into"),
+        ({"RAY_AUTH_TOKEN": "x"}, "requires a token, and none is sent. Export RAY_AUTH_MODE=token."),
+        ({"RAY_AUTH_MODE": "token"}, "has no token. Put the token of the cluster there"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}, "rejects the token in RAY_AUTH_TOKEN"),
     ],
 )
 def test_without_the_right_token_nobody_is_let_in_and_one_line_says_why(

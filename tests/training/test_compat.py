@@ -9,11 +9,13 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.training.compat import (
+    abort_process_group,
     compile_counters,
     ddp_logging_data,
     inductor_freezing,
     reset_compiler,
     set_ddp_sample_rate,
+    work_of,
 )
 
 
@@ -47,3 +49,21 @@ def test_inductor_can_fold_constant_weights() -> None:
     with inductor_freezing():
         assert torch._inductor.config.freezing
     assert not torch._inductor.config.freezing
+
+
+def test_the_process_group_can_be_aborted() -> None:
+    # Groups without NCCL are left as they are, and there is no NCCL here.
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    try:
+        abort_process_group()
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def test_a_work_waits_for_its_future() -> None:
+    future: torch.futures.Future[int] = torch.futures.Future()
+    work = work_of(future)
+    future.set_result(1)
+    assert work.wait()

@@ -83,10 +83,9 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isol
         if not left and (trials.run_ids or not outcomes.errors):
             return
         if len(left) == len(trials.run_ids):
-            last_error = next(
-                (str(error).strip().splitlines()[-1] for error in outcomes.errors), "trials ended without a word"
-            )
-            raise WorkerGroupError(f"Ray Tune ended before the sweep: {last_error}.")
+            last_lines = (str(error).strip().splitlines()[-1].rstrip(".") for error in outcomes.errors)
+            reason = next(last_lines, "it gives no reason")
+            raise WorkerGroupError(f"Ray Tune ended before all runs had: {reason}; the same command runs the others.")
         trials = replace(trials, run_ids=left)
 
 
