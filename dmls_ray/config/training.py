@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from dmls_ray.config.fields import as_flag_value, field_specs, no_effect, setting
 from dmls_ray.config.runtime import Conflict, RuntimeConfig, without_derived_fields
@@ -17,6 +17,9 @@ Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16"]
 LrSchedule = Literal["constant", "cosine", "one-cycle"]
 CompileMode = Literal["off", "default", "max-autotune"]
 Compression = Literal["none", "fp16", "bf16", "powersgd"]
+
+WARMUP_SCHEDULES = tuple(name for name in get_args(LrSchedule) if name != "one-cycle")
+"""Schedules that lr_warmup_steps can precede; one-cycle includes its warm-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +136,9 @@ class TrainingConfig(RuntimeConfig):
             "compression=powersgd deadlocks with backend=gloo; use backend nccl.",
         ),
         Conflict(
-            lambda config: config.lr_warmup_steps and config.lr_schedule == "one-cycle",
-            "lr_warmup_steps={lr_warmup_steps} has no effect with lr_schedule=one-cycle, which includes a warm-up; use "
-            "lr_warmup_steps 0, or lr_schedule constant or cosine.",
+            lambda config: config.lr_warmup_steps and config.lr_schedule not in WARMUP_SCHEDULES,
+            "lr_warmup_steps={lr_warmup_steps} has no effect with lr_schedule={lr_schedule}, which includes a warm-up; "
+            f"use lr_warmup_steps 0, or lr_schedule {' or '.join(WARMUP_SCHEDULES)}.",
         ),
         Conflict(
             lambda config: config.early_stopping.startswith("validation_") and not config.validation_share,

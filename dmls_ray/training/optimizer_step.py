@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -12,11 +11,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
+from dmls_ray.training.lr_schedule import make_schedule
 from dmls_ray.training.optimizers import make_optimizer
 from dmls_ray.training.precision import make_scaler
 
@@ -129,31 +127,3 @@ def _no_skip_warning() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
         yield
-
-
-def make_schedule(config: TrainingConfig, optimizer: Optimizer, steps: int) -> LRScheduler | None:
-    """The learning rate by optimizer step; None if it is constant.
-
-    one-cycle is Smith & Topin, arXiv 1708.07120, with constant momentum; cosine is Loshchilov & Hutter,
-    arXiv 1608.03983, without restarts.
-    """
-    if config.lr_schedule == "one-cycle":
-        # One more than steps: the schedule is also stepped after the last optimizer step.
-        return OneCycleLR(optimizer, max_lr=config.scaled_lr, total_steps=steps + 1, cycle_momentum=False)
-    if config.lr_schedule == "constant" and not config.lr_warmup_steps:
-        return None
-    return LambdaLR(optimizer, lr_factor(config, steps))
-
-
-def lr_factor(config: TrainingConfig, steps: int) -> Callable[[int], float]:
-    """Factor of the learning rate in each optimizer step, from 0."""
-    warmup = min(config.lr_warmup_steps, steps)
-
-    def factor(step: int) -> float:
-        if step < warmup:
-            return (step + 1) / (warmup + 1)
-        if config.lr_schedule == "constant":
-            return 1.0
-        return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
-
-    return factor
