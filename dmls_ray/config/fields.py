@@ -34,6 +34,8 @@ class Setting:
     below: float | None = None
     choices: tuple[str, ...] = ()
     """Values of a text whose choices a registry defines; a Literal defines its choices itself."""
+    or_none: bool = False
+    """None means no limit, so the way out for a number names it."""
     not_empty: bool = False
     """The text contains more than blanks."""
     unit: str = ""
@@ -62,7 +64,9 @@ class Setting:
             ("less than {:.10g}", self.below, operator.lt),
         )
         given = [(text.format(bound), compare(value, bound)) for text, bound, compare in bounds if bound is not None]
-        return "" if all(holds for _, holds in given) else f"give {' and '.join(text for text, _ in given)}"
+        if all(holds for _, holds in given):
+            return ""
+        return f"give {' and '.join(text for text, _ in given)}" + (", or none" if self.or_none else "")
 
 
 def setting(default: Any, **metadata: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from dmls_ray.config.fields import checked, field_defaults
+from dmls_ray.config.fields import field_defaults, field_specs, set_checked, setting
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.uri import check_location, is_uri
@@ -46,7 +46,7 @@ class Options:
     early."""
     searcher: str = "grid"
     """Search mode: grid (every combination), random, or one of Ray Tune's: optuna, hyperopt, bayesopt, ..."""
-    samples: int = 16
+    samples: int = setting(16, at_least=1)
     """Search mode: how many configurations a searcher other than grid proposes."""
     scheduler: Literal["asha", "median", "none"] = "asha"
     """Search mode: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule."""
@@ -54,9 +54,9 @@ class Options:
     """Search mode: metric to optimize; any that the workload reports for an epoch."""
     goal: Literal["auto", "max", "min"] = "auto"
     """Search mode: whether the metric is maximized or minimized; auto: min for a loss."""
-    repeats: int | None = None
+    repeats: int | None = setting(None, at_least=1)
     """Runs of each trial, each with its own seed; without it 3, in search mode 1."""
-    order_seed: int = 0
+    order_seed: int = setting(0, at_least=0)
     """Seed of the order of runs within a block."""
     out: str | None = None
     """Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>."""
@@ -68,17 +68,18 @@ class Options:
     """Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one."""
     oversubscribe: bool = False
     """Allow more ranks than CPU cores."""
-    max_retries: int = RunLimits.max_retries
+    max_retries: int = setting(RunLimits.max_retries, at_least=0)
     """How often a run that was killed or timed out is started again."""
-    run_timeout: float | None = RunLimits.run_timeout
+    run_timeout: float | None = setting(RunLimits.run_timeout, above=0, or_none=True)
     """Seconds that an attempt at a run may take; without it, no limit."""
-    stall_timeout: float | None = RunLimits.stall_timeout
-    """Seconds that a run may go without an optimizer step, a test batch or an event; none: no limit."""
-    wait_for_ranks: float = RunLimits.wait_for_ranks
+    stall_timeout: float | None = setting(RunLimits.stall_timeout, above=0, or_none=True)
+    """Seconds without an optimizer step, a test batch or an event after which a run is ended, and without a request for
+    work after which an idle rank is replaced; none: no limit."""
+    wait_for_ranks: float = setting(RunLimits.wait_for_ranks, at_least=0)
     """Seconds that a run waits for ranks whose machine has left, before it is skipped."""
-    give_up_after: int = RunLimits.give_up_after
+    give_up_after: int = setting(RunLimits.give_up_after, at_least=1)
     """Number of equal failures of a trial in a row after which its further repeats are skipped."""
-    recycle_above_mib: float | None = RunLimits.recycle_above_mib
+    recycle_above_mib: float | None = setting(RunLimits.recycle_above_mib, above=0, or_none=True)
     """Resident set above which a rank's process is replaced between two runs; without it, never."""
     checkpoints: bool = False
     """Save each run after each epoch, and resume it there if it is cut short."""
@@ -96,29 +97,18 @@ class Options:
             check_location(self.out, "--out")
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
-        for spec in fields(self):
-            object.__setattr__(self, spec.name, checked(Options, spec.name, getattr(self, spec.name)))
+        set_checked(self, field_specs(Options).values())
         if self.repeats is None:
             object.__setattr__(self, "repeats", 1 if self.mode == "search" else 3)
-        for name, least in (("repeats", 1), ("give_up_after", 1), ("order_seed", 0), ("max_retries", 0)):
-            value = getattr(self, name)
-            if value < least:
-                raise ConfigError(f"{name}={value} is out of range; give a whole number of {least} or more.")
         self._check_search()
         if self.address is not None and not self.address.strip():
             raise ConfigError("--address is empty; give HOST:PORT of a cluster, auto or local, or leave it out.")
-        if self.wait_for_ranks < 0:
-            raise ConfigError(f"wait_for_ranks={self.wait_for_ranks} is out of range; give 0 or more.")
         for name in ("checkpoints", "save_weights"):
             if self.is_remote and getattr(self, name):
                 raise ConfigError(
                     f"--{name.replace('_', '-')} needs a folder that the ranks can write to, and --out {self.out} is "
                     "none; leave it out, or give --out a path that all machines share."
                 )
-        for name in ("run_timeout", "stall_timeout", "recycle_above_mib"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(f"{name}={value} is out of range; give more than 0, or none.")
 
     def _check_search(self) -> None:
         defaults = field_defaults(Options)
@@ -128,8 +118,6 @@ class Options:
                 raise ConfigError(f"{name}={value} only applies to mode=search; add --mode search.")
         if self.mode == "search" and self.searcher not in GRIDS and self.repeats != 1:
             raise ConfigError(f"repeats={self.repeats} does not go with searcher={self.searcher}; use repeats 1.")
-        if self.samples < 1:
-            raise ConfigError(f"samples={self.samples} is out of range; give a whole number of 1 or more.")
         if self.mode == "search" and self.isolation != "group":
             raise ConfigError(f"isolation={self.isolation} does not go with mode=search; leave it out.")
 

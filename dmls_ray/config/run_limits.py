@@ -14,7 +14,8 @@ class RunLimits:
     run_timeout: float | None = None
     """Seconds that one attempt at a run may take; None: unlimited."""
     stall_timeout: float | None = 600.0
-    """Seconds that a run may go without progress of any rank; None: unlimited."""
+    """Seconds without progress of any rank after which a run is ended, and without a request for work after which an
+    idle rank is replaced; None: unlimited."""
     wait_for_ranks: float = 60.0
     """Seconds that a run waits for ranks whose machine has left."""
     give_up_after: int = 2

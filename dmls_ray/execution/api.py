@@ -89,7 +89,8 @@ def sweep(
         oversubscribe: Allow more ranks than CPU cores.
         max_retries: How often a run that was killed or timed out is started again.
         run_timeout: Seconds that an attempt at a run may take; without it, no limit.
-        stall_timeout: Seconds that a run may go without an optimizer step, a test batch or an event; none: no limit.
+        stall_timeout: Seconds without an optimizer step, a test batch or an event after which a run is ended, and
+            without a request for work after which an idle rank is replaced; none: no limit.
         wait_for_ranks: Seconds that a run waits for ranks whose machine has left, before it is skipped.
         give_up_after: Number of equal failures of a trial in a row after which its further repeats are skipped.
         recycle_above_mib: Resident set above which a rank's process is replaced between two runs; without it, never.

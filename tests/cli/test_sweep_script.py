@@ -59,7 +59,7 @@ BAD_INPUT = [
         "batch_norm=on puts layers into built-in models",
     ),
     (["--run-timeout", "0"], "run_timeout=0.0 is out of range; give more than 0, or none"),
-    (["--max-retries", "-1"], "max_retries=-1 is out of range; give a whole number of 0 or more"),
+    (["--max-retries", "-1"], "max_retries=-1 is out of range; give 0 or more"),
     (["--batch-per-ran", "8"], "--batch-per-ran is no flag; did you mean --batch-per-rank?"),
     (["--xyzzy"], "--xyzzy is no flag; --help lists them all"),
     (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),
@@ -73,7 +73,7 @@ BAD_INPUT = [
     (["--dataset", "image_folder"], "dataset=image_folder needs data_dir"),
     (["--dataset", "image_folder", "--data-dir", "/absent"], "there is no folder /absent/train"),
     (["--dataset", "synthetic:size=3"], "'size=3' is not an option; write synthetic:shape="),
-    (["--repeats", "0"], "repeats=0 is out of range; give a whole number of 1 or more"),
+    (["--repeats", "0"], "repeats=0 is out of range; give 1 or more"),
     (["--repeats", "many"], "repeats=many is not a whole number"),
     (["--isolation", "none"], "isolation=none is unknown; choose from group, per_run"),
     # Before the next, which ends while another thread still loads Ray's libraries.

@@ -59,6 +59,7 @@ def test_inherited_fields_keep_the_order_that_the_class_gives_and_new_fields_fol
         ({"at_least": 0, "below": 1}, 1.0, "give 0 or more and less than 1"),
         ({"above": 0, "at_most": 1}, 0, "give more than 0 and at most 1"),
         ({"at_least": 0, "below": 2**31}, 2**31, "give 0 or more and less than 2147483648"),
+        ({"above": 0, "or_none": True}, 0, "give more than 0, or none"),
         ({"not_empty": True}, " ", "give a name"),
         ({"at_least": 1}, None, ""),
         ({"at_least": 1}, 1, ""),
