@@ -10,7 +10,7 @@ Kind = Literal["rate", "amount", "ratio", "share", "value"]
 Direction = Literal["max", "min", "none"]
 Scope = Literal["run", "epoch", "rank"]
 AcrossRanks = Literal["max", "min", "sum", "mean", "rank0"]
-NumberFormat = Literal["seconds", "ratio", "rate", "whole", "accuracy", "number"]
+FormatName = Literal["seconds", "ratio", "rate", "whole", "accuracy", "number"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +30,18 @@ class Metric:
     """Where the number is measured: once per run, once per epoch, or by each rank."""
     across_ranks: AcrossRanks = "rank0"
     """How the values of the ranks become the value of the run."""
-    format: NumberFormat = "number"
+    format: FormatName = "number"
     """How a table prints the value."""
     is_time: bool = False
     """Whether the number means nothing where runs shared the machine (search mode)."""
     shown: bool | Callable[[Any], bool] = True
-    """Whether a table shows the metric by default; a callable takes the table."""
+    """Whether a table has a column of the metric by default: True, if any trial reports it; a callable takes the
+    `Table` and decides alone."""
+    interval: bool = False
+    """Whether the column shows the interval besides the median."""
     returnable: bool = False
     """Whether a user-defined function may return it under this name."""
     family: str = ""
-    """Metrics of one family have their columns together."""
+    """Metrics of one family have their columns together; those of `speed` come first, of `loss` and `end` last."""
     doc: str = ""
     """One sentence for the metrics page of the documentation."""

@@ -3,8 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dmls_ray.records.metric import Metric
+
+
+def _has_rate(table: Any) -> bool:
+    return bool(table.has("images_per_s"))
+
+
+def _is_timed(table: Any) -> bool:
+    return bool(table.is_timed)
+
+
+def _has_steps_alone(table: Any) -> bool:
+    return bool(table.is_timed and table.has("step_ms_p50") and not table.has("images_per_s"))
+
+
+def _varies_launcher(table: Any) -> bool:
+    return "launcher" in table.varied
+
+
+def _has_memory_or_nothing_custom(table: Any) -> bool:
+    return bool(table.has("peak_mem_mib") or not table.custom_metric_names)
+
+
+def _varies_regulariser(table: Any) -> bool:
+    return any(spec.setting.family == "regulariser" for spec in table.varied_specs)
 
 
 def _learned(part: str) -> tuple[Metric, Metric]:
@@ -12,11 +37,13 @@ def _learned(part: str) -> tuple[Metric, Metric]:
     return (
         Metric(
             name=f"{part}_loss", label=f"{part} loss", kind="amount", direction="min", scope="epoch", returnable=True,
+            family="loss", interval=True,
             doc=f"Mean {part} loss over samples, of the last epoch or of the best one with early stopping.",
         ),
         Metric(
             name=f"{part}_accuracy", label=f"{part} acc.", kind="share", direction="max", scope="epoch",
-            format="accuracy", returnable=True, doc=f"Fraction of {part} samples that are classified correctly.",
+            format="accuracy", returnable=True, shown=part != "validation", interval=part == "test",
+            doc=f"Fraction of {part} samples that are classified correctly.",
         ),
     )  # fmt: skip
 
@@ -48,23 +75,28 @@ _LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "valid
 TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="images_per_s", label="images/s", kind="rate", direction="max", scope="epoch", format="rate",
-        is_time=True, returnable=True, doc="Samples of the counted steps of all ranks, divided by train_s.",
+        is_time=True, returnable=True, family="speed", interval=True,
+        doc="Samples of the counted steps of all ranks, divided by train_s.",
     ),
     Metric(
         name="epoch_s", label="s/epoch", kind="amount", direction="min", scope="run", format="seconds", is_time=True,
-        returnable=True, doc="Seconds that the training steps of one epoch take at images_per_s.",
+        returnable=True, family="speed", shown=_has_rate,
+        doc="Seconds that the training steps of one epoch take at images_per_s.",
     ),
     Metric(
         name="total_s", label="s/run", kind="amount", direction="min", scope="rank", across_ranks="max",
-        format="seconds", is_time=True, doc="Seconds from assignment to result on the slowest rank.",
-    ),
-    Metric(
-        name="overhead_s", label="start-up s", kind="value", direction="min", scope="run", format="seconds",
-        is_time=True, doc="Seconds that the orchestration adds to total_s, seen from the driver.",
+        format="seconds", is_time=True, family="speed", shown=_is_timed,
+        doc="Seconds from assignment to result on the slowest rank.",
     ),
     Metric(
         name="step_ms_p50", label="step ms", kind="amount", direction="min", scope="rank", across_ranks="max",
-        format="seconds", is_time=True, doc="Median of the counted optimizer steps on the slowest rank.",
+        format="seconds", is_time=True, family="speed", shown=_has_steps_alone,
+        doc="Median of the counted optimizer steps on the slowest rank.",
+    ),
+    Metric(
+        name="overhead_s", label="start-up s", kind="value", direction="min", scope="run", format="seconds",
+        is_time=True, family="speed", shown=_varies_launcher,
+        doc="Seconds that the orchestration adds to total_s, seen from the driver.",
     ),
     Metric(
         name="exposed_comm_ms", label="exposed comm. ms", kind="amount", direction="min", scope="rank",
@@ -81,20 +113,18 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="peak_mem_mib", label="peak MiB", kind="amount", direction="min", scope="rank", across_ranks="max",
-        format="whole", doc="CPU: peak resident set of the run; GPU: peak allocated. Of the rank that needs most.",
+        format="whole", shown=_has_memory_or_nothing_custom,
+        doc="CPU: peak resident set of the run; GPU: peak allocated. Of the rank that needs most.",
     ),
-    Metric(
-        name="stopped_epoch", label="stopped after epoch", kind="value", direction="none", scope="run",
-        doc="Epoch after which a search stopped the run.",
-    ),
-    *_LOSSES,
     *_ACCURACIES,
     Metric(
         name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",
+        shown=_varies_regulariser,
         doc="train_accuracy - test_accuracy of the same epoch.",
     ),
     Metric(
         name="overfit_epoch", label="overfit from epoch", kind="value", direction="none", scope="run",
+        shown=_varies_regulariser,
         doc="First epoch after the least test loss, where test loss ends higher and train loss lower.",
     ),
     Metric(
@@ -117,8 +147,13 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _inference("fp32_compiled_ms_p50", "fp32 compiled ms", "Median latency of the compiled model in fp32."),
     _inference("int8_compiled_ms_p50", "int8 compiled ms", "Median latency of the compiled model in int8."),
     Metric(
-        name="gradient_noise_scale", label="noise scale", kind="amount", direction="none", scope="run",
+        name="gradient_noise_scale", label="noise scale", kind="amount", direction="none", scope="run", interval=True,
         doc="Gradient noise scale in samples (arXiv 1812.06162), with --noise-scale.",
+    ),
+    *_LOSSES,
+    Metric(
+        name="stopped_epoch", label="stopped after epoch", kind="value", direction="none", scope="run", family="end",
+        doc="Epoch after which a search stopped the run.",
     ),
     # In records, in no table.
     Metric(

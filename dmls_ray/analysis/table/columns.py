@@ -11,7 +11,7 @@ from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, 
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.config.fields import FieldSpec
+from dmls_ray.records.metric import Metric
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics
 
@@ -47,49 +47,40 @@ def _headed(table: Table, columns: list[Column]) -> list[Column]:
 
 
 def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
-    """The factors, then every metric that a run has, in the order of the registry.
+    """The columns of training, each where there is something in it: factors, speed, other metrics, how runs ended.
 
     Args:
         table: a sweep's table.
         losses: whether losses have columns, with accuracies.
     """
-    columns = factor_columns(table)
-    is_timed = any(record.mode == "bench" for row in table.rows for record in row.records)
-    if table.has("images_per_s"):
-        columns += [
-            metric_column("images_per_s", interval=True, answers=True),
-            metric_column("epoch_s"),
-            metric_column("total_s"),
-        ]
-    elif is_timed:
-        columns += [metric_column("total_s", interval=True, answers=True)]
-        columns += [metric_column("step_ms_p50")] if table.has("step_ms_p50") else []
-    if "launcher" in table.varied:
-        columns.append(metric_column("overhead_s"))
+    answer = "images_per_s" if table.has("images_per_s") else "total_s" if table.is_timed else "test_accuracy"
+    by_family: dict[str, list[Column]] = {"speed": [], "other": [], "loss": [], "end": []}
+    for name, metric in TABLE_METRICS.items():
+        if _is_shown(metric, table):
+            by_family.get(metric.family, by_family["other"]).append(_default_column(metric, is_answer=name == answer))
+    columns = factor_columns(table) + by_family["speed"]
     if any(row.speed_up for row in table.rows):
         columns += [_SPEED_UP, _EFFICIENCY]
-    if is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
+    if table.is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
         columns.append(_TARGET)
-    if table.has("exposed_comm_ms"):
-        columns.append(metric_column("exposed_comm_ms"))
-    columns += [metric_column(name) for name in _family("link") if table.has(name)]
-    if table.has("peak_mem_mib") or not table.custom_metric_names:
-        columns.append(metric_column("peak_mem_mib"))
-    columns += [metric_column("train_accuracy")] if table.has("train_accuracy") else []
-    if table.has("test_accuracy"):
-        columns.append(metric_column("test_accuracy", interval=True, answers=not is_timed))
-    if any(spec.setting.family == "regulariser" for spec in varied_specs(table)):
-        columns += [metric_column("accuracy_gap"), _OVERFIT]
-    columns += [metric_column(name) for name in _family("inference") if table.has(name)]
-    columns += [metric_column("gradient_noise_scale", interval=True)] if table.has("gradient_noise_scale") else []
-    for name in ("train_loss", "test_loss", "validation_loss") if losses else ():
-        columns += [_named(name)] if table.has(name) else []
-    columns += [_custom(name) for name in table.custom_metric_names]
-    columns += [metric_column("stopped_epoch")] if table.has("stopped_epoch") else []
-    columns += ending_columns()
+    columns += by_family["other"] + (by_family["loss"] if losses else [])
+    columns += _custom_columns(table)
+    columns += by_family["end"] + ending_columns()
     if any(record.oversubscribed for row in table.rows for record in row.records):
         columns.append(_OVERSUBSCRIBED)
     return columns
+
+
+def _is_shown(metric: Metric, table: Table) -> bool:
+    return metric.shown(table) if callable(metric.shown) else metric.shown and table.has(metric.name)
+
+
+def _default_column(metric: Metric, *, is_answer: bool) -> Column:
+    if metric.name == "overfit_epoch":
+        return _OVERFIT
+    if metric.family == "loss":
+        return _named(metric.name)
+    return metric_column(metric.name, interval=metric.interval or is_answer, answers=is_answer)
 
 
 def factor_columns(table: Table) -> list[Column]:
@@ -107,19 +98,16 @@ def ending_columns() -> list[Column]:
     return [_COUNT, _OUTCOME]
 
 
-def varied_specs(table: Table) -> list[FieldSpec]:
-    """The fields that vary, as far as the configuration class of the workload has them."""
-    specs = table.presentation.workload.specs()
-    return [specs[name] for name in table.varied if name in specs]
-
-
-def _family(name: str) -> list[str]:
-    return [metric.name for metric in TABLE_METRICS.values() if metric.family == name]
-
-
-def _custom(name: str) -> Column:
-    """A metric without a field of a record: by its entry, if it has one."""
-    return metric_column(name, interval=True) if name in registered_metrics() else _named(name)
+def _custom_columns(table: Table) -> list[Column]:
+    """Columns of the metrics that are no field of a record: by their entries, if they have one."""
+    columns = []
+    for name in table.custom_metric_names:
+        metric = registered_metrics().get(name)
+        if metric is None:
+            columns.append(_named(name))
+        elif metric.shown(table) if callable(metric.shown) else metric.shown:
+            columns.append(metric_column(name, interval=True))
+    return columns
 
 
 def _factor(name: str) -> Column:
@@ -149,7 +137,7 @@ def metric_column(name: str, *, interval: bool = False, answers: bool = False) -
 
 
 def _named(name: str) -> Column:
-    """A custom metric under its name, with its interval."""
+    """A metric under its name, with its interval."""
     return Column(
         f"{name}{INTERVAL}",
         lambda row: f"{format_interval(row.estimate(name), GENERIC)}{_of_how_many(row.estimate(name), row)}",

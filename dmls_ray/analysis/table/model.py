@@ -11,6 +11,7 @@ import pandas as pd
 from dmls_ray.analysis.export.text_tables import markdown, markdown_text
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.fields import FieldSpec
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.presentation import Presentation
@@ -87,6 +88,17 @@ class Table:
     def custom_metric_names(self) -> list[str]:
         """Names of the metrics that are no field of a record."""
         return field_names([row.custom_metrics for row in self.rows])
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether any run was in bench mode, so that its times are comparable."""
+        return any(record.mode == "bench" for row in self.rows for record in row.records)
+
+    @property
+    def varied_specs(self) -> list[FieldSpec]:
+        """The fields that vary, as far as the configuration class of the workload has them."""
+        specs = self.presentation.workload.specs()
+        return [specs[name] for name in self.varied if name in specs]
 
     def has(self, metric: str) -> bool:
         """Whether any trial has this metric, as a field of its records."""

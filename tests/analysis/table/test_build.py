@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.metric import Metric
+from dmls_ray.workloads.registry import registered_metrics
 from tests.analysis.samples import own_results, results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
@@ -59,6 +61,23 @@ def test_runs_of_several_sessions_are_said_to_be() -> None:
     later = results(GRID, rate)
     later.records[0].session = "2026-01-03"
     assert any(note.startswith("Measured in 2 sessions") for note in make_table(later).notes)
+
+
+@pytest.mark.parametrize(
+    ("shown", "has_column"),
+    [(True, True), (False, False), (lambda table: "world_size" in table.varied, True), (lambda table: False, False)],
+)
+def test_the_entry_of_a_metric_decides_whether_it_has_a_column(
+    shown: Any, has_column: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = Metric(name="norm", label="max norm", kind="amount", direction="none", scope="run", shown=shown)
+    metrics = {**registered_metrics(), "norm": entry}
+    monkeypatch.setattr("dmls_ray.analysis.table.columns.registered_metrics", lambda: metrics)
+    monkeypatch.setattr("dmls_ray.analysis.metrics.registered_metrics", lambda: metrics)
+    measured = results(GRID, rate)
+    for record in measured.records:
+        record.measures["norm"] = 0.5
+    assert ("max norm [95%]" in make_table(measured).frame().columns) == has_column
 
 
 def test_one_repeat_shows_the_bare_value_and_says_n_1() -> None:
