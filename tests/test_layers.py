@@ -7,6 +7,8 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Collection, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,17 @@ def imported_by(path: Path) -> set[str]:
     return {name.split(".")[1] for name in names if name.startswith("dmls_ray.")}
 
 
+def imported_modules(path: Path, modules: Collection[str]) -> Iterator[str]:
+    """The modules of dmls_ray that a file imports when it is loaded."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dmls_ray"):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in modules else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+
+
 def test_every_package_has_a_layer_and_the_top_level_stays_small() -> None:
     entries = {path.name for path in (PROJECT / "dmls_ray").iterdir() if not path.name.startswith("__pycache__")}
     packages = {name for layer in LAYERS for name in layer}
@@ -131,6 +144,27 @@ def test_no_package_imports_from_a_layer_above_its_own() -> None:
             for other in imported_by(path) - {name}:
                 assert not any({name, other} <= pair for pair in APART), f"{path} imports {other}"
                 assert level[other] < level[name], f"{path} imports {other}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    root = PROJECT / "dmls_ray"
+    modules = {}
+    for path in root.rglob("*.py"):
+        name = ".".join(("dmls_ray", *path.relative_to(root).with_suffix("").parts))
+        modules[name.removesuffix(".__init__")] = path
+    graph = {name: set(imported_modules(path, modules)) - {name} for name, path in modules.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_code_outside_workloads_names_a_workload() -> None:
+    named = [
+        f"{path}:{number}"
+        for path in (PROJECT / "dmls_ray").rglob("*.py")
+        if "workloads" not in path.parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search("grayscale|is_own|turns_grey|is_of_images", line)
+    ]
+    assert not named
 
 
 def test_the_public_names_are_pinned() -> None:

@@ -34,7 +34,7 @@ from dmls_ray.util.uri import numbered
 from dmls_ray.workloads.registry import workload
 from tests.analysis.samples import results
 from tests.conftest import S3, start_s3
-from tests.execution.test_run import GRID, Notes
+from tests.execution.test_run_plan import GRID, Notes
 from tests.records.test_model import record
 
 

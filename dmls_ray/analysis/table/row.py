@@ -29,7 +29,7 @@ class Row:
     custom_metrics: dict[str, Estimate] = field(default_factory=dict)
     """Metrics that are no field of a record."""
     speed_up: Comparison | None = None
-    """Against world size 1 without DDP, all else equal; in the workload grayscale, against the Python loops."""
+    """Against the row that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
 
     @property
     def workload(self) -> Workload:
