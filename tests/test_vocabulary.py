@@ -1,4 +1,4 @@
-"""The language of the project: words that CONTRIBUTING.md asks not to use, and modules that are short or say why not."""
+"""The language of the project: words to avoid, and modules that are short or say why not."""
 
 from __future__ import annotations
 
