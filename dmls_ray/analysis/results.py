@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.storage.mirror import Mirror, pending_files
 from dmls_ray.storage.runs_file import latest_records
 from dmls_ray.util.errors import StoreError
@@ -60,9 +61,8 @@ class Results:
         return len(self.records)
 
     def __repr__(self) -> str:
-        counts = self.runs["outcome"].value_counts().to_dict() if self.records else {}
-        names = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        return f"Results({self.where!r}, {len(self)} runs: {names or 'none'})"
+        counts = outcome_counts(record.outcome for record in self.records)
+        return f"Results({self.where!r}, {len(self)} runs: {counts or 'none'})"
 
     @property
     def where(self) -> str:

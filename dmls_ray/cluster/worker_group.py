@@ -1,6 +1,6 @@
 """The worker group: a broker, and one TorchTrainer per machine that holds its ranks while the machine is there.
 
-Above 350 lines, since starting, resizing and ending trainers share one lock and one list of machines.
+One module because starting, resizing and ending trainers change one list of trainers under one lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""`ProgressView`: what a sweep reports while it runs. `cli/progress.py` implements it."""
+"""`ProgressView`: what a sweep reports while it runs.
+
+`PlainView` in `execution/plain_view.py` prints lines for pipes and logs, `LiveView` in `cli/progress.py` draws a live
+table in a terminal.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -28,3 +30,8 @@ class Outcome(StrEnum):
     def is_answer(self) -> bool:
         """Whether the outcome answers the question that the run asked."""
         return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED, Outcome.SKIPPED)
+
+
+def outcome_counts(outcomes: Iterable[Outcome]) -> str:
+    """`22 ok, 2 oom`, the most frequent first; empty without a run."""
+    return ", ".join(f"{count:,} {outcome.value}" for outcome, count in Counter(outcomes).most_common())

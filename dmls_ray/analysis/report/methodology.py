@@ -14,7 +14,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import MIN_PERCENTILE, MIN_REPEATS
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.storage.sweep_file import command_line
 
 
@@ -37,10 +37,9 @@ class Command:
     """Lines for a shell."""
 
 
-def outcome_counts(results: Results) -> str:
+def run_counts(results: Results) -> str:
     """`24 runs: 22 ok, 2 oom`."""
-    counts = Counter(record.outcome.value for record in results.records)
-    outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
+    outcomes = outcome_counts(record.outcome for record in results.records)
     return f"{len(results):,} {'run' if len(results) == 1 else 'runs'}" + (f": {outcomes}" if outcomes else "")
 
 

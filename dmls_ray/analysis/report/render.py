@@ -18,7 +18,7 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.interactive import plotly_figure
 from dmls_ray.analysis.figures.style import DARK, LIGHT
 from dmls_ray.analysis.report.gzip_json import pack, to_json
-from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
+from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import SweepSummary
 from dmls_ray.analysis.table.model import Table
@@ -83,7 +83,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             data=pack(to_json(data)),
             name=(sessions[-1].get("name") if sessions else "") or results.name or "sweep",
             days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
-            counts=outcome_counts(results),
+            counts=run_counts(results),
             unfinished=reading.unfinished,
             question=question,
             more=more,

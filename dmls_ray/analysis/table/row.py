@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ from dmls_ray.analysis.metrics import is_time
 from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.outcome import Outcome, outcome_counts
 from dmls_ray.records.provenance import hardware_key
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import workload_of
@@ -43,10 +42,8 @@ class Row:
     @cached_property
     def outcome(self) -> str:
         """The outcome that all runs have, or the number of runs of each outcome."""
-        counts = Counter(record.outcome.value for record in self.records)
-        if len(counts) == 1:
-            return next(iter(counts))
-        return ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+        outcomes = [record.outcome for record in self.records]
+        return outcomes[0].value if len(set(outcomes)) == 1 else outcome_counts(outcomes)
 
     @property
     def reason(self) -> str:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 
 import pandas as pd
 
 from dmls_ray.analysis.results import load
 from dmls_ray.cli.console import Console
 from dmls_ray.cli.parser import EXIT_OK, Parser
-from dmls_ray.cli.results_io import (
-    add_format,
-    find_results,
-    print_result,
-)
+from dmls_ray.cli.results_io import add_format, find_results, print_result
+from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import InputError, StoreError
 
@@ -34,12 +30,11 @@ def run(given: argparse.Namespace, console: Console) -> int:
             # One that cannot be read hides no other.
             rows.append({"folder": str(folder), "outcome": str(error)})
             continue
-        outcomes = Counter(record.outcome.value for record in results.records)
         rows.append(
             {
                 "folder": str(folder),
                 "runs": str(len(results)),
-                "outcome": ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
+                "outcome": outcome_counts(record.outcome for record in results.records),
                 "last begun": max((record.started_at for record in results.records), default="")[:16].replace("T", " "),
                 "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
                 "question": (sessions[-1].get("question") or sessions[-1].get("axis") or "") if sessions else "",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.report.methodology import commands, environments, methodology, outcome_counts
+from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
@@ -17,8 +17,8 @@ def rate(values: dict[str, Any], repeat: int) -> float | None:
 
 
 def test_runs_are_counted_by_outcome() -> None:
-    assert outcome_counts(results(AXES, rate)) == "6 runs: 5 ok, 1 oom"
-    assert outcome_counts(results({"batch_per_rank": 16}, rate, repeats=1)) == "1 run: 1 ok"
+    assert run_counts(results(AXES, rate)) == "6 runs: 5 ok, 1 oom"
+    assert run_counts(results({"batch_per_rank": 16}, rate, repeats=1)) == "1 run: 1 ok"
 
 
 def test_how_it_was_measured_names_order_seeds_and_interval() -> None:
