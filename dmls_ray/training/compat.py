@@ -70,10 +70,20 @@ def abort_process_group() -> None:
     dist.distributed_c10d._abort_process_group()
 
 
+def backend_class() -> type:
+    """Base class of backends of torch.distributed that are written in Python.
+
+    Without it: backend=mpi needs a PyTorch that was built with MPI.
+    """
+    from torch._C._distributed_c10d import Backend
+
+    return Backend
+
+
 def work_of(future: Future[Any]) -> Any:
     """What a backend in Python returns from a collective: `wait` of it waits for the future.
 
-    Without it: backend=mpi needs a PyTorch that was built with MPI.
+    Without it: as `backend_class`.
     """
     from torch._C._distributed_c10d import _create_work_from_future
 

@@ -21,13 +21,13 @@ def mpirun(*command: str, ranks: int = 2) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_every_collective_gives_what_gloo_gives(ranks: int) -> None:
+def test_each_collective_of_training_equals_gloos_and_the_others_are_refused(ranks: int) -> None:
     done = mpirun("-m", "tests.training.mpi_checks", "60", ranks=ranks)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip() == f"60 cases on {ranks} ranks"
 
 
-def test_without_mpi4py_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mpi4py_the_error_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     from dmls_ray.training.mpi_backend import world
     from dmls_ray.util.errors import UnavailableError
 
