@@ -8,7 +8,7 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, RATE,
 from dmls_ray.analysis.stats.intervals import Quantity
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.training_metrics import TRAINING_METRICS, is_loss
+from dmls_ray.records.training_metrics import TRAINING_METRICS
 from dmls_ray.workloads.registry import registered_metrics
 
 TABLE_METRICS: Mapping[str, Metric] = {
@@ -48,9 +48,3 @@ def is_time(name: str) -> bool:
     """Whether a metric means nothing where runs shared the machine."""
     metric = registered_metrics().get(name)
     return metric is not None and metric.is_time and metric.label != ""
-
-
-def minimizes(name: str) -> bool:
-    """Whether less of a metric is better; for a custom metric, whether it is called a loss."""
-    metric = registered_metrics().get(name)
-    return metric.direction == "min" if metric else is_loss(name)

@@ -20,7 +20,7 @@ from dmls_ray.config.grid import Plan, Variant
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.execution.location import folder_name
-from dmls_ray.execution.planning import plan_sweep
+from dmls_ray.execution.planning import plan_sweep, search_minimizes
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.util.errors import HeadLostError, InputError, WorkerGroupError
 from dmls_ray.util.uri import below
@@ -137,8 +137,8 @@ def _show_results(results: Any, plan: Plan, options: Options, console: Console) 
 
     searched = options.mode == "search"
     question = SweepQuestion(
-        text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed, minimizes=options.minimizes,
-        metric=options.metric if searched else None,
+        text=options.question, varied=plan.varied, axis=options.axis, changed=plan.changed,
+        minimizes=search_minimizes(options), metric=options.metric if searched else None,
     )  # fmt: skip
     reading = SweepSummary(results, question)
     elsewhere = f"dmls-ray table {shlex.quote(results.where)} --format csv"

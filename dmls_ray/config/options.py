@@ -53,7 +53,8 @@ class Options:
     metric: str = "test_accuracy"
     """Search mode: metric to optimize; any that the workload reports for an epoch."""
     goal: Literal["auto", "max", "min"] = "auto"
-    """Search mode: whether the metric is maximized or minimized; auto: min for a loss."""
+    """Search mode: whether the metric is maximized or minimized; auto: by its entry in the registry; a
+    metric without one is minimized if it is a loss."""
     repeats: int | None = setting(None, at_least=1)
     """Runs of each trial, each with its own seed; without it 3, in search mode 1."""
     order_seed: int = setting(0, at_least=0)
@@ -131,11 +132,6 @@ class Options:
     def uses_searcher(self) -> bool:
         """Whether a searcher of Ray Tune proposes the runs."""
         return self.mode == "search" and self.searcher not in GRIDS
-
-    @property
-    def minimizes(self) -> bool:
-        """Whether the metric of a search is minimized."""
-        return self.goal == "min" or (self.goal == "auto" and self.metric.endswith("loss"))
 
     @property
     def run_limits(self) -> RunLimits:

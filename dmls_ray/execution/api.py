@@ -79,7 +79,8 @@ def sweep(
         samples: Search mode: how many configurations a searcher other than grid proposes.
         scheduler: Search mode: rule by which poor runs are stopped after an epoch: Ray Tune's ASHA or its median rule.
         metric: Search mode: metric to optimize; any that the workload reports for an epoch.
-        goal: Search mode: whether the metric is maximized or minimized; auto: min for a loss.
+        goal: Search mode: whether the metric is maximized or minimized; auto: by its entry in the registry;
+            a metric without one is minimized if it is a loss.
         repeats: Runs of each trial, each with its own seed; without it 3, in search mode 1.
         order_seed: Seed of the order of runs within a block.
         out: Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>.

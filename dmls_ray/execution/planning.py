@@ -18,6 +18,7 @@ from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.registry import metric_is_minimized
 
 
 def make_plan(
@@ -43,6 +44,11 @@ def make_plan(
     """
     schema = schema or registry.workload(registry.DEFAULT).schema()
     return build_plan(axes, schema, variants=variants, repeats=repeats, order_seed=order_seed)
+
+
+def search_minimizes(options: Options) -> bool:
+    """Return whether a search minimizes its metric: by `goal`, or by the metric's entry in the registry."""
+    return metric_is_minimized(options.metric) if options.goal == "auto" else options.goal == "min"
 
 
 def plan_sweep(

@@ -10,6 +10,7 @@ from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.execution.jobs import JobFactory
+from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
@@ -121,7 +122,7 @@ class Search:
             epochs.append(round(many.high))
         return SearchObjective(
             metric=self.options.metric,
-            minimizes=self.options.minimizes,
+            minimizes=search_minimizes(self.options),
             scheduler=self.options.scheduler,
             max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
         )

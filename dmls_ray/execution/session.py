@@ -7,6 +7,7 @@ from typing import Any
 
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
+from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions
 
 
@@ -24,7 +25,7 @@ def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
         "order_seed": plan.order_seed,
         "isolation": options.isolation,
         "mode": options.mode,
-        **({"metric": options.metric, "minimizes": options.minimizes} if options.mode == "search" else {}),
+        **({"metric": options.metric, "minimizes": search_minimizes(options)} if options.mode == "search" else {}),
         "machine": describe_machine(),
         "versions": describe_versions(),
         "git": describe_git(),

@@ -210,10 +210,5 @@ RETURNABLE_PER_EPOCH = frozenset(
 
 
 def is_loss(name: str) -> bool:
-    """Whether a metric is a loss: by its entry, or by the name that a user-defined function gave it."""
-    return (name in BY_NAME and BY_NAME[name] in _LOSSES) or (name not in BY_NAME and name.endswith("loss"))
-
-
-def minimizes(name: str) -> bool:
-    """Whether less of a metric is better: by its entry, else for losses of user-defined functions."""
-    return BY_NAME[name].direction == "min" if name in BY_NAME else is_loss(name)
+    """Whether a metric is a loss, by its name: `loss`, or one that ends in `_loss`."""
+    return name == "loss" or name.endswith("_loss")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.model import EpochRecord
-from dmls_ray.records.training_metrics import minimizes
+from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.training.process import Collective
 
 
@@ -55,7 +55,7 @@ class EarlyStopping:
         value = getattr(epoch, self._metric)
         if self._best is None:
             return True
-        return bool(value < self._best if minimizes(self._metric) else value > self._best)
+        return bool(value < self._best if BY_NAME[self._metric].direction == "min" else value > self._best)
 
     def _is_out_of_patience(self, epoch: EpochRecord) -> bool:
         return not self._improves(epoch) and epoch.epoch - (self.best_epoch or 0) >= self._patience

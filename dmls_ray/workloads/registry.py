@@ -14,7 +14,7 @@ from typing import Any
 
 from dmls_ray import workloads
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.training_metrics import BY_NAME
+from dmls_ray.records.training_metrics import BY_NAME, is_loss
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.base import Workload
@@ -87,6 +87,12 @@ def references() -> dict[str, str]:
 def registered_metrics() -> Mapping[str, Metric]:
     """Return the metrics of all installed workloads by name."""
     return _metrics(tuple(references().items()))
+
+
+def metric_is_minimized(name: str) -> bool:
+    """Return whether less of a metric is better: by its entry; a metric without one is minimized if it is a loss."""
+    metric = registered_metrics().get(name)
+    return metric.direction == "min" if metric else is_loss(name)
 
 
 @functools.cache

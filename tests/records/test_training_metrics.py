@@ -12,7 +12,7 @@ from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.records.training_metrics import BY_NAME, LEARNED, TRAINING_METRICS, is_loss, minimizes
+from dmls_ray.records.training_metrics import BY_NAME, LEARNED, TRAINING_METRICS, is_loss
 from dmls_ray.workloads.classification.config import TrialConfig
 
 
@@ -53,9 +53,9 @@ def test_every_metric_of_training_has_a_field_and_a_sentence() -> None:
     assert all(metric.doc.endswith(".") for metric in TRAINING_METRICS)
 
 
-def test_the_direction_is_that_of_the_entry_and_of_a_custom_loss_by_its_name() -> None:
-    assert [minimizes(name) for name in LEARNED] == [True, False] * 3
-    assert minimizes("peak_mem_mib")
-    assert minimizes("valid_loss")
-    assert not minimizes("bleu")
+def test_a_loss_is_called_loss_or_ends_in_it() -> None:
+    assert is_loss("loss")
+    assert is_loss("val_loss")
+    assert not is_loss("loss_scale")
+    assert not is_loss("gloss")
     assert [name for name in LEARNED if is_loss(name)] == ["train_loss", "test_loss", "validation_loss"]

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
+from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.execution.planning import search_minimizes
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads import registry
@@ -41,6 +44,19 @@ class External(Workload):
 def external(monkeypatch: pytest.MonkeyPatch) -> None:
     references = {"external": f"{__name__}:External", **registry.references()}
     monkeypatch.setattr(registry, "references", lambda: references)
+
+
+def test_the_entry_of_a_metric_gives_its_direction_and_a_custom_loss_is_minimized() -> None:
+    assert [registry.metric_is_minimized(name) for name in LEARNED] == [True, False] * 3
+    assert registry.metric_is_minimized("peak_mem_mib")
+    assert registry.metric_is_minimized("valid_loss")
+    assert not registry.metric_is_minimized("bleu")
+
+
+def test_a_search_minimizes_what_its_goal_or_the_entry_of_its_metric_says() -> None:
+    assert search_minimizes(Options(mode="search", metric="levels_apart"))
+    assert search_minimizes(Options(mode="search", metric="test_accuracy", goal="min"))
+    assert not search_minimizes(Options(mode="search", metric="test_loss", goal="max"))
 
 
 def test_every_reference_record_belongs_to_its_workload() -> None:

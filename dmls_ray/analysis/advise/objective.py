@@ -11,7 +11,6 @@ from enum import Enum
 from typing import ClassVar, Self
 
 from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of
-from dmls_ray.analysis.metrics import minimizes as is_minimized
 from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, compare, difference, estimate
 from dmls_ray.analysis.stats.paired import logarithm_of, ratio_of
@@ -20,6 +19,7 @@ from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.registry import metric_is_minimized
 
 TIME_TO_TARGET = "target_s"
 """The measure of an objective that is judged by the time to a target accuracy."""
@@ -110,7 +110,7 @@ class Objective:
         name = cls.metric(table, request)
         if not any(row.estimate(name) for row in table.rows):
             raise ConfigError(f"--for {cls.name} needs {name}, which no run reports; give another --for.")
-        least = request.minimizes if request.minimizes is not None else is_minimized(name)
+        least = request.minimizes if request.minimizes is not None else metric_is_minimized(name)
         return cls(measure=name, label=label_of(name), form=format_of(name), minimizes=least, target=request.target)
 
     def caveats(self) -> list[str]:
