@@ -1,4 +1,4 @@
-"""What the data of a sweep cannot say to an aim."""
+"""What the runs of a sweep leave unknown for an objective."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmls_ray.records.provenance import hardware_key
 
 
 def caveats_of(results: Results, table: Table, objective: Objective, best: Candidate | None) -> list[str]:
-    """A line for each thing that the runs leave open; none that does not follow from them."""
+    """One line for each question that the runs leave open. Each completes `Not known: ...`."""
     lines = [
         _repeats(table),
         *_origins(results, objective),
@@ -34,7 +34,9 @@ def _repeats(table: Table) -> str:
     if not few:
         return ""
     which = "every configuration" if few == len(counts) else count_noun(few, "configuration")
-    return f"how much {which} with n={min(counts)} varies by chance; intervals begin at --repeats {MIN_REPEATS}."
+    return (
+        f"how much the results of {which} with n={min(counts)} vary by chance; intervals need --repeats {MIN_REPEATS}."
+    )
 
 
 def _origins(results: Results, objective: Objective) -> list[str]:
@@ -42,18 +44,26 @@ def _origins(results: Results, objective: Objective) -> list[str]:
     machines = {hardware_key(record.machine) for record in records}
     lines = []
     if len(machines) > 1:
-        lines.append("what is the configuration's and what the machine's, since the runs are of different machines.")
+        lines.append(
+            "whether a difference comes from the configuration or from the machine: the runs are of different machines."
+        )
     if len({str(record.versions) for record in records}) > 1:
-        lines.append("what is the configuration's and what the versions', since the runs are of different ones.")
+        lines.append(
+            "whether a difference comes from the configuration or from the versions: the runs have different versions."
+        )
     sessions = {record.session for record in records}
     if len(sessions) > 1 and objective.depends_on_machine:
-        lines.append(f"what drifted between the {len(sessions)} sessions of these runs; blocks even out one's alone.")
+        lines.append(
+            f"how much the machine's speed changed between the {len(sessions)} sessions of these runs; blocks cancel "
+            "only changes within a session."
+        )
     if any(record.oversubscribed for record in records) and objective.depends_on_machine:
-        lines.append("how fast the oversubscribed configurations are with a core a thread.")
+        lines.append("how fast the oversubscribed configurations are with one core per thread.")
     searched = sum(record.mode == "search" for record in records)
     if searched:
         lines.append(
-            f"the times of {count_noun(searched, 'run')} of a search; poor ones were stopped before their end."
+            f"the times of {count_noun(searched, 'run')} in search mode: runs share the machine, and "
+            "poor ones are stopped early."
         )
     return lines
 
@@ -62,11 +72,11 @@ def _failed(results: Results) -> str:
     failed = [record for record in results.records if not record.outcome.is_answer()]
     if not failed:
         return ""
-    return f"what {count_noun(len(failed), 'run')} would have come to that failed; the same command runs them again."
+    return f"the results of {count_noun(len(failed), 'failed run')}; the same command runs them again."
 
 
 def _rising(best: Candidate | None) -> str:
-    """Whether the best one was still learning when its epochs ended."""
+    """Whether the best configuration was still improving in its last epoch."""
     if best is None:
         return ""
     steps = []
@@ -82,7 +92,7 @@ def _rising(best: Candidate | None) -> str:
     epochs = best.row.records[0].config.get("epochs")
     flag = f" (--epochs {2 * epochs})" if isinstance(epochs, int) else ""
     return (
-        f"what more epochs come to{flag}: test accuracy of {best.name} still rose in the last one, by "
+        f"the accuracy after more epochs{flag}: test accuracy of {best.name} still rose in the last epoch, by "
         f"{format_interval(rise, with_sign(ACCURACY))} (n={len(steps)})."
     )
 
@@ -92,15 +102,17 @@ def _chosen_by_test(table: Table, objective: Objective, best: Candidate | None) 
     if not tests or best is None or len([row for row in table.rows if row.counted]) < 2:
         return ""
     return (
-        "how accurate the choice is on new samples: it was made by the test samples, which flatters it; "
-        "--validation-share 0.1 holds others out to choose by (--metric validation_accuracy)."
+        "how accurate the choice is on new samples: it was made by the test samples, so their accuracy is too high; "
+        "--validation-share 0.1 keeps other samples to choose by (--metric validation_accuracy)."
     )
 
 
 def _work(table: Table, objective: Objective) -> str:
-    """Whether what is fast or cheap merely does less."""
-    other = {"model", "dataset", "image_size", "train"} | ({"epochs"} if objective.measure == "total_s" else set())
-    names = [name for name in table.varied if name in other]
+    """Whether a fast or cheap configuration does less work."""
+    fields_of_work = {"model", "dataset", "image_size", "train"} | (
+        {"epochs"} if objective.measure == "total_s" else set()
+    )
+    names = [name for name in table.varied if name in fields_of_work]
     if not names or not objective.work_matters:
         return ""
     return f"which is better at equal work: these configurations differ in {' and '.join(names)}."

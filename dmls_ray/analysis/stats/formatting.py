@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dmls_ray.analysis.stats.intervals import Estimate, Interval
 
 _MOST_DECIMALS = 6
-"""What needs more is written with an exponent."""
+"""A number that needs more decimals is written with an exponent."""
 
 
 @dataclass(frozen=True)
@@ -17,17 +17,17 @@ class NumberFormat:
     """How a kind of number is written."""
 
     usual: Callable[[float], int]
-    """Its decimals where nothing is known of its interval, and the most that it has otherwise."""
+    """Number of decimals without an interval, and the largest number with one."""
     signed: bool = False
-    """Whether a sign stands before what is more than nothing, too."""
+    """Whether positive numbers have a sign, too."""
 
     def __call__(self, value: float, most: int | None = None) -> str:
-        """The number with its usual decimals, but at most so many; below 0 for whole tens and hundreds."""
+        """Return the number with its usual decimals, but at most `most`; negative for whole tens and hundreds."""
         usual = self.usual(value)
         return self.exactly(value, usual if most is None else min(usual, most))
 
     def exactly(self, value: float, decimals: int) -> str:
-        """The number with so many decimals."""
+        """Return the number with exactly `decimals` decimals."""
         if not math.isfinite(value):
             return str(value)
         if decimals > _MOST_DECIMALS:
@@ -38,28 +38,28 @@ class NumberFormat:
 
 
 def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
-    """A value with its interval; the bare value where there is none; nothing where there is no value.
+    """Return a value with its interval; the value alone without an interval; empty without a value.
 
     Args:
-        value: what is shown.
-        form: how.
-        null: the value that means no difference: an end that differs from it has enough decimals to show that.
+        value: the value.
+        form: its format.
+        null: the value that means no difference. An end that differs from it gets enough decimals to show that.
     """
     if value is None:
         return ""
     if value.low is None or value.high is None:
         return form(value.centre)
     most = supported_decimals(value)
-    usual = max(form.usual(GENERIC) for GENERIC in (value.centre, value.low, value.high))
+    usual = max(form.usual(number) for number in (value.centre, value.low, value.high))
     decimals = usual if most is None else min(usual, most)
     if null is not None:
         decimals = _decimals_near(null, (value.low, value.high), decimals)
-    centre, low, high = (form.exactly(GENERIC, decimals) for GENERIC in (value.centre, value.low, value.high))
+    centre, low, high = (form.exactly(number, decimals) for number in (value.centre, value.low, value.high))
     return f"{centre} [{low}, {high}]"
 
 
 def _decimals_near(null: float, ends: tuple[float, float], decimals: int) -> int:
-    """Decimals with which no end that differs from a value is written as that value."""
+    """Return the decimals with which no end that differs from `null` is written as `null`."""
     close = [abs(end - null) for end in ends if end != null and math.isfinite(end)]
     if ends[0] <= null <= ends[1] or not close:
         return decimals
@@ -71,13 +71,14 @@ def _decimals_near(null: float, ends: tuple[float, float], decimals: int) -> int
 
 
 def format_value(value: Estimate | Interval | None, form: NumberFormat) -> str:
-    """A value alone, with no more digits than its interval supports."""
+    """Return a value without its interval, with no more digits than the interval supports."""
     return "" if value is None else form(value.centre, supported_decimals(value))
 
 
 def supported_decimals(value: Estimate | Interval) -> int | None:
-    """Decimals down to the second digit of half the interval, and to the first of the value; None where there is no
-    interval, or none to speak of.
+    """Return the decimals that an interval supports: to the second digit of its half-width, and the first of the value.
+
+    None without an interval, or with one of width 0 or infinity.
     """
     if value.low is None or value.high is None or not 0 < value.high - value.low < math.inf:
         return None
@@ -98,18 +99,18 @@ SECONDS = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1 if abs(value)
 """Seconds or milliseconds, to about three digits."""
 
 RATIO = NumberFormat(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
-"""How many times as much."""
+"""A factor, as a speed-up."""
 
 INTEGER = NumberFormat(lambda value: 0)
-"""Memory in MiB, bytes: no part of one is of interest."""
+"""Memory in MiB, bytes."""
 
 ACCURACY = NumberFormat(lambda value: 3)
 """A fraction from 0 to 1."""
 
 GENERIC = NumberFormat(_four_digits)
-"""A number of which nothing is known, to four digits."""
+"""Any other number, to four digits."""
 
 
 def with_sign(form: NumberFormat) -> NumberFormat:
-    """The same with a sign before what is more than nothing, too."""
+    """Return the same format with a sign before positive numbers, too."""
     return replace(form, signed=True)

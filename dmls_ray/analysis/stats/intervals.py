@@ -1,16 +1,15 @@
-"""Medians with bootstrap intervals, means as they should be taken, and comparisons.
+"""Medians with bootstrap intervals, the appropriate means, and comparisons.
 
-An interval holds the truth 95 times in 100 from three values on where they are roughly normally distributed, or their
-logarithms are; a simulation in the tests verifies it.
+A 95% interval contains the true median in 95% of samples of three values or more, if the values or their logarithms are
+roughly normally distributed; a simulation in the tests verifies it.
 
-- Below `MIN_PERCENTILE` values only an assumed shape says how far the truth may lie outside of them: a percentile
-  bootstrap of three values is their range, which holds the true median 3 times in 4, and later on it needs half as many
-  values again for the same power. So the interval is a parametric, studentised bootstrap of the median (Davison &
-  Hinkley, Bootstrap Methods and their Application, 1997, sections 2.2 and 5.2): median +- c s, where s is the sample's
-  standard deviation and c is found by drawing samples of that size from a normal distribution. Quantities that are
-  positive by nature are taken by their logarithms.
-- From there on it is a percentile bootstrap of the median, its shares widened for the sample's size as Hesterberg says
-  (What Teachers Should Know About the Bootstrap, The American Statistician 69, 2015: the expanded percentile interval).
+- Below `MIN_PERCENTILE` values: a parametric, studentised bootstrap of the median (Davison & Hinkley, Bootstrap Methods
+  and their Application, 1997, sections 2.2 and 5.2). The interval is median +- c s. s is the sample standard deviation;
+  c comes from samples of that size drawn from a normal distribution. Positive quantities are replaced by their
+  logarithms. A percentile bootstrap of three values would be their range, which contains the true median 3 times in 4.
+- From `MIN_PERCENTILE` values on: a percentile bootstrap of the median, with percentiles widened for the sample size
+  (expanded percentile interval: Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician
+  69, 2015).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MIN_REPEATS = 3
 """Fewer values have no interval."""
 
 MIN_PERCENTILE = 20
-"""Fewer values have an interval by an assumed shape."""
+"""Fewer values have a parametric interval."""
 
 _LEVEL = 0.95
 _DRAWS = 4000
@@ -37,8 +36,8 @@ _SHAPE_DRAWS = 100_000
 _RESOLVED = 0.999
 
 Quantity = Literal["rate", "amount", "ratio", "share", "value"]
-"""rate: more in a second; amount: seconds, memory, losses; ratio: of two of those; all of these are positive. share:
-from 0 to 1, as accuracies are. value: any number."""
+"""rate: units per second; amount: seconds, memory, losses; ratio: of two rates or amounts. These three are positive.
+share: from 0 to 1, as accuracies. value: any number."""
 
 Verdict = Literal["faster", "slower", "indistinguishable", "unknown"]
 
@@ -50,7 +49,7 @@ class Estimate:
     values: tuple[float, ...]
     quantity: Quantity = "value"
     level: float = _LEVEL
-    """How often the interval is to hold the truth: more where several are to hold it together."""
+    """Confidence level of the interval; above 0.95 if several intervals must be right together."""
 
     @property
     def n(self) -> int:
@@ -76,9 +75,7 @@ class Estimate:
 
     @property
     def mean(self) -> float:
-        """Of rates the harmonic mean, of ratios the geometric one, else the arithmetic one (Hoefler & Belli, SC'15,
-        rules 3 and 4).
-        """
+        """Harmonic mean of rates, geometric mean of ratios, else arithmetic mean (Hoefler & Belli, SC'15)."""
         if self._is_positive:
             if self.quantity == "rate":
                 return statistics.harmonic_mean(self.values)
@@ -91,7 +88,7 @@ class Estimate:
 
     @property
     def deviation(self) -> float | None:
-        """The sample's standard deviation; None of one value."""
+        """The sample standard deviation; None with one value."""
         return _deviation(self.values) if self.n > 1 else None
 
     @property
@@ -100,26 +97,26 @@ class Estimate:
 
     @cached_property
     def _interval(self) -> tuple[float, float] | tuple[None, None]:
-        # Worked out when it is asked for: of most measures only the median is shown.
+        # Computed on demand: most metrics are shown by their median only.
         if self.n < MIN_REPEATS:
             return None, None
         if self.values.count(self.values[0]) == self.n:
-            return self.values[0], self.values[0]  # as they stand, without what rounding a logarithm adds
+            return self.values[0], self.values[0]  # exactly, without rounding errors of logarithms
         if self.n >= MIN_PERCENTILE:
             return _percentile_interval(self.values, self.level)
         values = [math.log(value) for value in self.values] if self._is_positive else self.values
-        middle, reach = statistics.median(values), _reach(self.n, self.level) * _deviation(values)
-        low, high = middle - reach, middle + reach
+        middle, half_width = statistics.median(values), _half_width(self.n, self.level) * _deviation(values)
+        low, high = middle - half_width, middle + half_width
         if self._is_positive:
             return math.exp(low), _exp(high)
-        # One that is zero has no logarithm, and less than nothing there is not.
+        # A positive quantity with a value of 0 has no logarithm; its interval is cut at 0.
         low = low if self.quantity == "value" else max(low, 0.0)
         return low, min(high, 1.0) if self.quantity == "share" else high
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and the interval around it, by other means than an `Estimate`'s."""
+    """A number with an interval that was not computed from the median of a sample."""
 
     centre: float
     low: float | None
@@ -128,37 +125,35 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How one trial's rate relates to another's."""
+    """The ratio of the rates of two trials."""
 
     ratio: Estimate | Interval
     verdict: Verdict
-    """`faster` or `slower` where the interval leaves 1 out, `unknown` where there is no interval."""
+    """`faster` or `slower` if the interval does not contain 1; `unknown` without an interval."""
 
 
 def estimate(values: Sequence[float], quantity: Quantity = "value", *, level: float = _LEVEL) -> Estimate:
-    """The median of one value or more, with an interval from `MIN_REPEATS` on; equal values give equal intervals."""
+    """Return the median of one value or more, with an interval from `MIN_REPEATS` values on."""
     return Estimate(tuple(map(float, values)), quantity, level)
 
 
 def bonferroni_level(count: int) -> float:
-    """How often each of several intervals is to hold the truth, for all of them to hold it 95 times in 100
-    (Bonferroni).
-    """
+    """Return the confidence level of each of `count` intervals so that all are right 95 times in 100 (Bonferroni)."""
     return 1 - (1 - _LEVEL) / max(count, 1)
 
 
 def difference(values: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL) -> Estimate | None:
-    """How much more one trial has than another, paired by block; None where they have no block in common."""
+    """Return values minus base, paired by block; None without a common block."""
     blocks = sorted(values.keys() & base.keys())
     return estimate([values[block] - base[block] for block in blocks], level=level) if blocks else None
 
 
 def compare(rates: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL) -> Comparison | None:
-    """The ratio of two trials' rates, paired by block; None where they have no block in common.
+    """Return the ratio of two trials' rates, paired by block; None without a common block.
 
     Args:
         rates: block -> rate (more is faster).
-        base: the same of the trial that is compared against.
+        base: block -> rate of the baseline.
         level: how often the interval is to hold the truth.
     """
     blocks = sorted(rates.keys() & base.keys())
@@ -169,29 +164,29 @@ def compare(rates: Mapping[int, float], base: Mapping[int, float], *, level: flo
 
 
 def compare_apart(rates: Sequence[float], base: Sequence[float], *, level: float = _LEVEL) -> Comparison:
-    """The ratio of the geometric means of two trials' rates that have no blocks in common, with Welch's interval.
+    """Return the ratio of the geometric means of two trials' rates without common blocks, with Welch's interval.
 
     Args:
         rates: rates of one trial (more is faster), each above 0.
-        base: rates of the trial that is compared against.
+        base: rates of the baseline.
         level: how often the interval is to hold the truth.
     """
-    one, other = np.log(rates), np.log(base)
-    centre = float(np.exp(one.mean() - other.mean()))
-    if min(len(one), len(other)) < MIN_REPEATS:
+    logs, base_logs = np.log(rates), np.log(base)
+    centre = float(np.exp(logs.mean() - base_logs.mean()))
+    if min(len(logs), len(base_logs)) < MIN_REPEATS:
         return Comparison(Interval(centre, None, None), "unknown")
-    if np.ptp(one) == 0 and np.ptp(other) == 0:
+    if np.ptp(logs) == 0 and np.ptp(base_logs) == 0:
         ratio = Interval(centre, centre, centre)
     else:
         from scipy.special import stdtrit
 
-        # By hand: scipy.stats.ttest_ind warns of values that are equal on one side alone, as a GPU's memory is.
-        parts = [side.var(ddof=1) / len(side) for side in (one, other)]
+        # Not by scipy.stats.ttest_ind: it warns if the values of one side are equal, as a GPU's memory often is.
+        parts = [side.var(ddof=1) / len(side) for side in (logs, base_logs)]
         degrees = sum(parts) ** 2 / sum(
-            part**2 / (len(side) - 1) for part, side in zip(parts, (one, other), strict=True)
+            part**2 / (len(side) - 1) for part, side in zip(parts, (logs, base_logs), strict=True)
         )
-        reach = float(stdtrit(degrees, 0.5 + level / 2)) * math.sqrt(sum(parts))
-        ratio = Interval(centre, centre * math.exp(-reach), centre * _exp(reach))
+        half_width = float(stdtrit(degrees, 0.5 + level / 2)) * math.sqrt(sum(parts))
+        ratio = Interval(centre, centre * math.exp(-half_width), centre * _exp(half_width))
     return Comparison(ratio, _verdict(ratio))
 
 
@@ -204,12 +199,12 @@ def _verdict(ratio: Estimate | Interval) -> Verdict:
 
 
 def _exp(value: float) -> float:
-    """Three values that differ by orders of magnitude reach beyond all numbers."""
+    """Return exp(value), or infinity where it overflows."""
     return math.exp(value) if value < 700 else math.inf
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """The sample's standard deviation; `statistics.stdev` goes by fractions, and takes a hundred times as long."""
+    """Return the sample standard deviation; `statistics.stdev` computes with fractions and is 100 times slower."""
     try:
         mean = math.fsum(values) / len(values)
         return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
@@ -218,24 +213,24 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 @cache
-def _reach(count: int, level: float) -> float:
-    """How many standard deviations of the sample its median is at most away from the truth, so often, for so many
-    normally distributed values; neither their mean nor their spread matters. Beyond what the draws resolve it grows as
-    Student's t does.
+def _half_width(count: int, level: float) -> float:
+    """Half-width of the interval of a median, in sample standard deviations, for `count` normal values at confidence
+    `level`. Above the level that the draws resolve, it grows as Student's t.
     """
     if level <= _RESOLVED:
-        return float(np.quantile(_away(count), level))
+        return float(np.quantile(_median_errors(count), level))
     from scipy.special import stdtrit
 
-    tails = (stdtrit(count - 1, 0.5 + each / 2) for each in (level, _RESOLVED))
-    return float(np.quantile(_away(count), _RESOLVED) * next(tails) / next(tails))
+    tails = (stdtrit(count - 1, 0.5 + confidence / 2) for confidence in (level, _RESOLVED))
+    return float(np.quantile(_median_errors(count), _RESOLVED) * next(tails) / next(tails))
 
 
 @cache
-def _away(count: int) -> NDArray[np.float64]:
+def _median_errors(count: int) -> NDArray[np.float64]:
+    """Return the error of the median in sample standard deviations, of many samples of `count` normal values."""
     samples = np.random.default_rng(0).standard_normal((_SHAPE_DRAWS, count))
-    away: NDArray[np.float64] = np.abs(np.median(samples, axis=1)) / samples.std(axis=1, ddof=1)
-    return away
+    errors: NDArray[np.float64] = np.abs(np.median(samples, axis=1)) / samples.std(axis=1, ddof=1)
+    return errors
 
 
 def _percentile_interval(values: Sequence[float], level: float) -> tuple[float, float]:
@@ -252,11 +247,12 @@ def _percentile_interval(values: Sequence[float], level: float) -> tuple[float, 
 
 @cache
 def _middles(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which of so many sorted values the median of a draw with replacement is the mean of, and how many draws have it
-    so; the same for equal counts. Drawing places rather than values takes a hundredth of the time.
+    """Return the pairs of positions whose mean is the median of a draw with replacement, and how many draws have them.
+
+    Positions in the sorted values depend on `count` only, so they are drawn once: 100 times faster than drawing values.
     """
     half = np.random.default_rng(0).integers(0, count, (_DRAWS // 2, count))
-    # Each draw and its mirror image: what the values are like above and below is then all that makes a difference.
+    # Each draw and its mirror image, so that the interval is symmetric for symmetric values.
     draws = np.sort(np.concatenate([half, count - 1 - half]), axis=1)
     middles, counts = np.unique(draws[:, [(count - 1) // 2, count // 2]], axis=0, return_counts=True)
     return middles, counts
@@ -264,7 +260,7 @@ def _middles(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 @cache
 def _shares(count: int, level: float) -> tuple[float, float]:
-    """Which shares of the draws' medians lie below the ends of the interval."""
+    """Return the fractions of the medians of draws that lie below the two ends of the interval."""
     from scipy.special import ndtr, stdtrit
 
     share = float(ndtr(math.sqrt(count / (count - 1)) * stdtrit(count - 1, (1 - level) / 2)))

@@ -19,7 +19,7 @@ _POWER = 0.8
 """Power of the advised number of repeats."""
 _DRAWS = 400
 _FAR = 100.0
-"""Standard deviations from 0 beyond which nothing changes."""
+"""Largest effect considered, in standard deviations."""
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
@@ -27,56 +27,57 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     centre = statistics.fmean(values)
     if len(values) < MIN_REPEATS:
         return Interval(centre, None, None)
-    # Equal values have no spread, and none by rounding either.
+    # Exactly 0 for equal values, without rounding errors.
     spread = 0.0 if min(values) == max(values) else statistics.stdev(values)
     half = _quantile(0.5 + level / 2, len(values) - 1) * spread / math.sqrt(len(values))
     return Interval(centre, centre - half, centre + half)
 
 
 def paired(values: Mapping[Block, float], base: Mapping[Block, float]) -> list[float]:
-    """How much more one has than the other in each block that both have."""
+    """Return values minus base in each common block."""
     return [values[block] - base[block] for block in values if block in base]
 
 
 def logarithm_of(ratio: Estimate | Interval) -> Interval:
-    """The difference of logarithms that a ratio and its interval stand for."""
+    """Return the logarithm of a ratio and of the ends of its interval."""
     low, high = (end if end is None else math.log(end) if end > 0 else -math.inf for end in (ratio.low, ratio.high))
     return Interval(math.log(ratio.centre), low, high)
 
 
 def ratio_of(interval: Interval) -> Interval:
-    """The ratio that an interval of a difference of logarithms stands for."""
+    """Return the ratio of an interval of logarithms: the inverse of `logarithm_of`."""
     low, high = (None if end is None else math.exp(min(end, 700.0)) for end in (interval.low, interval.high))
     return Interval(math.exp(interval.centre), low, high)
 
 
 def repeats_to_tell(differences: Sequence[float], level: float, most: int) -> int | None:
-    """How many repeats would leave 0 out of the interval of an `Estimate` 4 times in 5, if the differences are normally
-    distributed with the mean and the spread that these have.
+    """Return the number of repeats after which the interval of the differences excludes 0 with a power of 80%.
+
+    It assumes normally distributed differences with the mean and the standard deviation of these.
 
     Args:
         differences: paired differences, at least `MIN_REPEATS`.
-        level: of the interval that is to leave 0 out.
-        most: where to give up; then the answer is None.
+        level: confidence level of the interval.
+        most: largest number considered; None is returned if it is not enough.
     """
     mean, spread = abs(statistics.fmean(differences)), statistics.stdev(differences)
     if mean == 0:
         return None
-    # In steps of a tenth, downwards: many trials share what is worked out, and none is promised too much.
+    # Rounded down to tenths: trials share cached results, and the advice is never too few repeats.
     return _repeats_to_tell(math.floor(10 * min(mean / spread, _FAR)) / 10 if spread else _FAR, level, most)
 
 
 @cache
-def _repeats_to_tell(away: float, level: float, most: int) -> int | None:
-    """The same of a mean that is so many standard deviations away from 0."""
+def _repeats_to_tell(effect: float, level: float, most: int) -> int | None:
+    """As `repeats_to_tell`, for a mean of `effect` standard deviations."""
     counts = range(MIN_REPEATS, most + 1)
-    place = bisect.bisect_left(counts, _POWER, key=lambda count: _power(away, level, count))
+    place = bisect.bisect_left(counts, _POWER, key=lambda count: _power(effect, level, count))
     return counts[place] if place < len(counts) else None
 
 
-def _power(away: float, level: float, count: int) -> float:
-    """How often the interval of so many values leaves 0 out."""
-    draws = np.random.default_rng(0).normal(away, 1, (_DRAWS, count))
+def _power(effect: float, level: float, count: int) -> float:
+    """Return how often the interval of `count` values excludes 0."""
+    draws = np.random.default_rng(0).normal(effect, 1, (_DRAWS, count))
     lows = [estimate(draw, level=level).low for draw in draws.tolist()]
     return sum(low is not None and low > 0 for low in lows) / _DRAWS
 

@@ -1,4 +1,4 @@
-"""Laws of scaling fitted to measured speed-ups, with intervals, and refused where there are too few world sizes."""
+"""Scaling laws fitted to measured speed-ups, with intervals; a law is refused with too few world sizes."""
 
 from __future__ import annotations
 
@@ -19,37 +19,36 @@ Points = Mapping[int, Mapping[int, float]]
 Law = Callable[..., float]
 
 _NEGLIGIBLE = 0.05
-"""A relative deviation below this is no error of a curve, however narrow the interval."""
+"""Relative deviation of a curve from the measurements that is accepted, however narrow their interval."""
 
 
 def amdahl(ranks: float, serial: float) -> float:
-    """Speed-up of a fixed problem of which a share cannot be done in parallel (Amdahl, AFIPS 1967)."""
+    """Return the speed-up of a fixed problem with the fraction `serial` not parallel (Amdahl, AFIPS 1967)."""
     return 1 / (serial + (1 - serial) / ranks)
 
 
 def universal(ranks: float, contention: float, coherency: float) -> float:
-    """Relative capacity where ranks wait for what they share and for each other (Gunther, Guerrilla Capacity Planning,
-    2007, chapter 4): it can fall as ranks are added, and below 1.
+    """Return the speed-up with contention for shared resources and coherency costs between ranks.
+
+    It can fall as ranks are added, and below 1 (Gunther, Guerrilla Capacity Planning, 2007, chapter 4).
     """
     return ranks / (1 + contention * (ranks - 1) + coherency * ranks * (ranks - 1))
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A law fitted to the speed-ups of each block by itself; what it says is the median over blocks, with its
-    interval.
-    """
+    """A law fitted to the speed-ups of each block separately; its values are medians over blocks, with intervals."""
 
     name: str
     law: Law
     parameters: dict[str, Estimate]
     by_block: tuple[tuple[float, ...], ...]
     largest: int
-    """World size up to which it is compared with the measurements."""
+    """Largest measured world size."""
 
     @property
     def farthest(self) -> int:
-        """World size up to which it may be drawn; beyond `largest` it is an extrapolation, and must be called so."""
+        """Largest world size of the curve; beyond `largest` it is an extrapolation and must be labelled so."""
         return BEYOND * self.largest
 
     def curve(self, world_size: float) -> Estimate:
@@ -60,7 +59,7 @@ class Fit:
         """
         if world_size > self.farthest:
             raise ValueError(f"world_size={world_size} is beyond {BEYOND} times the largest measured, {self.largest}.")
-        return estimate([self.law(world_size, *found) for found in self.by_block], "ratio")
+        return estimate([self.law(world_size, *parameters) for parameters in self.by_block], "ratio")
 
 
 @dataclass(frozen=True)
@@ -75,18 +74,18 @@ _LAWS: tuple[tuple[str, Law, tuple[str, ...]], ...] = (
     ("Amdahl's law", amdahl, ("serial share",)),
     ("universal scalability law", universal, ("contention", "coherency")),
 )
-"""Name, law, and its parameters."""
+"""Name, function and parameters of each law."""
 
 
 def fits(points: Points, *, strong: bool = True) -> list[Fit | Refusal]:
-    """Both laws, as far as the points allow.
+    """Fit both laws.
 
-    A law needs one world size more than it has parameters, besides world size 1: that is 1 by definition and holds no
-    law to anything. And its curve must go through what was measured.
+    A law needs one world size above 1 more than it has parameters: at world size 1 the speed-up is 1 by definition. A
+    law whose curve misses the measured speed-ups is refused.
 
     Args:
         points: the measured speed-ups of world sizes above 1.
-        strong: whether the problem stayed the same as ranks were added; Amdahl's law is of that alone.
+        strong: whether the problem stays the same as ranks are added (strong scaling); Amdahl's law needs that.
     """
     return [_fit(name, law, parameters, points, strong) for name, law, parameters in _LAWS]
 
@@ -100,9 +99,11 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
         return Refusal(name, f"it needs {len(parameters) + 1} world sizes above 1, and {len(sizes)} were measured")
     if not blocks:
         return Refusal(name, "no block has all world sizes")
-    each = [_fitted(law, len(parameters), [(size, points[size][block]) for size in sizes]) for block in blocks]
-    found = {key: estimate(list(values)) for key, values in zip(parameters, zip(*each, strict=True), strict=True)}
-    fit = Fit(name, law, found, tuple(each), sizes[-1])
+    by_block = [_fitted(law, len(parameters), [(size, points[size][block]) for size in sizes]) for block in blocks]
+    estimates = {
+        key: estimate(list(values)) for key, values in zip(parameters, zip(*by_block, strict=True), strict=True)
+    }
+    fit = Fit(name, law, estimates, tuple(by_block), sizes[-1])
     for size in sizes:
         seen = estimate([points[size][block] for block in blocks], "ratio", level=bonferroni_level(len(sizes)))
         predicted = fit.curve(size)
@@ -117,18 +118,18 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
 
 
 def _fitted(law: Law, count: int, points: Sequence[tuple[int, float]]) -> tuple[float, ...]:
-    """The parameters that come closest to these speed-ups by least squares of their logarithms, since noise is a share.
+    """Return the parameters by least squares of the logarithms of the speed-ups, since noise is proportional.
 
-    They may be a little below 0, where noise has ranks do better than the ideal: cut off at 0, their interval would
-    shrink to nothing there.
+    They may be slightly below 0, where noise makes ranks faster than the ideal. Cut off at 0, their interval would have
+    no width there.
     """
     from scipy.optimize import least_squares  # takes half a second to load
 
-    def off(parameters: Sequence[float]) -> list[float]:
+    def residuals(parameters: Sequence[float]) -> list[float]:
         return [float(np.log(law(ranks, *parameters) / measured)) for ranks, measured in points]
 
     most = max(ranks for ranks, _ in points)
-    # Where the denominator of the law stays above 0.
+    # Lower bounds that keep the denominator of the law above 0.
     least = [-0.4 / (most - 1), -0.4 / (most * (most - 1))][:count]
-    solved = least_squares(off, [0.1, 0.01][:count], bounds=(least, [1.0, np.inf][:count]))
+    solved = least_squares(residuals, [0.1, 0.01][:count], bounds=(least, [1.0, np.inf][:count]))
     return tuple(map(float, solved.x))
