@@ -34,9 +34,9 @@ def join(a: Results, b: Results) -> Joined:
     for results in (a, b):
         if not results.records:
             raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
-    one, other = ({(record.run_id, record.session, record.started_at) for record in side.records if record.session}
+    runs_a, runs_b = ({(record.run_id, record.session, record.started_at) for record in side.records if record.session}
                   for side in (a, b))  # fmt: skip
-    if shared := len(one & other):
+    if shared := len(runs_a & runs_b):
         raise ConfigError(
             f"{count_noun(shared, 'run')} of {b.where} and of {a.where} are the same, not one measured twice; give two "
             "folders that were measured apart (--out, or --fresh)."
@@ -85,13 +85,13 @@ def common_measure(a: Results, b: Results, name: str | None) -> str:
 
 def _measures_of(results: Results) -> set[str]:
     """What any run of a sweep that ended ok was measured by."""
-    known: set[str] = set()
+    names: set[str] = set()
     for record in results.records:
         if record.outcome is Outcome.OK:
-            known |= {name for name in TABLE_METRICS if getattr(record, name) is not None
+            names |= {name for name in TABLE_METRICS if getattr(record, name) is not None
                       and (record.mode == "bench" or not is_time(name))}  # fmt: skip
-            known |= {name for name, value in record.measures.items() if isinstance(value, int | float)}
-    return known
+            names |= {name for name, value in record.measures.items() if isinstance(value, int | float)}
+    return names
 
 
 def _choices(known: Sequence[set[str]]) -> list[str]:
@@ -106,11 +106,11 @@ def _nothing_in_common(a: Results, b: Results) -> str:
         for record in {record.trial_id: record for record in results.records}.values():
             for name, value in factors_of(record).items():
                 values.setdefault(name, set()).add(str(value))
-    one, other = sides
+    values_a, values_b = sides
     apart = [
         f"{name} ({', '.join(sorted(of_a)[:4])} against {', '.join(sorted(of_b)[:4])})"
-        for name, of_a in one.items()
-        if not of_a & (of_b := other.get(name, {"none"}))
+        for name, of_a in values_a.items()
+        if not of_a & (of_b := values_b.get(name, {"none"}))
     ]
     why = f": they differ in {join_names(apart)}" if apart else ""
     return (

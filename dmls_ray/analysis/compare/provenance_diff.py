@@ -70,10 +70,12 @@ def _reader(field: str, name: str) -> Callable[[RunRecord], Any]:
 
 def _differs(sides: Sequence[Sequence[RunRecord]], read: Callable[[RunRecord], Any], name: str) -> str:
     """`torch 2.9 in A, 2.10 in B`; empty where both have the same values."""
-    one, other = ({_text(value) for record in side if (value := read(record)) is not None} for side in sides)
-    if one == other:
+    values_a, values_b = ({_text(value) for record in side if (value := read(record)) is not None} for side in sides)
+    if values_a == values_b:
         return ""
-    return f"{name} {' and '.join(sorted(one)) or 'unknown'} in A, {' and '.join(sorted(other)) or 'unknown'} in B"
+    return (
+        f"{name} {' and '.join(sorted(values_a)) or 'unknown'} in A, {' and '.join(sorted(values_b)) or 'unknown'} in B"
+    )
 
 
 def _text(value: Any) -> str:
@@ -94,10 +96,10 @@ def _load(sides: Sequence[Sequence[RunRecord]]) -> list[str]:
     cores = [record.machine.get("cores") or 1 for side in sides for record in side]
     if not all(loads):
         return []
-    one, other = (statistics.median(values) for values in loads)
-    if abs(other - one) <= _BUSIER * min(cores):
+    load_a, load_b = (statistics.median(values) for values in loads)
+    if abs(load_b - load_a) <= _BUSIER * min(cores):
         return []
     return [
-        f"The load average at a run's start was {one:.1f} in A and {other:.1f} in B (medians): other work during one "
-        "of them may be the difference."
+        f"The load average at a run's start was {load_a:.1f} in A and {load_b:.1f} in B (medians): other work during "
+        "one of them may be the difference."
     ]

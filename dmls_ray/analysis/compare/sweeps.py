@@ -215,17 +215,16 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     joined = join(a, b)
     name = common_measure(a, b, measure)
     unit = unit_of(a, b, name)
-    values = [(values_of(one, name, unit), values_of(other, name, unit)) for one, other in joined.both]
+    values = [(values_of(row_a, name, unit), values_of(row_b, name, unit)) for row_a, row_b in joined.both]
     changes = [pair for pair in values if all(pair)]
     pairs = [
-        Pair(one, other, change_of(of_a, of_b, name, bonferroni_level(len(changes))))
-        for (one, other), (of_a, of_b) in zip(joined.both, values, strict=True)
+        Pair(row_a, row_b, change_of(of_a, of_b, name, bonferroni_level(len(changes))))
+        for (row_a, row_b), (of_a, of_b) in zip(joined.both, values, strict=True)
     ]
     whole_a, whole_b = (means_of([pair[side] for pair in changes], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
     sides = [
-        side.of([record for pair in joined.both for record in pair[GENERIC].records])
-        for GENERIC, side in enumerate((a, b))
+        side.of([record for pair in joined.both for record in pair[index].records]) for index, side in enumerate((a, b))
     ]
     return SweepComparison(
         measure=name,

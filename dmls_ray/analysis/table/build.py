@@ -37,7 +37,7 @@ def make_table(
         by_trial.setdefault(record.trial_id, []).append(record)
     factors = [factors_of(records[0]) for records in by_trial.values()]
     names = factor_names(factors, varied)
-    rows = [_row(each, records, names) for each, records in zip(factors, by_trial.values(), strict=True)]
+    rows = [_row(values, records, names) for values, records in zip(factors, by_trial.values(), strict=True)]
     rows.sort(key=lambda row: positions_of(row, names))
     if best_by is not None:
         metric, minimizes = best_by
@@ -97,11 +97,11 @@ def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> 
     batch_per_rank (weak).
     """
     sizes: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
-    for each in factors:
-        if "accum_steps" in each and each.get("global_batch") is not None:
-            per_rank, together = sizes.setdefault((each["world_size"], each["accum_steps"]), (set(), set()))
-            per_rank.add(each["batch_per_rank"])
-            together.add(each["global_batch"])
+    for values in factors:
+        if "accum_steps" in values and values.get("global_batch") is not None:
+            per_rank, together = sizes.setdefault((values["world_size"], values["accum_steps"]), (set(), set()))
+            per_rank.add(values["batch_per_rank"])
+            together.add(values["global_batch"])
     same_per_rank = len({frozenset(item) for item, _ in sizes.values()}) == 1
     same_together = len({frozenset(item) for _, item in sizes.values()}) == 1
     if "global_batch" in varied:

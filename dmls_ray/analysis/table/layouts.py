@@ -96,13 +96,13 @@ def by_rank(results: Results, *, with_published: bool = False) -> RenderedTable:
     cells = []
     found = [match(row.records[0]) if with_published else None for row in table.rows]
     has_failed = any(row.outcome != Outcome.OK for row in table.rows)
-    for row, theirs in zip(table.rows, found, strict=True):
+    for row, published_run in zip(table.rows, found, strict=True):
         ranks: list[int | None] = [*sorted({rank.rank for record in row.counted for rank in record.ranks})]
         for number_of in ranks or [None]:
             same = [rank for record in row.counted for rank in record.ranks if rank.rank == number_of]
             entries = {"rank": "" if number_of is None else str(number_of)}
             entries |= {label_of(name): _median(same, name) for name in _OF_A_RANK}
-            entries |= _published_rank(theirs, number_of) if with_published else {}
+            entries |= _published_rank(published_run, number_of) if with_published else {}
             entries |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
             cells.append(_factor_cells(row, _heads(table), entries) | entries)
     frame = pd.DataFrame(cells, dtype=object).fillna("")
