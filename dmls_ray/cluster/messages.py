@@ -1,12 +1,41 @@
-"""Messages between the broker, the ranks and the runs' Trainables."""
+"""Messages between the driver, the broker, the ranks and the runs' Trainables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """What a TorchTrainer and its ranks need to serve the broker."""
+
+    broker: str
+    """Name of the broker."""
+    trainer: str
+    """Name of the TorchTrainer."""
+    storage: str
+    """Folder of Ray Train's files."""
+    private_cluster: bool
+    """Whether the cluster ends with the sweep."""
+    working_dir: str
+    """Working directory of the driver."""
+    module_path: tuple[str, ...]
+    """Module search path of the driver."""
+    machine_names: Mapping[str, str] = field(default_factory=dict)
+    """Ray's id of a machine -> its name, unique in the cluster."""
+    machine_order: Mapping[str, int] = field(default_factory=dict)
+    """Name of a machine -> its position in the order in which runs take machines."""
+    data: tuple[tuple[Any, ...], ...] = ()
+    """Workload and arguments of each data set that the first rank prepares."""
+    max_leases: int | None = None
+    """Number of leases after which a rank ends; None for no limit."""
+    is_optional: bool = False
+    """Whether the sweep continues if this trainer fails: its machine joined later."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+from dmls_ray.cluster.messages import TrainerSettings
 from dmls_ray.cluster.resources import Machine
 from dmls_ray.cluster.worker import serve
 
@@ -37,11 +38,11 @@ def is_running(node: NodeTrainer) -> bool:
     return node.thread is not None and node.thread.is_alive()
 
 
-def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:
+def make_trainer(settings: TrainerSettings, *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:
     """A TorchTrainer whose workers serve the broker.
 
     Args:
-        settings: argument of `serve`.
+        settings: those of the trainer and its ranks.
         ranks: number of workers.
         per_rank: Ray resources of each worker.
         node_id: the machine to stay on; None for any.
@@ -53,11 +54,11 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
 
     return GroupTrainer(
         serve,
-        train_loop_config=settings,
+        train_loop_config={"settings": settings},
         torch_config=NoProcessGroup(),
-        broker=settings["broker"],
-        name=settings["trainer"],
-        private_cluster=settings["private_cluster"],
+        broker=settings.broker,
+        name=settings.trainer,
+        private_cluster=settings.private_cluster,
         scaling_config=ScalingConfig(
             num_workers=ranks,
             use_gpu=bool(per_rank.get("GPU")),
@@ -65,18 +66,18 @@ def make_trainer(settings: dict[str, Any], *, ranks: int, per_rank: dict[str, fl
             label_selector={"ray.io/node-id": node_id} if node_id else None,
         ),
         run_config=RunConfig(
-            name=settings["trainer"],
-            storage_path=settings["storage"],
+            name=settings.trainer,
+            storage_path=settings.storage,
             # The broker counts deaths, run by run; the group itself always comes back.
             failure_config=FailureConfig(max_failures=-1),
-            callbacks=[TellDeaths(settings["broker"], settings["trainer"])],
+            callbacks=[TellDeaths(settings.broker, settings.trainer)],
             checkpoint_config=CheckpointConfig(num_to_keep=1),
         ),
     )
 
 
-def module_path() -> list[str]:
+def module_path() -> tuple[str, ...]:
     """The module search path without the folders of Python itself."""
     installed = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
     folders = dict.fromkeys(os.path.abspath(folder) for folder in sys.path)
-    return [folder for folder in folders if not os.path.realpath(folder).startswith(installed)]
+    return tuple(folder for folder in folders if not os.path.realpath(folder).startswith(installed))

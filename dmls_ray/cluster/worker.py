@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -19,14 +17,15 @@ from ray.train.collective import broadcast_from_rank_zero
 
 from dmls_ray.cluster.abort import abort_pending_collectives
 from dmls_ray.cluster.broker_client import BrokerClient, oom_kills
-from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import Lease, Leave, RankRegistration, TrainerSettings
+from dmls_ray.cluster.worker_env import accelerator, enter_working_dir, preload_imports, use_interface_of
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import Emit
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import first_line
-from dmls_ray.workloads.registry import default_entrypoint, workload
+from dmls_ray.workloads.registry import workload
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
@@ -41,29 +40,28 @@ PROGRESS_INTERVAL_S = 1.0
 """Minimum time between two signs of progress."""
 
 
-def serve(settings: dict[str, Any]) -> None:
+def serve(train_loop_config: dict[str, TrainerSettings]) -> None:
     """Serve the broker.
 
     Args:
-        settings: `broker`, its name; `trainer`, the name of this trainer; `cwd` and `path`, the driver's working
-            folder and module search path, used where they exist here; `machines`, node -> its name; `places`, name of
-            a machine -> when it has its turn; `data`, the data sets that are prepared first; `later`, whether the sweep
-            can do without this trainer; `max_leases`, after how many to leave (None: never).
+        train_loop_config: the settings under the key `settings`, since Ray Train passes a dictionary.
     """
-    _enter_working_dir(settings)
+    settings = train_loop_config["settings"]
+    enter_working_dir(settings.working_dir, settings.module_path)
     try:
         worker = _RankWorker(settings)
-    except Exception as error:  # noqa: BLE001 - whatever it is, another start would end in the same way
+    except Exception as error:  # noqa: BLE001 - another start would fail in the same way
         reason = (
             f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {first_line(error, empty='')}"
         )
-        if settings["later"]:
-            BrokerClient(settings["broker"]).call("end_trainer", settings["trainer"], refused=reason)
+        broker = BrokerClient(settings.broker)
+        if settings.is_optional:
+            broker.call("end_trainer", settings.trainer, refused=reason)
         else:
-            BrokerClient(settings["broker"]).call("abort", reason)
+            broker.call("abort", reason)
         return
     served = 0
-    while settings["max_leases"] is None or served < settings["max_leases"]:
+    while settings.max_leases is None or served < settings.max_leases:
         lease = worker.next_lease()
         if lease is None:
             return
@@ -74,8 +72,8 @@ def serve(settings: dict[str, Any]) -> None:
 class _RankWorker:
     """This rank, registered with the broker."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.broker = BrokerClient(settings["broker"])
+    def __init__(self, settings: TrainerSettings) -> None:
+        self.broker = BrokerClient(settings.broker)
         self.card, self.store = _register(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
@@ -162,59 +160,41 @@ class _RankWorker:
             os._exit(1)
 
 
-def _register(settings: dict[str, Any]) -> tuple[RankRegistration, TCPStore]:
-    """Load what runs need; returns the registration of this rank, and its key-value store."""
-    _preload_imports()
+def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
+    """Load what runs need. Return the registration of this rank and its key-value store."""
+    preload_imports()
     from dmls_ray.training.process import store_at
 
     context = ray.train.get_context()
     if context.get_world_rank() == 0:
-        # Once a machine, and before any run's clock; the others wait below.
-        for name, *arguments in settings["data"]:
+        # Once per machine, and outside the time of any run; the other ranks wait in the broadcast below.
+        for name, *arguments in settings.data:
             workload(name).load_cached(*arguments)
     host = ray.util.get_node_ip_address()
-    _use_interface_of(host)
-    # One store for all runs that this rank will lead: no port to be found and lost again for each run.
+    use_interface_of(host)
+    # One store for all runs that this rank leads, so that a run needs no new port.
     store = store_at(host)
     card = RankRegistration(
-        trainer=settings["trainer"],
-        # Also waits for all ranks of the group, which are then all there.
+        trainer=settings.trainer,
+        # This also waits until all ranks of the group have started.
         group=broadcast_from_rank_zero(uuid.uuid4().hex),
         index=context.get_world_rank(),
         machine=_machine(settings),
         pid=os.getpid(),
-        device=_accelerator(),
+        device=accelerator(),
         store=(host, store.port),
         node_id=ray.get_runtime_context().get_node_id(),
         process_start_time=psutil.Process().create_time(),
         oom_kills=oom_kills(),
-        machine_order=settings["places"].get(_machine(settings), 0),
+        machine_order=settings.machine_order.get(_machine(settings), 0),
         machine_info=describe_machine(),
     )
     return card, store
 
 
-def _machine(settings: dict[str, Any]) -> str:
-    """What the driver calls this machine: host names may be given twice."""
-    here: str = settings["machines"].get(ray.get_runtime_context().get_node_id(), socket.gethostname())
-    return here
-
-
-def _preload_imports() -> None:
-    """Import what runs need, so that no run is timed with it.
-
-    What is loaded stays: it is kept from the garbage collector, now (a quarter of the time of these imports) and later,
-    when a collection at the start of each run looks only at what runs made.
-    """
-    gc.disable()
-    import torch
-
-    default_entrypoint()
-
-    # The first optimizer of a process loads much of PyTorch's compiler.
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)])
-    gc.freeze()
-    gc.enable()
+def _machine(settings: TrainerSettings) -> str:
+    """The driver's name of this machine, since several machines may have the same host name."""
+    return settings.machine_names.get(ray.get_runtime_context().get_node_id(), socket.gethostname())
 
 
 def _serve_lease(lease: Lease, worker: _RankWorker) -> None:
@@ -224,7 +204,7 @@ def _serve_lease(lease: Lease, worker: _RankWorker) -> None:
     from dmls_ray.training.link_probe import measure_link
     from dmls_ray.training.process import process_group
 
-    # A run may have gone elsewhere.
+    # An earlier run may have changed the working directory.
     os.chdir(worker.folder)
     worker.broker.submit("begun", worker.name, lease.lease_id, oom_kills())
     # The clock of this process, not the broker's.
@@ -243,27 +223,3 @@ def _serve_lease(lease: Lease, worker: _RankWorker) -> None:
             worker.finish(lease, result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
         worker.finish(lease, failure(error, rank))
-
-
-def _enter_working_dir(settings: dict[str, Any]) -> None:
-    """Use the driver's working directory and sys.path, as far as they exist on this machine."""
-    if os.path.isdir(settings["cwd"]):
-        os.chdir(settings["cwd"])
-    # `import_function` adds the working folder, behind what is installed, as it does in the driver.
-    for folder in reversed(settings["path"]):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
-
-
-def _use_interface_of(host: str) -> None:
-    """gloo and NCCL use the interface of the Ray node's address; that of the host name may be the loopback's."""
-    for interface, addresses in psutil.net_if_addrs().items():
-        if any(address.address == host for address in addresses):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
-
-
-def _accelerator() -> str:
-    from ray.train.torch import get_device
-
-    return str(get_device())

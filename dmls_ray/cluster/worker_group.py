@@ -23,6 +23,7 @@ from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
 from dmls_ray.cluster.cluster_watch import watch_head, watch_nodes
 from dmls_ray.cluster.compat import free_unnamed_placement_groups
+from dmls_ray.cluster.messages import TrainerSettings
 from dmls_ray.cluster.node_trainer import NodeTrainer, is_running, module_path
 from dmls_ray.cluster.placement import WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
@@ -119,21 +120,21 @@ class WorkerGroup:
         cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
         return {"CPU": cpu} | ({"GPU": 1.0} if self._demand.device == "cuda" else {})
 
-    def settings(self, trainer: str, max_leases: int | None = None) -> dict[str, Any]:
-        """The settings of a trainer's ranks."""
-        return {
-            "broker": self.name,
-            "trainer": trainer,
-            "storage": str(self.storage),
-            "cwd": os.getcwd(),
-            "path": module_path(),
-            "max_leases": max_leases,
-            "private_cluster": self._private_cluster,
-            "machines": {machine.node_id: machine.name for machine in self._resources.machines},
-            "places": dict(self._places),
-            "data": list(self._demand.data),
-            "later": False,
-        }
+    def settings(self, trainer: str, *, max_leases: int | None = None, is_optional: bool = False) -> TrainerSettings:
+        """The settings of a trainer and its ranks."""
+        return TrainerSettings(
+            broker=self.name,
+            trainer=trainer,
+            storage=str(self.storage),
+            private_cluster=self._private_cluster,
+            working_dir=os.getcwd(),
+            module_path=module_path(),
+            machine_names={machine.node_id: machine.name for machine in self._resources.machines},
+            machine_order=dict(self._places),
+            data=tuple(self._demand.data),
+            max_leases=max_leases,
+            is_optional=is_optional,
+        )
 
     def start(self) -> None:
         """Make the broker and set off the trainers; ranks join as they come up."""
@@ -320,7 +321,7 @@ class WorkerGroup:
         for life in itertools.count():
             if node.departed:
                 return
-            settings = {**self.settings(node.trainer), "later": node.later}
+            settings = self.settings(node.trainer, is_optional=node.later)
             began = time.monotonic()
             try:
                 node_id = node.machine.node_id

@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -36,7 +36,7 @@ def run_command(
     *,
     train: str,
     artifacts: ArtifactOptions | None,
-    path: list[str],
+    path: Sequence[str],
     cwd: str,
     emit: Emit,
     end_reason: Callable[[], str],
@@ -47,7 +47,7 @@ def run_command(
         config: the configuration; its launcher is not ray.
         train: `module:function` of the training function.
         artifacts: files that the run leaves next to its record.
-        path: where modules are searched for first.
+        path: module search path of the driver.
         cwd: working folder, if it exists on this machine.
         emit: takes rank 0's events.
         end_reason: called now and then; a reason it returns ends the run.

@@ -56,7 +56,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isol
         "job_of": trials.job_of,
         "launched": functools.partial(
             LaunchedRun,
-            launch=functools.partial(launch, path=settings["path"], cwd=settings["cwd"]),
+            launch=functools.partial(launch, path=settings.module_path, cwd=settings.working_dir),
             limits=group.limits,
         ),
     }

@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -193,9 +194,9 @@ class IsolatedRunTrainable(RunTrainable):
     def begin(self, job: Job) -> None:
         ranks = job.config.world_size
         # Train resumes a run name that was used before.
-        self._trainer = f"{self._group['settings']['trainer']}-{job.run_id}-{uuid.uuid4().hex[:8]}"
+        self._trainer = f"{self._group['settings'].trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
         self._broker.call("expect", self._trainer, ranks)
-        settings = {**self._group["settings"], "trainer": self._trainer}
+        settings = replace(self._group["settings"], trainer=self._trainer)
         trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
         self._thread = threading.Thread(target=self._run_trainer, args=(trainer,), daemon=True)
         self._thread.start()
