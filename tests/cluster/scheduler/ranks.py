@@ -1,0 +1,128 @@
+"""Ranks as coroutines, for tests of the scheduler without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
+from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import (
+    EpochEnded,
+    RankResult,
+    RunEvent,
+    RunFinished,
+    is_last,
+)
+from dmls_ray.workloads.classification.config import TrialConfig
+
+
+def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom_kills: int = 0) -> RankRegistration:
+    return RankRegistration(
+        trainer=trainer,
+        group=str(group),
+        index=index,
+        machine=machine,
+        pid=index,
+        device="cpu",
+        store=(machine, 1000 + index),
+        oom_kills=oom_kills,
+    )
+
+
+def job(run_id: str, world_size: int = 1, **place: int) -> Job:
+    config = TrialConfig(batch_per_rank=1, world_size=world_size, **place)
+    return Job(
+        run_id=run_id, trial_id=run_id.partition("-")[0], train="m:f", config=config, device="cpu", backend="gloo"
+    )
+
+
+def attempt_of(lease: Lease | Leave | None) -> str:
+    """`<run_id>/<attempt>` of a lease, whose id also names the broker."""
+    assert isinstance(lease, Lease)
+    return lease.lease_id.partition("/")[2]
+
+
+async def taken_up(broker: Broker, name: str, oom_kills: int | None = 0) -> Lease:
+    """A lease that the rank has begun."""
+    lease = await broker.next_lease(name)
+    assert isinstance(lease, Lease)
+    await broker.begun(name, lease.lease_id, oom_kills)
+    return lease
+
+
+def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(asyncio.wait_for(test(), 10))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+async def soon(awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
+    task = asyncio.ensure_future(awaitable)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task
+
+
+async def serve(broker: Broker, name: str, log: list[Lease], outcome: str = "ok") -> None:
+    while (lease := await broker.next_lease(name)) is not None:
+        log.append(lease)
+        await broker.emit(name, lease.lease_id, epoch(1))
+        await broker.finish(name, lease.lease_id, result(lease.rank.rank, outcome))
+
+
+def result(rank: int = 0, outcome: str = "ok", **more: Any) -> RankResult:
+    return RankResult(rank=rank, outcome=Outcome(outcome), **more)
+
+
+def epoch(number: int) -> EpochEnded:
+    return EpochEnded(epoch=EpochRecord(epoch=number))
+
+
+async def follow(broker: Broker, run_id: str) -> list[RunEvent]:
+    events: list[RunEvent] = []
+    while not events or not is_last(events[-1]):
+        events += await broker.events(run_id)
+    return events
+
+
+async def end_of(broker: Broker, run_id: str) -> RunFinished:
+    last = (await follow(broker, run_id))[-1]
+    assert isinstance(last, RunFinished)
+    return last
+
+
+async def outcome_of(broker: Broker, run_id: str) -> str:
+    return (await end_of(broker, run_id)).verdict.outcome.value
+
+
+def asking(run_id: str, world_size: int = 1) -> Job:
+    return dataclasses.replace(job(run_id, world_size), prunable=True)
+
+
+async def train(broker: Broker, name: str, epochs: int) -> int:
+    """A rank that asks after each epoch; returns after how many it stopped."""
+    lease = await taken_up(broker, name)
+    done = 0
+    for number in range(1, epochs + 1):
+        done = number
+        if not await broker.epoch(name, lease.lease_id, epoch(number), number=number, reports=lease.rank.rank == 0):
+            break
+    await broker.finish(name, lease.lease_id, result(lease.rank.rank))
+    return done
+
+
+async def on_machines(broker: Broker, *machines: str) -> dict[str, asyncio.Task[Any]]:
+    """A rank of a trainer of its own on each machine, asking for work, by its name."""
+    waiting = {}
+    for place, machine in enumerate(machines):
+        new = card(0, machine, trainer=machine)
+        name = await broker.join(dataclasses.replace(new, machine_order=place, machine_info={"host": machine}))
+        waiting[name] = await soon(broker.next_lease(name))
+    return waiting

@@ -1,0 +1,269 @@
+"""Ranks and trainers that join, leave, wait and are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from unittest.mock import patch
+
+from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
+from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.records.run_events import (
+    RunStarted,
+)
+from tests.cluster.scheduler.ranks import (
+    attempt_of,
+    card,
+    end_of,
+    follow,
+    job,
+    on_machines,
+    outcome_of,
+    result,
+    scenario,
+    serve,
+    soon,
+    taken_up,
+)
+
+
+@scenario
+async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
+    broker = Broker({"t": 2})
+    first = await soon(broker.next_lease(await broker.join(card(0))))
+    await broker.submit(job("r"))
+    assert not first.done()
+    await soon(broker.next_lease(await broker.join(card(1))))
+    assert (await first).rank.rank == 0
+
+
+@scenario
+async def test_a_rank_that_never_asks_again_is_waited_for_once_and_not_for_ever() -> None:
+    broker = Broker({"t": 2})
+    names = [await broker.join(card(index)) for index in range(2)]
+    asks = await soon(broker.next_lease(names[1]))
+    await broker.submit(job("r"))
+    assert not asks.done()
+    with patch("dmls_ray.cluster.scheduler.membership.IDLE_REPORT_TIMEOUT_S", 0.0):
+        lease = await asks
+    assert attempt_of(lease) == "r/1"
+    await broker.begun(names[1], lease.lease_id, 0)
+    await asyncio.sleep(0.5)
+    # It has been silent for longer than that, though the other's run has just ended.
+    with patch("dmls_ray.cluster.scheduler.membership.IDLE_REPORT_TIMEOUT_S", 0.5):
+        await broker.finish(names[1], lease.lease_id, result(0))
+        await broker.submit(job("next"))
+        last = await soon(broker.next_lease(names[1]))
+        assert last.done()
+
+
+@scenario
+async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
+    broker = Broker({"t": 2})
+    names = [await broker.join(card(index)) for index in range(2)]
+    leases = [await soon(broker.next_lease(name)) for name in names]
+    await broker.submit(job("r", 2))
+    lease = await leases[0]
+    # Rank 1 dies; rank 0 comes back with a broken connection; Train restarts the group.
+    gone = result(0, "error", reason="peer closed", is_symptom=True)
+    assert await broker.finish(names[0], lease.lease_id, gone), "a rank that only lost its peer may stay"
+    log: list[Lease] = []
+    again = [await broker.join(card(index, group=1)) for index in range(2)]
+    ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in again]
+    events = await follow(broker, "r")
+    assert [event.attempt for event in events if isinstance(event, RunStarted)] == [1, 2]
+    assert (events[-1].verdict.outcome.value, events[-1].attempts) == ("ok", 2)
+    assert {attempt_of(item) for item in log} == {"r/2"}, "the second attempt meets under a name of its own"
+    await broker.close()
+    await asyncio.gather(*ranks)
+
+
+@scenario
+async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() -> None:
+    broker = Broker({"t": 2})
+    for index in range(2):
+        await soon(broker.next_lease(await broker.join(card(index))))
+    # Rank 1 comes back first; rank 0 of the old group still waits for work, and is about to be ended.
+    first = await soon(broker.next_lease(await broker.join(card(1, group=1))))
+    await broker.submit(job("r", 2))
+    assert not first.done()
+    second = await soon(broker.next_lease(await broker.join(card(0, group=1))))
+    assert (await first).rank.rank == 1
+    assert (await second).rank.rank == 0
+
+
+@scenario
+async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> None:
+    broker = Broker({"t": 2})
+    mine = await soon(broker.next_lease(await broker.join(card(0, "a", trainer="one"))))
+    other = await broker.join(card(0, "b", trainer="two"))
+    await broker.end_trainer("one")
+    assert await mine is None
+    assert list(broker._members.ranks) == [other]
+    assert await broker.next_lease(await broker.join(card(0, "a", trainer="one"))) is None
+    assert list(broker._members.ranks) == [other]
+
+
+@scenario
+async def test_a_rank_that_was_given_up_is_to_end_and_one_of_another_broker_to_join_again() -> None:
+    broker = Broker({"t": 1})
+    old = await broker.join(card(0))
+    await broker.join(card(0, group=1))
+    assert await broker.next_lease(old) == Leave()
+    assert await Broker({"t": 1}).next_lease(old) == Leave(join_again=True)
+
+
+@scenario
+async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None:
+    broker = Broker({"t": 1})
+    assert await broker.controllers() == {}
+    await broker.controlled_by("t", "one")
+    assert await broker.controllers() == {"t": "one"}
+
+
+@scenario
+async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
+    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100.0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    await broker.submit(job("r", 2))
+    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    large = result(0, "ok", rss_mib=101.0)
+    await broker.finish(names[0], leases[0].lease_id, large)
+    first = await soon(broker.next_lease(names[0]))
+    assert not first.done(), "the other rank is busy yet"
+    await broker.finish(names[1], leases[1].lease_id, result(1, "ok", rss_mib=10.0))
+    assert await outcome_of(broker, "r") == "ok"
+    await broker.submit(job("next"))
+    assert await broker.next_lease(names[1]) == Leave()
+    assert await first == Leave()
+    log: list[Lease] = []
+    again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
+    assert (await end_of(broker, "next")).attempts == 1
+    await broker.close()
+    await asyncio.gather(*again)
+
+
+@scenario
+async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_its_result_is_here() -> None:
+    # The broker may take calls in another order than they were made.
+    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100.0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    neighbour = await soon(broker.next_lease(names[1]))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, names[0])
+    asks = await soon(broker.next_lease(names[0]))
+    await broker.finish(names[0], lease.lease_id, result(0, "ok", rss_mib=101.0))
+    assert [await asks, await neighbour] == [Leave(), Leave()]
+
+
+@scenario
+async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_their_run_last() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(recycle_above_mib=100.0))
+    names = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
+    await broker.submit(job("r", 2))
+    leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+    await broker.finish(names[0], leases[0].lease_id, result(0, "ok", rss_mib=101.0))
+    asks = await soon(broker.next_lease(names[0]))
+    await broker.finish(names[1], leases[1].lease_id, result(1, "ok", rss_mib=10.0))
+    assert await asks == Leave()
+    await broker.submit(job("next"))
+    neighbour = await soon(broker.next_lease(names[1]))
+    assert not neighbour.done(), "it belongs on the other machine, whose rank will be back"
+    neighbour.cancel()
+
+
+@scenario
+async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_same() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def count(card: RankRegistration) -> int:
+        asked.set()
+        await answer.wait()
+        return 0
+
+    broker = Broker({"t": 1}, oom_kills_on=count)
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, name)
+    failed = asyncio.ensure_future(broker.rank_failed("t", 0))
+    await asked.wait()
+    await broker.finish(name, lease.lease_id, result(0))
+    answer.set()
+    await failed
+    assert await outcome_of(broker, "r") == "ok"
+    assert isinstance(await broker.next_lease(name), Leave)
+
+
+@scenario
+async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(wait_for_ranks=5))
+    waiting = await on_machines(broker, "a", "b")
+    await broker.end_trainer("b", left="b")
+    await broker.submit(job("r", 2))
+    await broker.expect("b.2", 1, later=True)
+    back = dataclasses.replace(card(0, "b", trainer="b.2"), machine_order=1)
+    lease = await broker.next_lease(await broker.join(back))
+    assert isinstance(lease, Lease)
+    assert lease.machines == ("a", "b")
+    assert (await next(iter(waiting.values()))).rank.rank == 0
+
+
+@scenario
+async def test_a_trainer_that_refuses_reports_the_reason_to_its_driver() -> None:
+    broker = Broker({"t": 1})
+    await broker.end_trainer("u", refused="no PyTorch there")
+    assert await broker.refusal("u") == "no PyTorch there"
+    assert await broker.refusal("t") == ""
+
+
+@scenario
+async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_waited_for() -> None:
+    for later in (False, True):
+        broker = Broker({"here": 1}, limits=RunLimits(wait_for_ranks=0))
+        here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+        await broker.end_trainer("there", left="b")
+        await broker.expect("there", 1, later=later)
+        await broker.submit(job("pair", 2))
+        assert await outcome_of(broker, "pair") == "skipped"
+        await broker.submit(job("alone"))
+        assert (await here).rank.rank == 0
+
+
+@scenario
+async def test_a_rank_that_joins_twice_counts_once() -> None:
+    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100))
+    await broker.join(card(0))  # the network fails over the answer
+    names = [await broker.join(card(index)) for index in range(2)]
+    assert (broker._members._present["t"], broker._members.slots["a"]) == (2, 2)
+    leases = [await soon(broker.next_lease(name)) for name in names]
+    await broker.submit(job("r", 2))
+    for number, name in enumerate(names):
+        lease = await leases[number]
+        await broker.finish(name, lease.lease_id, result(number, "ok", rss_mib=200))
+    # Ranks that have grown are replaced once all of them are idle; a rank that joined twice never would be.
+    answers = [await soon(broker.next_lease(name)) for name in names]
+    assert [await answer for answer in answers] == [Leave(), Leave()]
+
+
+@scenario
+async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
+    with patch("dmls_ray.cluster.scheduler.membership.TRAINER_START_TIMEOUT_S", 0.2):
+        broker = Broker({"here": 1}, limits=RunLimits(wait_for_ranks=0))
+        here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+        await broker.expect("never", 1, later=True)
+        began = time.monotonic()
+        await broker.submit(job("pair", 2))
+        assert await outcome_of(broker, "pair") == "skipped"
+        assert time.monotonic() - began > 0.2
+        await broker.submit(job("alone"))
+        assert (await here).rank.rank == 0
+
+
+@scenario
+async def test_a_broker_that_follows_another_waits_for_no_trainer_that_came_later() -> None:
+    broker = Broker({"here": 1, "slow": 1}, joining_later=["slow"])
+    here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
+    await broker.submit(job("alone"))
+    assert (await here).rank.rank == 0

@@ -1,0 +1,170 @@
+"""Time limits, and ranks that wait for a lost rank."""
+
+from __future__ import annotations
+
+import asyncio
+from unittest.mock import patch
+
+from dmls_ray.cluster.messages import Lease, Leave
+from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.config.run_limits import RunLimits
+from tests.cluster.scheduler.ranks import (
+    asking,
+    attempt_of,
+    card,
+    end_of,
+    job,
+    on_machines,
+    outcome_of,
+    result,
+    scenario,
+    serve,
+    soon,
+    taken_up,
+    train,
+)
+
+
+@scenario
+async def test_a_rank_that_hangs_after_its_run_is_ended_and_runs_go_on_with_its_successor() -> None:
+    ended: list[int] = []
+    limits = RunLimits(stall_timeout=0.3)
+    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    first, second = [await broker.join(card(index, "a", trainer=trainer)) for index, trainer in enumerate("ab")]
+    waits = await soon(broker.next_lease(first))
+    await broker.submit(job("both", 2))
+    while not ended:
+        await asyncio.sleep(0.05)
+    assert ended == [1], "of those that wait for work none is"
+    assert await broker.next_lease(second) == Leave(join_again=False)
+    neighbour = await soon(broker.next_lease(await broker.join(card(1, "a", trainer="b", group=1))))
+    assert [attempt_of(await task) for task in (waits, neighbour)] == ["both/1", "both/1"]
+
+
+@scenario
+async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() -> None:
+    ended: list[int] = []
+    broker = Broker({"t": 2}, limits=RunLimits(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
+    names = [await broker.join(card(index)) for index in range(2)]
+    await broker.submit(job("r", 2))
+    for name in names:
+        await soon(taken_up(broker, name))
+    while len(ended) < 2:
+        await asyncio.sleep(0.05)
+    assert sorted(ended) == [0, 1]
+    assert await broker.next_lease(names[0]) == Leave(), "what was given up must not serve on"
+    log: list[Lease] = []
+    again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
+    (first,) = done.earlier
+    assert (first.outcome, first.reason) == ("timeout", "no progress for 0.2 s (stall_timeout)")
+    await broker.close()
+    await asyncio.gather(*again)
+
+
+@scenario
+async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_its_own() -> None:
+    broker = Broker({"t": 1}, limits=RunLimits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, name)
+
+    async def get_on() -> None:
+        while True:
+            await broker.progress(name, lease.lease_id)
+            await asyncio.sleep(0.1)
+
+    task = asyncio.ensure_future(get_on())
+    done = await end_of(broker, "r")
+    task.cancel()
+    assert (done.verdict.outcome.value, done.verdict.reason) == ("timeout", "not done after 1.5 s (run_timeout)")
+
+
+@scenario
+async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
+    broker = Broker({"t": 1}, exclusive=False, limits=RunLimits(stall_timeout=0.2, max_retries=0))
+    name = await broker.join(card(0))
+    await broker.submit(asking("r"))
+    waits = await soon(train(broker, name, 1))
+    await asyncio.sleep(1.2)
+    await broker.decide("r", 1, 1)
+    assert await waits == 1
+    assert await outcome_of(broker, "r") == "ok"
+
+
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
+@scenario
+async def test_ranks_that_wait_for_a_machine_that_is_gone_get_its_address() -> None:
+    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(max_retries=0, wait_for_ranks=0))
+    waiting = await on_machines(broker, "a", "b")
+    await broker.submit(job("r", 2))
+    first, second = waiting
+    lease = await waiting[first]
+    await broker.begun(first, lease.lease_id, 0)
+    lost = await soon(broker.interruption(first))
+    await broker.end_trainer("b", left="b")
+    assert await lost == ("b",), "the host of its store"
+    assert await broker.interruption(second) == ()
+
+
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
+@scenario
+async def test_a_rank_that_cannot_be_notified_is_ended_and_its_run_not_charged() -> None:
+    ended: list[int] = []
+    limits = RunLimits(max_retries=0, wait_for_ranks=0)
+    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    waiting = await on_machines(broker, "a", "b")
+    await broker.submit(job("r", 2))
+    first, _ = waiting
+    await broker.begun(first, (await waiting[first]).lease_id, 0)
+    await broker.end_trainer("b", left="b")
+    while not ended:
+        await asyncio.sleep(0.05)
+    await soon(broker.next_lease(await broker.join(card(0, "a", trainer="a", group=1))))
+    done = await end_of(broker, "r")
+    assert ended == [0]
+    assert (done.verdict.outcome.value, done.earlier[0].outcome) == ("skipped", "killed")
+
+
+@patch("dmls_ray.cluster.scheduler.watchdog.DEATH_DETECTION_TIMEOUT_S", 0.1)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
+@patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
+@scenario
+async def test_a_rank_that_waits_for_one_that_gave_up_is_not_waited_for_for_ever() -> None:
+    ended: list[int] = []
+    broker = Broker({"t": 2}, limits=RunLimits(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
+    first, second = [await broker.join(card(index)) for index in range(2)]
+    tasks = [await soon(broker.next_lease(name)) for name in (first, second)]
+    await broker.submit(job("r", 2))
+    lease = await tasks[1]
+    for name in (first, second):
+        await broker.begun(name, lease.lease_id, 0)
+    failure = {"outcome": "error", "reason": "Connection refused", "is_symptom": True, "is_disconnected": True}
+    assert await broker.finish(second, lease.lease_id, result(1, **failure)), "it may stay"
+    done = await end_of(broker, "r")
+    assert ended == [0]
+    assert done.verdict.outcome.value == "killed"
+    assert done.verdict.reason == "1 of 2 ranks died: it waited for one that had ended with Connection refused"
+
+
+@scenario
+async def test_what_a_rank_says_after_notice_of_a_lost_rank_is_no_cause() -> None:
+    broker = Broker({"here": 1, "there": 1}, limits=RunLimits(max_retries=0))
+    here = await broker.join(card(0, "a", trainer="here"))
+    gone = await broker.join(card(0, "b", trainer="there"))
+    hears = await soon(broker.interruption(here))
+    leases = [await soon(broker.next_lease(name)) for name in (here, gone)]
+    await broker.submit(job("r", 2))
+    lease = await leases[0]
+    await broker.begun(here, lease.lease_id, 0)
+    await broker.end_trainer("there", left="b")
+    with patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.0):
+        assert await hears == ("b",)
+    # After NCCL's groups were aborted, say: "Default process group has not been initialized".
+    failure = result(0, "error", reason="ValueError: whatever", is_symptom=False)
+    assert await broker.finish(here, lease.lease_id, failure), "no rank waits for it"
+    await broker.expect("back", 1, later=True)
+    waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
+    assert [attempt_of(await task) for task in waiting] == ["r/2", "r/2"]
