@@ -1,4 +1,4 @@
-"""Ray's token: whoever has it runs code on the cluster, so its file is its owner's alone."""
+"""Ray's token. It allows running code on the cluster, so only its owner may read its file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _VALUE, _PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
 def token_place() -> str:
-    """Where Ray takes its token from here, in words."""
+    """The variable or the file that Ray reads its token from."""
     if os.environ.get(_VALUE):
         return _VALUE
     return str(_file())
 
 
 def has_token() -> bool:
-    """Whether Ray finds a token here."""
+    """Whether this machine has a token for Ray."""
     if os.environ.get(_VALUE):
         return True
     file = _file()
@@ -30,7 +30,7 @@ def has_token() -> bool:
 
 
 def keep_token_private(*, make: bool = False) -> None:
-    """Take the token's file from all but its owner; Ray itself writes it readable by all.
+    """Make the token's file readable by its owner only; Ray itself makes it readable by all.
 
     Args:
         make: create a token if there is none; for a cluster that the sweep starts.
@@ -56,7 +56,7 @@ def keep_token_private(*, make: bool = False) -> None:
 
 
 def _file() -> Path:
-    """The file that Ray reads where the variable has no token."""
+    """The file that Ray reads if the variable has no token."""
     named = os.environ.get(_PATH)
     return Path(named) if named else Path.home() / ".ray" / "auth_token"
 
@@ -64,7 +64,7 @@ def _file() -> Path:
 def _make(file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Its owner's alone from the first moment on; where another sweep was quicker, that one's token serves.
+        # Created with its final permissions. If another sweep creates the file first, its token is used.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return

@@ -1,4 +1,4 @@
-"""Machines of a cluster that was joined, asked whether they have what a rank needs, before ranks start."""
+"""Check, before ranks start, that each machine of a joined cluster has what a rank needs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _LIBRARIES = ("torch", "torchvision", "numpy", "psutil", "joblib", "sklearn")
 """What a rank imports."""
 
 _ANSWER_S = 60.0
-"""How long a machine may take to start a worker that answers."""
+"""Seconds that a machine has to start a worker that answers."""
 
 
 def check_machines(resources: Resources) -> None:
-    """Ask each machine whether ranks can run there.
+    """Check that ranks can run on each machine.
 
-    The driver's own is asked only where the cluster runs another Python there than this one.
+    The driver's machine is checked only if the cluster uses another Python there than this process.
 
     Args:
         resources: the machines; all of a cluster that was joined, or one that has joined it later.
 
     Raises:
-        ClusterError: one lacks dmls_ray or a library, has another version of it, or does not answer.
+        ClusterError: a machine lacks dmls_ray or a library, has another version of it, or does not answer.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -57,40 +57,40 @@ def check_machines(resources: Resources) -> None:
     expected = _looker()()
     for answer, machine in answers.items():
         try:
-            found = ray.get(answer)
+            reported = ray.get(answer)
         except ray.exceptions.RayError as error:
             first = first_line(error)
             raise ClusterError(
                 f"{machine.name} could not be asked whether ranks can run there ({first}); look at Ray's logs there, "
                 "or take it out: ray stop there."
             ) from error
-        if objection := objection_to(machine, found, expected):
+        if objection := objection_to(machine, reported, expected):
             raise ClusterError(objection)
 
 
-def objection_to(machine: Machine, found: dict[str, Any], expected: dict[str, Any]) -> str:
+def objection_to(machine: Machine, reported: dict[str, Any], expected: dict[str, Any]) -> str:
     """Why ranks cannot run on a machine, and the way out; empty where they can.
 
     Args:
-        machine: it.
-        found: what it has answered.
-        expected: what the driver would.
+        machine: the machine.
+        reported: its answer.
+        expected: the answer of the driver's process.
     """
-    pip = f"{found['python']} -m pip install"
-    theirs, ours = found["libraries"], expected["libraries"]
-    wrong = [name for name in ours if ours[name] is not None and theirs[name] != ours[name]]
+    pip = f"{reported['python']} -m pip install"
+    there, here = reported["libraries"], expected["libraries"]
+    wrong = [name for name in here if here[name] is not None and there[name] != here[name]]
     if wrong:
-        differences = ", ".join(f"{name} {theirs[name] or 'is missing'} (here {ours[name]})" for name in wrong)
-        packages = " ".join(f"{_PACKAGES.get(name, name)}=={ours[name]}" for name in wrong)
+        differences = ", ".join(f"{name} {there[name] or 'is missing'} (here {here[name]})" for name in wrong)
+        packages = " ".join(f"{_PACKAGES.get(name, name)}=={here[name]}" for name in wrong)
         return f"{machine.name} cannot run ranks: {differences}; there, {pip} {packages}."
-    if found["dmls_ray"] is None:
+    if reported["dmls_ray"] is None:
         return (
             f"{machine.name} cannot run ranks: dmls_ray is missing; there, {pip} . in a checkout of it, or let Ray "
             "bring it along: ray job submit --working-dir . -- python SCRIPT"
         )
-    if found["dmls_ray"] != expected["dmls_ray"]:
+    if reported["dmls_ray"] != expected["dmls_ray"]:
         return (
-            f"{machine.name} cannot run ranks: its dmls_ray in {found['where']} is not the one here; there, {pip} . "
+            f"{machine.name} cannot run ranks: its dmls_ray in {reported['where']} is not the one here; there, {pip} . "
             "in the same checkout, or let Ray bring it along: ray job submit --working-dir . -- python SCRIPT"
         )
     return ""
@@ -100,9 +100,9 @@ _PACKAGES = {"sklearn": "scikit-learn"}
 
 
 def _looker() -> Any:
-    """What looks around, on any machine.
+    """The function that reports the libraries of a machine.
 
-    A function within a function: Ray sends it by its value, and so it runs where dmls_ray cannot be imported.
+    It is a nested function, which Ray sends by value, so that it runs where dmls_ray cannot be imported.
     """
     libraries, packages = _LIBRARIES, _PACKAGES
 
@@ -136,7 +136,7 @@ def _looker() -> Any:
 
 
 def _runs_this_python(node_id: str) -> bool:
-    """Whether the node's workers, on this machine, are of the Python that this process is of."""
+    """Whether the workers of a node on this machine use the Python of this process."""
     for process in psutil.process_iter(["name", "cmdline"]):
         words = process.info["cmdline"] or []
         if process.info["name"] == "raylet" and f"--node_id={node_id}" in words:

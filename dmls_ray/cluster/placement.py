@@ -1,5 +1,6 @@
-"""Where ranks go: how many a sweep holds on each machine, and which of the idle ones a run takes. Knows neither Ray nor
-PyTorch.
+"""Placement of ranks: how many a sweep starts on each machine, and on which machines a run takes its ranks.
+
+Pure functions, without Ray and PyTorch.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ Slots = Mapping[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class RankRequest:
-    """How many ranks a run takes, and over how many machines."""
+    """The number of ranks of a run, and of the machines that they run on."""
 
     world_size: int
     machines: int | None = None
-    """None: as few as it takes."""
+    """None: as few as possible."""
     threads: int = 1
     """Threads of a rank."""
 
@@ -31,7 +32,7 @@ class RankRequest:
 
     @property
     def each(self) -> int:
-        """Ranks on each machine, where their number was asked for."""
+        """Ranks on each machine, if a number of machines was requested."""
         assert self.machines is not None
         return self.world_size // self.machines
 
@@ -43,7 +44,7 @@ class RankRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerGroupSpec:
-    """What the runs of a sweep need."""
+    """Requirements of the runs of a sweep."""
 
     needs: Sequence[RankRequest]
     device: str
@@ -58,7 +59,7 @@ def place_ranks(slots: Slots, need: RankRequest) -> dict[str, int]:
     """How many ranks go on which machine; empty if they do not fit.
 
     As many machines as requested, each with its share; without a request the first machine that fits all ranks, else
-    as few machines as it takes, those with most slots first.
+    as few machines as possible, those with most slots first.
     """
     if need.machines is not None:
         able = [machine for machine, free in slots.items() if free >= need.each]
@@ -90,11 +91,11 @@ def slots_for(cores: Slots, need: RankRequest, *, oversubscribe: bool) -> dict[s
 
 
 def ranks_to_hold(cores: Slots, needs: Iterable[RankRequest], *, oversubscribe: bool) -> dict[str, int]:
-    """How many ranks to hold on each machine, so that each run that can be placed finds its own: no more than that.
+    """The smallest number of ranks on each machine with which each run that can be placed has enough.
 
     Args:
-        cores: what each machine has for ranks, CPU cores or GPUs.
-        needs: those of the runs.
+        cores: CPU cores or GPUs of each machine.
+        needs: requests of the runs.
         oversubscribe: whether more threads than cores are allowed.
     """
     ranks: dict[str, int] = {}

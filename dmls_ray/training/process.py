@@ -1,7 +1,7 @@
-"""What a run does to its process: seeds, threads and switches at the start, and the process group around it.
+"""Preparation of a process for a run: seeds, threads and switches, and the process group.
 
-A worker serves many runs. Whatever one of them could leave behind is set again here, so that a run in a used worker
-equals the same run in a fresh process.
+A worker serves many runs. Everything that a run could leave behind is set again here, so that a run in a used worker
+equals the same run in a new process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.seeding import mixed_seed, seed_process
 
 _MAY_WAIT = 2048
-"""Ranks that may wait to be let into a store at once, as PyTorch has it."""
+"""Connections that may wait at a store at the same time, as in PyTorch."""
 
 
 def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False) -> None:
@@ -63,7 +63,7 @@ def process_group(
 
     Args:
         rank: this rank; `rank.backend` names the backend.
-        store: where the ranks of this run, and of no other, find each other.
+        store: key-value store of this run only, where its ranks meet.
         timeout: how long a collective may wait for the other ranks.
     """
     if rank.world_size == 1:
@@ -92,12 +92,12 @@ def process_group(
 def store_at(host: str) -> dist.TCPStore:
     """A key-value store of this process that listens at this address, on a free port.
 
-    Left to itself PyTorch's listens on all interfaces, and whoever reaches it can write to it.
+    By default PyTorch's store listens on all interfaces, and anyone who reaches it can write to it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, 0), family=family, backlog=_MAY_WAIT)
     port = listening.getsockname()[1]
-    # From here on the socket is the store's.
+    # The store takes over the socket.
     return dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
@@ -127,7 +127,7 @@ class Collective:
         """Rank 0's values, on all ranks."""
         if self._alone:
             return list(values)
-        # A broadcast would do; a sum with zeros is exact as well, and is what every backend has.
+        # A sum with zeros is exact, and needs no collective besides all_reduce.
         return self.sum(values if dist.get_rank() == 0 else [0.0] * len(values))
 
     def broadcast_buffers(self, model: torch.nn.Module) -> None:
