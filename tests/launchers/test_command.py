@@ -54,10 +54,10 @@ def test_torchrun_gives_the_losses_of_spawned_ranks_and_tells_its_epochs(tmp_pat
     events: list[RankEvent] = []
     trial = config("torchrun", world_size=2)
     artifacts = ArtifactOptions(folder=str(tmp_path), weights=True)
-    told = metrics(run(trial, emit=events.append, artifacts=artifacts))
-    assert told == metrics(run_spawned(trial))
+    expected = metrics(run(trial, emit=events.append, artifacts=artifacts))
+    assert expected == metrics(run_spawned(trial))
     epochs = [event.epoch for event in events if isinstance(event, EpochEnded)]
-    assert [tuple(getattr(epoch, name) for name in METRICS) for epoch in epochs] == told
+    assert [tuple(getattr(epoch, name) for name in METRICS) for epoch in epochs] == expected
     assert (tmp_path / "weights.pt").exists()
 
 
@@ -100,10 +100,10 @@ def test_compressed_gradients_converge_over_mpi(compression: str) -> None:
 def test_a_rank_that_fails_ends_the_run_and_leaves_no_process(launcher: str, model: str, outcomes: set[str]) -> None:
     began, before = time.monotonic(), children()
     results = run(config(launcher, world_size=2, model=model, dropout=None))
-    told = {rank.outcome for rank in results}
-    assert "ok" not in told
-    assert told <= outcomes
-    assert ("error" if model.endswith("raising") else "killed") in told
+    reported_outcomes = {rank.outcome for rank in results}
+    assert "ok" not in reported_outcomes
+    assert reported_outcomes <= outcomes
+    assert ("error" if model.endswith("raising") else "killed") in reported_outcomes
     assert time.monotonic() - began < 60
     assert not children() - before
 

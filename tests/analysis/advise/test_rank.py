@@ -87,14 +87,14 @@ def test_of_configurations_that_are_equal_one_is_seldom_called_better_than_the_o
 def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: int) -> None:
     random = np.random.default_rng(0)
     swept = results({"batch_per_rank": [16, 32]}, lambda *_: 100.0, repeats=repeats)
-    told = set()
+    found_indistinguishable = set()
     for _ in range(100):
         for record in swept.records:
             record.images_per_s = math.exp(random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04))
         advice, answered = advise(swept, "throughput"), summarize_axis(make_table(swept), "batch_per_rank")
         assert ("indistinguishable in speed" in answered) == bool(advice.indistinguishable), answered
-        told.add(bool(advice.indistinguishable))
-    assert told == {True, False}
+        found_indistinguishable.add(bool(advice.indistinguishable))
+    assert found_indistinguishable == {True, False}
 
 
 def test_one_repeat_tells_nothing_apart_and_that_is_said() -> None:
@@ -230,7 +230,7 @@ def test_a_time_that_is_not_known_is_held_against_no_other() -> None:
     swept = learning({16: [None] * 3, 32: [9.0] * 3})
     for record in swept.records:
         if record.config["batch_per_rank"] == 16:
-            # A function of one's own told that it got there, and of its time what is no number.
+            # A user function that reported the target as reached, and a time that is no number.
             record.epochs = [EpochRecord(epoch=1, test_accuracy=0.95)]
     advice = advise(swept, "time-to-accuracy")
     assert advice.best is not None
@@ -377,11 +377,11 @@ def test_the_noise_scale_suggests_a_batch_with_its_source() -> None:
     for record in swept.records:
         if record.config["world_size"] == 2:
             record.gradient_noise_scale = (200.0, 250.0, 312.5)[record.repeat]
-    told = advise(swept, "throughput").noise_scale
+    text = advise(swept, "throughput").noise_scale
     # Median 250, logarithms 0.223 apart: 2 to the power of 7.97 is nearest to 256.
-    assert told.startswith("--global-batch 256 (")
-    assert "not tried, is about the gradient noise scale of world_size=2 batch_per_rank=16: 2" in told
-    assert "arXiv 1812.06162" in told
+    assert text.startswith("--global-batch 256 (")
+    assert "not tried, is about the gradient noise scale of world_size=2 batch_per_rank=16: 2" in text
+    assert "arXiv 1812.06162" in text
 
 
 def test_what_the_data_cannot_say_follows_from_the_runs() -> None:
@@ -390,9 +390,9 @@ def test_what_the_data_cannot_say_follows_from_the_runs() -> None:
     for record in swept.records[:4]:
         record.session, record.machine = "later", {"cpu": "Other CPU", "cores": 4, "gpus": []}
     swept.records[0].outcome = Outcome.KILLED
-    told = " ".join(advise(swept, "throughput").caveats)
+    text = " ".join(advise(swept, "throughput").caveats)
     for line in ("the runs are of different machines", "the 2 sessions of these runs", "the results of 1 failed run"):
-        assert line in told
+        assert line in text
         assert line not in quiet
     # In these runs test accuracy goes from 0.1 after one epoch to 0.9 after two.
     assert "still rose in the last epoch, by +0.800 [+0.800, +0.800] (n=3)" in quiet
@@ -436,7 +436,7 @@ def failed() -> Results:
 
 
 @pytest.mark.parametrize(
-    ("swept", "how", "told"),
+    ("swept", "how", "message"),
     [
         (measured, {"name": "time-to-accuracy"}, "give --target-accuracy (the highest"),
         (measured, {"name": "speed"}, "--for speed is unknown; choose from accuracy, cost, memory, throughput"),
@@ -453,10 +453,10 @@ def failed() -> Results:
         (lambda: Results("empty", []), {"name": "throughput"}, "empty has no run"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_advised_on_is_refused_with_the_way_out(swept: Any, how: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_advised_on_is_refused_with_the_way_out(swept: Any, how: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         advise(swept(), **how)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -472,5 +472,5 @@ def test_times_of_two_machines_are_told_apart_by_nobody() -> None:
 
 
 def test_runs_that_tell_no_accuracy_by_epoch_are_not_said_to_have_missed_a_target() -> None:
-    told = advise(published("mnist"), "time-to-accuracy", target=0.5)
-    assert "none of 8 configurations reached" not in told.sentence
+    advice = advise(published("mnist"), "time-to-accuracy", target=0.5)
+    assert "none of 8 configurations reached" not in advice.sentence

@@ -67,8 +67,8 @@ def test_sweeps_that_differ_by_noise_alone_are_seldom_told_apart() -> None:
             GRID, lambda values, repeat: math.exp(blocks[repeat] + runs[repeat, values["batch_per_rank"]]), repeats=5
         )
 
-    told = sum(bool(compare_sweeps(noisy(), noisy()).slower_by_more_than(0)) for _ in range(100))
-    assert told <= 11  # of 100 at 1 in 20, more than 11 come once in 200
+    differing = sum(bool(compare_sweeps(noisy(), noisy()).slower_by_more_than(0)) for _ in range(100))
+    assert differing <= 11  # of 100 at 1 in 20, more than 11 come once in 200
 
 
 def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> None:
@@ -240,7 +240,7 @@ def again() -> Results:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "measure", "told"),
+    ("a", "b", "measure", "message"),
     [
         (sweep, lambda: sweep(axes={**GRID, "epochs": 3}), None, "they differ in epochs (5 against 3)"),
         (sweep, lambda: Results("empty", []), None, "empty has no run"),
@@ -250,10 +250,10 @@ def again() -> Results:
         (sweep, sweep, "exposed_comm_ms", "--measure exposed_comm_ms is not known of results/sample"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, measure: str | None, told: str) -> None:
+def test_what_cannot_be_compared_is_refused_with_the_way_out(a: Any, b: Any, measure: str | None, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         compare_sweeps(a(), b(), measure=measure)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -56,7 +56,7 @@ def test_of_choices_the_most_accurate_and_the_fastest_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("worse", "told"),
+    ("worse", "summary"),
     [
         (
             {"b": [0.0, 0.0, 0.0], "c": [0.0, 0.0, 0.0]},
@@ -66,7 +66,7 @@ def test_of_choices_the_most_accurate_and_the_fastest_are_named() -> None:
     ],
 )
 def test_a_choice_that_is_not_told_apart_from_the_best_is_not_called_worse(
-    worse: dict[str, list[float]], told: str
+    worse: dict[str, list[float]], summary: str
 ) -> None:
     less = {"adam": [0.0, 0.0, 0.0], "sgd": worse["b"], "adamw": worse["c"]}
     table = make_table(
@@ -76,7 +76,7 @@ def test_a_choice_that_is_not_told_apart_from_the_best_is_not_called_worse(
             accuracy=lambda values, repeat: 0.9 - less[values["optimizer"]][repeat],
         )
     )
-    assert told in summarize_axis(table, "optimizer")
+    assert summary in summarize_axis(table, "optimizer")
 
 
 def test_a_field_that_counts_with_one_choice_alone_does_not_part_the_choices() -> None:
@@ -222,8 +222,8 @@ def test_of_choices_of_ones_own_the_least_and_the_most_of_each_measure_are_told(
     runs = own_results(
         {"cell": list(level)}, lambda values, repeat: (4.0, {"bits": level[values["cell"]] + repeat / 10})
     )
-    told = summarize_axis(make_table(runs), "cell")
-    assert "bits from 1.10 with cell lstm to 3.10 with rnn (+2 [+2, +2])" in told
+    summary = summarize_axis(make_table(runs), "cell")
+    assert "bits from 1.10 with cell lstm to 3.10 with rnn (+2 [+2, +2])" in summary
 
 
 def test_a_search_tells_the_best_of_how_many_and_that_the_best_of_many_flatters() -> None:
@@ -232,12 +232,12 @@ def test_a_search_tells_the_best_of_how_many_and_that_the_best_of_many_flatters(
 
     runs = own_results({"lr": [0.1, 0.3, 0.6]}, tell, repeats=1, mode="search", stopped_epoch=None)
     runs.records[0].stopped_epoch = 1
-    told = summarize_search(make_table(runs), "bits", minimizes=True)
-    assert told.startswith(
+    summary = summarize_search(make_table(runs), "bits", minimizes=True)
+    assert summary.startswith(
         "The least bits of 3 configurations is 1, with lr=0.3000; the next is 1.200, with lr=0.1000; "
     )
-    assert "1 were stopped early" in told
-    assert "looks better than it is" in told
+    assert "1 were stopped early" in summary
+    assert "looks better than it is" in summary
     assert summarize_search(make_table(runs), "bits", minimizes=False).startswith(
         "The highest bits of 3 configurations is 1.3"
     )
@@ -253,9 +253,9 @@ def test_the_best_of_an_axis_is_named_where_it_is_in_between() -> None:
             accuracy=lambda values, repeat: accuracies[values["batch_per_rank"]],
         )
     )
-    told = summarize_axis(table, "batch_per_rank")
-    assert "slower: 0.95 [0.95, 0.95] times as fast, fastest at batch_per_rank 32 (900 images/s)" in told
-    assert "test accuracy from 0.500 to 0.900, higher: +0.400 [+0.400, +0.400] (n=3)" in told
+    summary = summarize_axis(table, "batch_per_rank")
+    assert "slower: 0.95 [0.95, 0.95] times as fast, fastest at batch_per_rank 32 (900 images/s)" in summary
+    assert "test accuracy from 0.500 to 0.900, higher: +0.400 [+0.400, +0.400] (n=3)" in summary
 
 
 def test_what_did_not_fit_is_part_of_the_answer() -> None:
@@ -296,9 +296,9 @@ def test_images_a_second_are_never_held_against_seconds_a_run() -> None:
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
             record.images_per_s = None
-    told = summarize_axis(make_table(runs), "batch_per_rank")
-    assert "indistinguishable in speed: 1.00 [1.00, 1.00] times as fast" in told
-    assert "images/s" not in told
+    summary = summarize_axis(make_table(runs), "batch_per_rank")
+    assert "indistinguishable in speed: 1.00 [1.00, 1.00] times as fast" in summary
+    assert "images/s" not in summary
 
 
 def test_runs_that_were_searched_alone_say_nothing_of_speed() -> None:
@@ -322,18 +322,18 @@ def test_of_equally_fast_choices_one_is_called_faster_at_most_5_times_in_100() -
                 repeats=4,
             )
         )
-        told = summarize_axis(table, "optimizer")
-        false += " faster: " in told
-        lower += "the highest test accuracy" in told
+        summary = summarize_axis(table, "optimizer")
+        false += " faster: " in summary
+        lower += "the highest test accuracy" in summary
     assert false <= 10
     assert lower <= 10
 
 
 def test_of_choices_of_ones_own_that_are_all_alike_none_is_named() -> None:
-    told = summarize_axis(
+    summary = summarize_axis(
         make_table(own_results({"size": ["b", "a"]}, lambda values, repeat: (1.0 + repeat, {}))), "size"
     )
-    assert told == "Seconds a run is 2 with every size (n=3)."
+    assert summary == "Seconds a run is 2 with every size (n=3)."
 
 
 def test_what_is_best_in_between_is_not_named_where_it_may_be_chance() -> None:

@@ -28,10 +28,10 @@ def reading(count: int, *sessions: dict[str, Any]) -> SweepSummary:
 
 def test_a_sweep_that_was_stopped_says_how_many_runs_are_missing_and_what_runs_them() -> None:
     stopped = reading(2, session())
-    told = "7 of the 9 runs that were asked for have not ended; the same command runs them."
-    assert stopped.table.notes[-1] == told
-    assert told in stopped.table.markdown()
-    assert f'<p class="warning">{told}</p>' in render_report(stopped, [])
+    warning = "7 of the 9 runs that were asked for have not ended; the same command runs them."
+    assert stopped.table.notes[-1] == warning
+    assert warning in stopped.table.markdown()
+    assert f'<p class="warning">{warning}</p>' in render_report(stopped, [])
     assert reading(8, session()).unfinished.startswith("1 of the 9 runs that were asked for has not ended; ")
 
 
@@ -60,10 +60,10 @@ def test_a_folder_that_was_fresh_is_named_with_out_to_go_on(command: str | list[
 
 
 @pytest.mark.parametrize(
-    "told", [{"trials": ""}, {"trials": []}, {"mode": "search", "metric": "test_accuracy", "trials": ""}]
+    "recorded", [{"trials": ""}, {"trials": []}, {"mode": "search", "metric": "test_accuracy", "trials": ""}]
 )
-def test_an_older_session_and_a_search_say_nothing(told: dict[str, Any]) -> None:
-    assert reading(2, session(**told)).unfinished == ""
+def test_an_older_session_and_a_search_say_nothing(recorded: dict[str, Any]) -> None:
+    assert reading(2, session(**recorded)).unfinished == ""
     assert reading(2).unfinished == ""
 
 

@@ -119,7 +119,7 @@ async def train(broker: Broker, name: str, epochs: int) -> int:
 
 
 async def on_machines(broker: Broker, *machines: str) -> dict[str, asyncio.Task[Any]]:
-    """A rank of a trainer of its own on each machine, asking for work, by its name."""
+    """The rank of each machine by its name; each has a separate trainer and asks for work."""
     waiting = {}
     for place, machine in enumerate(machines):
         new = card(0, machine, trainer=machine)
