@@ -110,9 +110,6 @@ class Executor:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
         if here:
             prepare(runs, self.view.note)
-        again = {run.run_id for run in runs}
-        kept = [record for record in self.store.records if record.run_id not in again]
-        self.board.begin(kept, [run.values for run in self.plan.runs])
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
@@ -185,6 +182,10 @@ class Executor:
             check=check_machines,
         )
         trials = self.search.trials(factory, jobs, group.ranks) if self.search else listed(jobs)
+        again = {run.run_id for run in runs}
+        kept = [record for record in self.store.records if record.run_id not in again]
+        # Its imports take turns with those of the driver; the ranks need seconds to start, so it begins here.
+        self.board.begin(kept, [run.values for run in self.plan.runs])
         cut_short = True
         try:
             group.start()
