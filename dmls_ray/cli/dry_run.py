@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from dmls_ray.cli.console import Console, say
@@ -35,9 +36,8 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Console
     records = records_at(location)
     here = local_resources()
     joined = cluster_at(options.address)
-    plan = plan.skip_infeasible(JobFactory(here, options, workload, Path()).infeasible_anywhere)
-    if joined is None:
-        plan = plan.skip_infeasible(here.infeasible_reasons(plan, oversubscribe=options.oversubscribe))
+    jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(plan.configs))
+    plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     finished = finished_run_ids(records, options)
     pending = plan.pending(finished)
     check_names(pending)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import joblib
 
 from dmls_ray.cluster.placement import RankRequest, place_ranks, ranks_to_hold, slots_for
-from dmls_ray.config.grid import Plan
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.provenance import describe_machine
 
@@ -69,8 +68,14 @@ class Resources:
         """Whether the trial's ranks have fewer cores than threads."""
         return not _fits(self.capacity("cpu"), RankRequest.of(config))
 
-    def infeasible_reason(self, config: RuntimeConfig, *, oversubscribe: bool) -> str:
-        """Why the trial is not feasible here, and the way out; empty where it is."""
+    def infeasible_reason(self, config: RuntimeConfig, *, oversubscribe: bool, holds_gpus: bool = False) -> str:
+        """Why a configuration is not feasible here, and the way out; empty if it is.
+
+        Args:
+            config: the configuration.
+            oversubscribe: whether more threads than cores are allowed.
+            holds_gpus: whether each rank of the worker group that would serve it holds a GPU; see `holds_gpus`.
+        """
         device, need = self.device_of(config), RankRequest.of(config)
         if device == "cuda" and not _fits(self.capacity("cuda"), replace(need, threads=1)):
             return self._too_few(need, "GPU", self.gpus, need.world_size, "or pass --device cpu")
@@ -81,6 +86,8 @@ class Resources:
         if device == "cpu" and not _fits(self.capacity("cpu"), need, oversubscribe=oversubscribe):
             # Ranks may be more than cores, machines not more than there are.
             return self._too_few(need, "core", self.cores, need.world_size * need.threads, "or lower --machines")
+        if holds_gpus and not _fits(self.capacity("cuda"), replace(need, threads=1)):
+            return f"{need} on the CPU does not fit next to runs on {self.gpus} GPUs; run it with --device cpu alone."
         return ""
 
     def _too_few(self, need: RankRequest, thing: str, there: int, wanted: int, way_out: str) -> str:
@@ -109,24 +116,12 @@ class Resources:
             needs = [replace(need, threads=1) for need in needs]
         return ranks_to_hold(self.capacity(device), needs, oversubscribe=oversubscribe and device == "cpu")
 
-    def infeasible_reasons(self, plan: Plan, *, oversubscribe: bool) -> Callable[[RuntimeConfig], str]:
-        """`infeasible_reason` as a function, for the configurations of a plan: one worker group serves them all.
+    def holds_gpus(self, configs: Iterable[RuntimeConfig]) -> bool:
+        """Whether a worker group that serves all of these configurations holds a GPU for each rank.
 
-        A group that serves GPU runs holds a GPU a rank, so a CPU run in it can have no more ranks than there are GPUs.
+        A run on the CPU in such a group can have no more ranks than there are GPUs.
         """
-        configs = [run.config for run in plan.runs if run.config is not None]
-        holds_gpus = self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
-
-        def reason(config: RuntimeConfig) -> str:
-            if objection := self.infeasible_reason(config, oversubscribe=oversubscribe):
-                return objection
-            request = RankRequest.of(config)
-            if holds_gpus and not _fits(self.capacity("cuda"), replace(request, threads=1)):
-                gpus = f"{self.gpus} GPUs"
-                return f"{request} on the CPU does not fit next to runs on {gpus}; run it with --device cpu alone."
-            return ""
-
-        return reason
+        return self.gpus > 0 and any(self.device_of(config) == "cuda" for config in configs)
 
 
 def _fits(capacity: dict[str, int], need: RankRequest, *, oversubscribe: bool = False) -> bool:

@@ -78,6 +78,11 @@ class Plan:
         """The fields with more than one value, in the order of their schema."""
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
+    @property
+    def configs(self) -> list[RuntimeConfig]:
+        """The configurations of the runs whose values do not conflict."""
+        return [run.config for run in self.runs if run.config is not None]
+
     def skip_infeasible(self, reason: Callable[[Any], str]) -> Plan:
         """A copy in which each run that is not feasible has its reason as `skip`."""
         return replace(

@@ -128,11 +128,7 @@ class Executor:
 
     def _set_aside(self, pending: Sequence[Run], resources: Resources) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
-        # Reasons that no other cluster would remove come first.
-        judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_anywhere)
-        judged = judged.skip_infeasible(
-            resources.infeasible_reasons(self.plan, oversubscribe=self.options.oversubscribe)
-        )
+        judged = self.plan.skip_infeasible(self._job_factory(resources).infeasible_reason)
         self._by_id = {run.run_id: run for run in judged.runs}
         self.recorder.oversubscribes = resources.oversubscribes
         if self.search and self.space:
@@ -146,7 +142,8 @@ class Executor:
         return [run for run in wanted if not run.skip]
 
     def _job_factory(self, resources: Resources) -> JobFactory:
-        return JobFactory(resources, self.options, self.workload, self.store.folder)
+        holds_gpus = resources.holds_gpus(self.plan.configs)
+        return JobFactory(resources, self.options, self.workload, self.store.folder, holds_gpus)
 
     def _run_on(self, resources: Resources, runs: Sequence[Run], *, started_here: bool) -> None:
         """Run these on the connected cluster."""

@@ -25,6 +25,8 @@ class JobFactory:
     workload: Workload
     folder: Path
     """The results folder."""
+    holds_gpus: bool = False
+    """Whether each rank of the worker group holds a GPU; see `Resources.holds_gpus`."""
 
     def create(self, run: Run) -> Job:
         """The job of a run. Its `skip` is the reason why the run is not feasible, or empty."""
@@ -51,15 +53,13 @@ class JobFactory:
             prunable=self.options.mode == "search" and self.options.scheduler != "none",
         )
 
-    def infeasible_reason(self, config: Any) -> str:
-        """The reason why a configuration cannot run on this cluster; empty if it can."""
-        # Reasons that no other cluster would remove come first.
-        return self.infeasible_anywhere(config) or self.resources.infeasible_reason(
-            config, oversubscribe=self.options.oversubscribe
-        )
+    def infeasible_reason(self, config: Any, *, anywhere: bool = False) -> str:
+        """Why a configuration cannot run, and the way out; empty if it can. Reasons of every cluster come first.
 
-    def infeasible_anywhere(self, config: Any) -> str:
-        """The reason why a configuration cannot run with these options on any cluster; empty if it can."""
+        Args:
+            config: the configuration.
+            anywhere: leave out what depends on the resources of this cluster.
+        """
         if self.options.mode == "search" and config.launcher != "ray":
             return (
                 f"mode=search stops runs through Ray's worker group, and launcher={config.launcher} has none; use ray."
@@ -69,7 +69,13 @@ class JobFactory:
                 f"isolation=per_run leaves it to Ray Train where ranks go, and machines={config.machines} says where; "
                 "use isolation group."
             )
-        return self.workload.infeasible(config) or launchers.infeasible_reason(config)
+        if reason := self.workload.infeasible_reason(config) or launchers.infeasible_reason(config):
+            return reason
+        if anywhere:
+            return ""
+        return self.resources.infeasible_reason(
+            config, oversubscribe=self.options.oversubscribe, holds_gpus=self.holds_gpus
+        )
 
     def _artifacts_of(self, run: Run, config: RuntimeConfig) -> ArtifactOptions | None:
         """The files that a run writes into runs/<run_id>; None if it writes none."""

@@ -33,10 +33,9 @@ class LateMachines:
             now = replace(now, machines=tuple(replace(machine, gpus=0) for machine in now.machines))
         by_id = {record.run_id: record for record in records}
         lacking = [run for run in self.plan.runs if self._lacked_machines(run, by_id.get(run.run_id))]
-        judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacking)).skip_infeasible(
-            now.infeasible_reasons(self.plan, oversubscribe=self.jobs.options.oversubscribe)
-        )
-        judged = judged.skip_infeasible(replace(self.jobs, resources=now).infeasible_anywhere)
+        jobs = replace(self.jobs, resources=now, holds_gpus=now.holds_gpus(self.plan.configs))
+        judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacking))
+        judged = judged.skip_infeasible(jobs.infeasible_reason)
 
         # Once for the same machines: a second try would fail for the same reason.
         machines = frozenset(machine.node_id for machine in now.machines)

@@ -95,7 +95,7 @@ class Workload:
         """
         check_field_values(field_specs(self.config), config)
 
-    def infeasible(self, config: RuntimeConfig) -> str:
+    def infeasible_reason(self, config: RuntimeConfig) -> str:
         """The reason why no cluster can run this configuration; empty if there is none."""
         return ""
 

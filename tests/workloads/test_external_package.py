@@ -52,7 +52,7 @@ class PiWorkload(Workload):
     throughput = "points_per_s"
     epoch_metrics = ("pi_error",)
 
-    def infeasible(self, config: RuntimeConfig) -> str:
+    def infeasible_reason(self, config: RuntimeConfig) -> str:
         return "points=13 brings bad luck; use 14." if config.points == 13 else ""
 
     def estimate_s(self, config: RuntimeConfig) -> float | None:
