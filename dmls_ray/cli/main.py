@@ -18,10 +18,20 @@ from dmls_ray.cli.parser import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Parse
 from dmls_ray.util.errors import InputError
 from dmls_ray.util.gc import gc_disabled
 
-COMMANDS = (
-    "report", "table", "figures", "compare", "advise", "ls", "show", "export", "tensorboard", "copy", "published"
-)  # fmt: skip
-"""Modules of `dmls_ray.cli.commands`, in the order of --help."""
+COMMANDS = {
+    "report": "files",
+    "table": "tables",
+    "figures": "files",
+    "compare": "tables",
+    "advise": "tables",
+    "ls": "runs",
+    "show": "runs",
+    "export": "files",
+    "tensorboard": "files",
+    "copy": "files",
+    "published": "tables",
+}
+"""Each command -> its module in `dmls_ray.cli.commands`, in the order of --help."""
 
 _DESCRIPTION = "Read what sweeps have left: tables, reports, figures, comparisons and advice. Nothing is started."
 
@@ -38,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         given = parse(_parser(name, words), words)
         name = given.parser.prog
         with gc_disabled():
-            code = given.command(given, Console())
+            code = given.command(given, Console()) or EXIT_OK
         sys.stdout.flush()
     except InputError as error:
         code = print_error(f"{name}: {' '.join(str(error).split())}", EXIT_BAD_INPUT)
@@ -70,8 +80,9 @@ def _parser(name: str, words: Sequence[str]) -> Parser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     # The other commands' modules are not loaded.
     for command in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
-        module = importlib.import_module(f"dmls_ray.cli.commands.{command}")
-        description = inspect.cleandoc(module.__doc__ or "")
+        module = importlib.import_module(f"dmls_ray.cli.commands.{COMMANDS[command]}")
+        run = getattr(module, command)
+        description = inspect.getdoc(run) or ""
         subparser = subparsers.add_parser(
             command,
             help=description.partition("\n")[0].rstrip("."),
@@ -79,6 +90,6 @@ def _parser(name: str, words: Sequence[str]) -> Parser:
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.add_arguments(subparser)
-        subparser.set_defaults(command=module.run, parser=subparser)
+        getattr(module, f"{command}_arguments")(subparser)
+        subparser.set_defaults(command=run, parser=subparser)
     return parser

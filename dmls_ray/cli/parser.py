@@ -47,6 +47,11 @@ class Parser(argparse.ArgumentParser):
         return [str(action.metavar or action.dest) for action in self._positionals._group_actions]
 
 
+def add_folder(parser: Parser) -> None:
+    """Add the argument that names a results folder."""
+    parser.add_argument("folder", metavar="DIR", help="Results folder of a sweep, results/batch_size, say, or its URI")
+
+
 def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     """Parse a command line; an unknown flag or argument ends the program with one line.
 

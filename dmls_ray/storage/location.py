@@ -67,20 +67,26 @@ def first_free_location(location: str | os.PathLike[str]) -> str | Path:
     return candidate
 
 
-def find_sweeps(uri: str) -> list[str]:
-    """Return the results folders at or below a URI.
+def find_sweeps(location: str) -> list[str] | list[Path]:
+    """Return the results folders at or below a local path, or the URIs at or below a URI.
 
     Raises:
         StoreError: the URI cannot be read.
     """
-    found = set()
-    for entry in ObjectStore(uri).list(deep=True):
+    if not is_uri(location):
+        top = Path(location)
+        folders = {path.parent for path in [*top.glob(RUNS), *top.glob(f"**/{RUNS}")]}
+        # A sweep that wrote to file:// and was killed has left its runs as single files.
+        return sorted(folders | {path.parent.parent for path in top.glob(f"**/{PENDING_DIR}/*.json")})
+
+    uris = set()
+    for entry in ObjectStore(location).list(deep=True):
         folder, _, name = entry.name.rpartition("/")
         if name != RUNS and Path(folder).name == PENDING_DIR and name.endswith(".json"):
             folder, name = folder.rpartition("/")[0], RUNS
         if name == RUNS and not entry.is_folder:
-            found.add(below(uri, folder) if folder else uri)
-    return sorted(found)
+            uris.add(below(location, folder) if folder else location)
+    return sorted(uris)
 
 
 def _contains_sweep(location: str | Path) -> bool:

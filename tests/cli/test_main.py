@@ -13,7 +13,7 @@ import pytest
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.cli import main as main_module
-from dmls_ray.cli.commands import table
+from dmls_ray.cli.commands import tables
 from dmls_ray.cli.main import main
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
@@ -331,7 +331,7 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(table, "load", interrupt)
+    monkeypatch.setattr(tables, "load", interrupt)
     assert run(capsys, "table", folder) == (130, "", "dmls-ray table: stopped.\n")
 
 

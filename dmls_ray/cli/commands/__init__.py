@@ -1,1 +1,4 @@
-"""The commands of `dmls-ray`: one module each, with `add_arguments` and `run`. Its docstring is the help text."""
+"""The commands of `dmls-ray`, by what they do: `tables` prints, `files` writes, `runs` finds.
+
+A command is a function and `<command>_arguments`, which adds its flags. The function's docstring is the help text.
+"""

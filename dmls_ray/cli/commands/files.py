@@ -1,0 +1,179 @@
+"""Commands that write files from the records of a sweep: `report`, `figures`, `tensorboard`, `export`, `copy`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dmls_ray.analysis.export.files import with_uniform_columns, write_derived_files
+from dmls_ray.analysis.export.text_tables import csv
+from dmls_ray.analysis.figures import charts
+from dmls_ray.analysis.figures.static import save
+from dmls_ray.analysis.results import Results, load
+from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.cli.console import Console, say
+from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder
+from dmls_ray.records.model import RunRecord
+from dmls_ray.storage.location import mirror_of, open_store
+from dmls_ray.storage.runs_file import RUNS
+from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.util.atomic import atomic_replace
+from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.uri import below, check_location, is_uri
+
+
+def local_folder(place: str | None, flag: str) -> Path | None:
+    """A folder that files are drawn or written into.
+
+    Raises:
+        ConfigError: it is a URI.
+    """
+    if place is not None and is_uri(place):
+        check_location(place, flag)
+        raise ConfigError(f"{flag} {place} is no folder here; give a path, and copy from there.")
+    return Path(place) if place else None
+
+
+def draw_figures(results: Results, folder: Path, *, way_out: str = "name another with --out") -> list[Path]:
+    """Draw the figures that have something to show; returns their files.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    with _writing(folder, way_out=way_out):
+        return [path for chart in charts(summarize(results).table) for path in save(chart, folder)]
+
+
+@contextmanager
+def _writing(folder: Path, *, way_out: str = "name another with --out") -> Iterator[None]:
+    """What cannot be written within the block is bad input.
+
+    Raises:
+        StoreError: with the folder, why, and the way out.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        raise StoreError(f"{error.filename or folder} cannot be written ({why}); {way_out}.") from error
+
+
+def _shown_path(results: Results, path: Path) -> str:
+    """What a file is called; one among the results, by where they are."""
+    if path.is_relative_to(results.folder):
+        return below(results.where, path.relative_to(results.folder).as_posix())
+    return str(path)
+
+
+def _upload(results: Results) -> None:
+    """Upload what was written among results that lie at a URI."""
+    if results.mirror is not None:
+        results.mirror.push()
+
+
+report_arguments = tensorboard_arguments = add_folder
+
+
+def report(given: argparse.Namespace, console: Console) -> None:
+    """Write the report of a sweep afresh: report.html, one file that needs no network."""
+    results = load(given.folder)
+    if not results.records:
+        raise StoreError(f"{below(results.where, RUNS)} holds no run yet; run its sweep first.")
+    write_derived_files(results)
+    _upload(results)
+    say(console, below(results.where, "report.html"))
+
+
+def figures_arguments(parser: Parser) -> None:
+    add_folder(parser)
+    parser.add_argument("--out", metavar="DIR", help="Where to; without it, figures/ in the sweep's folder")
+
+
+def figures(given: argparse.Namespace, console: Console) -> None:
+    """Draw the figures of a sweep as PNG and SVG."""
+    results = load(given.folder)
+    default = results.folder / "figures"
+    if not given.out and default.is_symlink():
+        raise StoreError(f"{default} is a link, which may lead anywhere; remove it, or name a folder with --out.")
+    drawn = draw_figures(results, local_folder(given.out, "--out") or default)
+    _upload(results)
+    for path in drawn:
+        say(console, _shown_path(results, path))
+    if not drawn:
+        say(console, f"No figure shows anything of these {len(results)} runs; dmls-ray table shows their numbers.")
+
+
+def tensorboard(given: argparse.Namespace, console: Console) -> None:
+    """Write the files of TensorBoard afresh, from the records."""
+    # Imported here: it loads TensorBoard's packages, which no other command needs.
+    from dmls_ray.analysis.tensorboard.writer import write_tensorboard
+
+    results = load(given.folder)
+    question = summarize(results).question
+    with _writing(results.folder / "tensorboard", way_out="read a copy of the folder"):
+        write_tensorboard(results, question.varied, question.changed)
+    _upload(results)
+    say(console, f"tensorboard --logdir {below(results.where, 'tensorboard')}")
+
+
+def export_arguments(parser: Parser) -> None:
+    add_folder(parser)
+    parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
+    parser.add_argument("--out", metavar="DIR", help="Where to; without it, the sweep's folder")
+
+
+def export(given: argparse.Namespace, console: Console) -> None:
+    """Write runs, ranks and epochs of a sweep as files for other programs."""
+    results = load(given.folder)
+    out = local_folder(given.out, "--out") or results.folder
+    with _writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name in ("runs", "ranks", "epochs", "rank_epochs"):
+            frame, path = getattr(results, name), out / f"{name}.{given.format}"
+            with atomic_replace(path) as temporary:
+                if given.format == "csv":
+                    temporary.write_text(csv(frame), encoding="utf-8")
+                elif given.format == "parquet":
+                    with_uniform_columns(frame).to_parquet(temporary, index=False)
+                else:
+                    # Not as JSON lines: runs.jsonl is the file of records.
+                    frame.to_json(temporary, orient="records", default_handler=str)
+            say(console, f"{_shown_path(results, path)}: {len(frame)} rows")
+    _upload(results)
+
+
+def copy_arguments(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help="Results folder of a sweep, or its URI")
+    parser.add_argument("b", metavar="B", help="Where its runs are to be, too: a folder or a URI")
+
+
+def copy(given: argparse.Namespace, console: Console) -> int:
+    """Add the runs of a sweep to another folder or URI; what is there stays, and no run comes twice."""
+    results = load(given.a)
+    sessions = read_sweep(results.folder).get("sessions", [])
+    check_location(given.b, "B")
+    with open_store(given.b, lambda note: say(console, note)) as store:
+        present_sessions = read_sweep(store.folder, store.where).get("sessions", [])
+        for session in sessions:
+            if session not in present_sessions:
+                store.add_session(session)
+        present = {record.run_id: record for record in store.records}
+        missing = [record for record in results.records if _adds(record, present.get(record.run_id))]
+        for record in missing:
+            store.append(record)
+    mirror = mirror_of(store)
+    if mirror is not None and mirror.is_kept:
+        return EXIT_FAILED
+    say(
+        console, f"{len(missing)} of {len(results)} runs added to {store.where}; dmls-ray report makes the other files."
+    )
+    return EXIT_OK
+
+
+def _adds(record: RunRecord, present: RunRecord | None) -> bool:
+    """Whether a run is not there, or only without an answer that this has."""
+    return present is None or (record.outcome.is_final() and not present.outcome.is_final())

@@ -1,0 +1,177 @@
+"""Commands that print a table and what follows from it: `table`, `compare`, `advise`, `published`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import pandas as pd
+
+from dmls_ray.analysis.advise.objectives import OBJECTIVES
+from dmls_ray.analysis.advise.rank import advise as advise_on
+from dmls_ray.analysis.compare.sweeps import compare_sweeps
+from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
+from dmls_ray.analysis.published.data import REPORTS
+from dmls_ray.analysis.published.data import published as published_results
+from dmls_ray.analysis.results import load
+from dmls_ray.analysis.summary.sentence import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
+from dmls_ray.cli.commands.files import draw_figures, local_folder
+from dmls_ray.cli.console import SPARE, Console, print_error, print_table, say
+from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder
+from dmls_ray.util.errors import ConfigError
+
+EXIT_SLOWER = 3
+"""`compare --fail-if-slower` found a slowdown beyond doubt."""
+
+_ONE_RUN = "Each value is of one run (n = 1) and has no interval."
+"""What the notes of the reports' tables do not say."""
+
+
+def add_format(parser: Parser) -> None:
+    formats = ("text", "markdown", "csv", "latex")
+    parser.add_argument("--format", choices=formats, default="text", help="How to write it (default: text)")
+
+
+def print_result(
+    frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = ()
+) -> None:
+    """Print a table and its notes in one of the formats of `--format`; a CSV is the table alone."""
+    if form == "csv":
+        print(csv(frame), end="")
+    elif form == "markdown":
+        print(markdown(frame), "", *(f"- {markdown_text(note)}" if note else "" for note in notes), sep="\n")
+    elif form == "latex":
+        print(latex(frame), *map(latex_comment, notes), sep="\n")
+    else:
+        print_table(frame, console, spare=spare, elsewhere="--format csv")
+        for note in notes:
+            say(console, note)
+
+
+def table_arguments(parser: Parser) -> None:
+    add_folder(parser)
+    parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
+    parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
+    add_format(parser)
+
+
+def table(given: argparse.Namespace, console: Console) -> None:
+    """Print the table of a sweep and its answer, or one of the reports' tables."""
+    reading = summarize(load(given.folder))
+    if given.by:
+        layout = all_layouts()[given.by](reading.results, with_published=given.published)
+    elif given.published:
+        layout = with_published_rows(reading.table)
+    elif given.format == "csv":
+        print(csv(reading.table.numbers()), end="")
+        return
+    else:
+        layout = RenderedTable(reading.table.frame(), reading.table.notes)
+    notes = [*layout.notes, *([] if given.by else ["", reading.sentence])]
+    print_result(layout.frame, notes, given.format, console, spare=SPARE)
+
+
+def compare_arguments(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help="Results folder to compare against, or its URI")
+    parser.add_argument("b", metavar="B", help="Results folder that is compared, or its URI")
+    parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
+    parser.add_argument("--fail-if-slower", metavar="SHARE", help="Exit with 3 if B is slower by more than this: 5%%")
+    add_format(parser)
+
+
+def compare(given: argparse.Namespace, console: Console) -> int:
+    """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
+    share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
+    comparison = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
+    slower, lost = ([], []) if share is None else (comparison.slower_by_more_than(share), comparison.lost)
+    print_result(comparison.frame(), [*comparison.notes, "", comparison.sentence], given.format, console)
+    if slower:
+        limit = f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}"
+        print_error(f"{limit}: {', '.join(slower)}.", EXIT_SLOWER)
+    if lost:
+        print_error(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", EXIT_SLOWER)
+    return EXIT_SLOWER if slower or lost else EXIT_OK
+
+
+def _share(text: str) -> float:
+    """`5%` or `0.05` as a fraction."""
+    try:
+        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise ConfigError(f"--fail-if-slower {text} is no share; give 5% or 0.05, say.")
+    return value
+
+
+def advise_arguments(parser: Parser) -> None:
+    add_folder(parser)
+    parser.add_argument(
+        "--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)"
+    )
+    parser.add_argument(
+        "--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1"
+    )
+    parser.add_argument("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
+    parser.add_argument("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
+    parser.add_argument(
+        "--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small"
+    )
+    add_format(parser)
+
+
+def advise(given: argparse.Namespace, console: Console) -> None:
+    """Say which configuration to use for an aim, what was not tried and would be worth it, and what cannot be said."""
+    advice = advise_on(
+        load(given.folder), given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
+        metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min",
+    )  # fmt: skip
+    print_result(advice.frame(), [*advice.notes, "", advice.sentence], given.format, console)
+
+
+def published_arguments(parser: Parser) -> None:
+    parser.add_argument("report", metavar="REPORT", nargs="?", choices=REPORTS, help=f"{', '.join(REPORTS)}; or all")
+    parser.add_argument("--by", choices=list(all_layouts()), help="One of their tables alone")
+    parser.add_argument("--figures", metavar="DIR", help="Draw their curves into this folder")
+    add_format(parser)
+
+
+def published(given: argparse.Namespace, console: Console) -> None:
+    """Print tables, sentences and curves of the published reports, from their figures alone."""
+    figures = local_folder(given.figures, "--figures")
+    wanted = {name: report for name, report in REPORTS.items() if given.report in (None, name)}
+    asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]
+    if not asked:
+        has = ", ".join(wanted[given.report][1])
+        raise ConfigError(f"report {given.report} has no table by {given.by}; it has tables by {has}.")
+    if given.format == "csv" and len(asked) > 1:
+        raise ConfigError(
+            f"--format csv is one table, and these are {len(asked)}; name a report and a table: "
+            f"{given.parser.prog} {asked[0][0]} --by {asked[0][1]} --format csv, say."
+        )
+
+    # LaTeX reads the tables alone.
+    as_text = latex_comment if given.format == "latex" else str
+    for report, (dataset, _, axes) in wanted.items():
+        results = published_results(dataset)
+        notes: dict[str, None] = {}
+        for by in (by for of, by in asked if of == report):
+            if given.format != "csv":
+                print()
+                say(console, as_text(f"Report {report}, by {by}"), style="bold")
+            layout = all_layouts()[by](published_runs(by, results))
+            notes |= dict.fromkeys(layout.notes)
+            print_result(layout.frame, [], given.format, console)
+        results_table = make_table(results)
+        sentences = [] if given.by else [summarize_axis(results_table, axis) for axis in axes]
+        if given.format != "csv" and any(of == report for of, _ in asked):
+            for sentence in (*notes, _ONE_RUN, *sentences):
+                print()
+                say(console, as_text(sentence))
+        if figures is not None:
+            drawn = draw_figures(results, figures / report, way_out="name another with --figures")
+            for path in drawn if given.format != "csv" else ():
+                say(console, as_text(str(path)))
