@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_OK
-from dmls_ray.config.grid import Plan
+from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.workloads.base import Workload
 
@@ -22,10 +22,8 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Console
     from dmls_ray.cluster.connect import cluster_at
     from dmls_ray.cluster.resources import local_resources
     from dmls_ray.execution.estimate import describe_estimate
-    from dmls_ray.execution.inputs_check import check_names
     from dmls_ray.execution.jobs import JobFactory
-    from dmls_ray.execution.location import results_location
-    from dmls_ray.execution.pending import finished_run_ids
+    from dmls_ray.execution.planning import finished_run_ids, results_location
     from dmls_ray.storage.location import records_at
 
     location = results_location(options)
@@ -36,11 +34,11 @@ def show_plan(plan: Plan, options: Options, workload: Workload, console: Console
     records = records_at(location)
     here = local_resources()
     joined = cluster_at(options.address)
-    jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(plan.configs))
+    jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     finished = finished_run_ids(records, options)
     pending = plan.pending(finished)
-    check_names(pending)
+    workload.check(configs_of(pending))
 
     say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {location}:")
     for run in plan.runs:

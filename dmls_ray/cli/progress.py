@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
-from dmls_ray.execution.plain_view import PlainView, Progress, custom_measures, duration
-from dmls_ray.execution.view import ProgressView
+from dmls_ray.execution.view import PlainView, Progress, ProgressView, custom_measures, duration
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted

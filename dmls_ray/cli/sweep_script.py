@@ -19,8 +19,7 @@ from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, 
 from dmls_ray.config.grid import Plan, Variant
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
-from dmls_ray.execution.location import folder_name
-from dmls_ray.execution.planning import plan_sweep, search_minimizes
+from dmls_ray.execution.planning import folder_name, plan_sweep, search_minimizes
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.util.errors import HeadLostError, InputError, WorkerGroupError
 from dmls_ray.util.uri import below

@@ -78,11 +78,6 @@ class Plan:
         """The fields with more than one value, in the order of their schema."""
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
-    @property
-    def configs(self) -> list[RuntimeConfig]:
-        """The configurations of the runs whose values do not conflict."""
-        return [run.config for run in self.runs if run.config is not None]
-
     def skip_infeasible(self, reason: Callable[[Any], str]) -> Plan:
         """A copy in which each run that is not feasible has its reason as `skip`."""
         return replace(
@@ -93,6 +88,11 @@ class Plan:
     def pending(self, done: Collection[str]) -> tuple[Run, ...]:
         """The runs whose run_id is not in `done`."""
         return tuple(run for run in self.runs if run.run_id not in done)
+
+
+def configs_of(runs: Iterable[Run]) -> list[RuntimeConfig]:
+    """The configurations of the runs whose values do not conflict."""
+    return [run.config for run in runs if run.config is not None]
 
 
 Variant = Mapping[str, Any]

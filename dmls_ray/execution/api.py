@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.options import Isolation, Mode, Options
-from dmls_ray.execution.location import folder_name
-from dmls_ray.execution.plain_view import PlainView
-from dmls_ray.execution.planning import plan_sweep
+from dmls_ray.execution.planning import folder_name, plan_sweep
 from dmls_ray.execution.run_plan import run_plan
+from dmls_ray.execution.view import PlainView
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_importing
 from dmls_ray.workloads import registry

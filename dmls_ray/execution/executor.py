@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
-from dmls_ray.config.grid import Plan, Run
+from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
-from dmls_ray.execution.inputs_check import prepare, wanted_data
-from dmls_ray.execution.interrupts import uninterrupted
-from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.recorder import Recorder
+from dmls_ray.execution.jobs import JobFactory, LateMachines
+from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.search import Search
-from dmls_ray.execution.session import describe_session
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
@@ -29,7 +27,6 @@ from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.resources import Resources
-    from dmls_ray.execution.late_machines import LateMachines
 
 _HEAD_LOST = (
     "The head of the Ray cluster does not answer any more. The runs that had ended are kept; once it is back, the same "
@@ -109,7 +106,7 @@ class Executor:
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
         if here:
-            prepare(runs, self.view.note)
+            self.workload.prepare(configs_of(runs), self.view.note)
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
@@ -117,7 +114,7 @@ class Executor:
         """Say that ranks have to wait for other jobs of the cluster: Ray itself would wait in silence."""
         from dmls_ray.cluster.resources import free_resources
 
-        free, configs = free_resources(), [run.config for run in runs if run.config is not None]
+        free, configs = free_resources(), configs_of(runs)
         for device, kind in (("cpu", "CPU"), ("cuda", "GPU")):
             ranks = max((item.world_size for item in configs if resources.device_of(item) == device), default=0)
             if free.get(kind, 0) < min(ranks, resources.cores if device == "cpu" else resources.gpus):
@@ -142,7 +139,7 @@ class Executor:
         return [run for run in wanted if not run.skip]
 
     def _job_factory(self, resources: Resources) -> JobFactory:
-        holds_gpus = resources.holds_gpus(self.plan.configs)
+        holds_gpus = resources.holds_gpus(configs_of(self.plan.runs))
         return JobFactory(resources, self.options, self.workload, self.store.folder, holds_gpus)
 
     def _run_on(self, resources: Resources, runs: Sequence[Run], *, started_here: bool) -> None:
@@ -152,7 +149,6 @@ class Executor:
         from dmls_ray.cluster.tune.job_set import listed
         from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.worker_group import WorkerGroup
-        from dmls_ray.execution.late_machines import LateMachines
         from dmls_ray.launchers.command import run_command
 
         factory = self._job_factory(resources)
@@ -165,7 +161,7 @@ class Executor:
         if self.search:
             requests[RankRequest(world_size=self.search.ranks(jobs, resources, device))] = None
         spec = WorkerGroupSpec(
-            needs=tuple(requests), device=device, oversubscribe=self.options.oversubscribe, data=wanted_data(runs)
+            needs=tuple(requests), device=device, oversubscribe=self.options.oversubscribe, data=self._wanted_data(runs)
         )
         group = WorkerGroup(
             resources,
@@ -187,9 +183,9 @@ class Executor:
         try:
             group.start()
             run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
-            while not started_here and not self._broken and (late := self._late_jobs(factory)):
+            while not started_here and not self._broken and (late := self._late_jobs()):
                 wanted = requests | {RankRequest.of(job.config): None for job in late}
-                data = wanted_data([*runs, *(self._by_id[job.run_id] for job in late)])
+                data = self._wanted_data([*runs, *(self._by_id[job.run_id] for job in late)])
                 group.resize(replace(spec, needs=tuple(wanted), data=data))
                 run_jobs(group, listed(late), self._listen, isolation=self.options.isolation, launch=run_command)
             cut_short = bool(self._broken)
@@ -210,6 +206,10 @@ class Executor:
                 f"{self._broken}. The runs that had ended are kept; the same command runs the others."
             )
 
+    def _wanted_data(self, runs: Sequence[Run]) -> tuple[tuple[Any, ...], ...]:
+        """Workload and arguments of each data set that a machine prepares before its ranks serve."""
+        return tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs_of(runs)))
+
     def _on_head_lost(self) -> None:
         """End the sweep; called from the watchdog thread."""
         self._head_lost.set()
@@ -220,18 +220,18 @@ class Executor:
             if not self._unwound.wait(_UNWIND_TIMEOUT_S):
                 self.on_stuck(HeadLostError(_HEAD_LOST))
 
-    def _late_jobs(self, factory: JobFactory) -> list[Any]:
+    def _late_jobs(self) -> list[Any]:
         """Jobs of the skipped runs that fit on machines that have joined since."""
         if self.search is not None or self._late is None:
             return []
-        again, now = self._late.feasible_now(self.store.records)
+        again, factory = self._late.feasible_now(self.store.records)
         if not again:
             return []
         self._ended -= {run.run_id for run in again}
         self._by_id |= {run.run_id: run for run in again}
         self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
         self.view.begin(again, self.store.records, self.plan.varied)
-        return [replace(factory, resources=now).create(run) for run in again]
+        return [factory.create(run) for run in again]
 
     def _run_of(self, proposal: Mapping[str, Any]) -> Run:
         """The run of a trial of Tune: by its run_id, or by the values that a searcher proposed."""
@@ -270,3 +270,26 @@ class Executor:
     def _keep(self, record: RunRecord) -> None:
         with uninterrupted():
             self.store.append(record)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C and SIGTERM until the block is over. Outside the main thread they cannot arrive.
+
+    Raises:
+        KeyboardInterrupt: at the end of the block, if a signal arrived in it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    # Blocked signals would go to one of Ray's threads, and Python would still handle them in this one.
+    interrupts = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda given, _: arrived.append(given)) for number in interrupts}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if arrived:
+        raise KeyboardInterrupt

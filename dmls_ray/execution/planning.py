@@ -1,4 +1,4 @@
-"""The plan of a sweep: a full grid, or points that a search draws from a space.
+"""The plan of a sweep: which runs, where their results go, and which of them have ended there.
 
 >>> plan = make_plan({"batch_per_rank": [16, 32], "world_size": [1, 2]}, repeats=3, order_seed=0)
 >>> len(plan.runs), plan.varied
@@ -8,13 +8,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dmls_ray.config.grid import Plan, Variant, build_plan
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
+from dmls_ray.records.model import RunRecord
+from dmls_ray.storage.location import first_free_location
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
@@ -78,3 +82,35 @@ def plan_sweep(
     if space is None:
         return plan, None
     return dataclasses.replace(plan, changed=()), space if options.uses_searcher else None
+
+
+def results_location(options: Options) -> Path | str:
+    """The results folder, or its URI. With `--fresh`, the first numbered one that holds no sweep.
+
+    Raises:
+        StoreError: the URI cannot be reached.
+    """
+    location = options.out or str(Path("results") / options.name)
+    if options.fresh:
+        return first_free_location(location)
+    return location if options.is_remote else Path(location)
+
+
+def folder_name(workload: Workload) -> str:
+    """The name of the results folder where none is given: `module-function` for a function."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", workload.name.partition("#")[0]).strip("-") or "function"
+
+
+def finished_run_ids(records: Iterable[RunRecord], options: Options) -> set[str]:
+    """The runs that need not be run again.
+
+    A run of a search counts for searches only, since its times were not measured alone. One that a search has stopped
+    early does not count where nothing is to be stopped.
+    """
+
+    def counts(record: RunRecord) -> bool:
+        if options.mode == "bench":
+            return record.mode == "bench"
+        return options.scheduler != "none" or record.stopped_epoch is None
+
+    return {record.run_id for record in records if record.outcome.is_final() and counts(record)}

@@ -1,7 +1,8 @@
-"""`Recorder`: from the events of a run to its record."""
+"""`Recorder`: from the events of a run to its record; and the entry of a call of a sweep in sweep.json."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -108,3 +110,29 @@ class Recorder:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
+    """One call of a sweep, as sweep.json records it."""
+    return {
+        "command": _command(),
+        "name": options.name,
+        "question": options.question,
+        "axis": options.axis,
+        "axes": {name: list(values) for name, values in plan.axes.items()},
+        "changed": list(plan.changed),
+        "repeats": plan.repeats,
+        **({} if options.mode == "search" else {"trials": list(dict.fromkeys(run.trial_id for run in plan.runs))}),
+        "order_seed": plan.order_seed,
+        "isolation": options.isolation,
+        "mode": options.mode,
+        **({"metric": options.metric, "minimizes": search_minimizes(options)} if options.mode == "search" else {}),
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "git": describe_git(),
+    }
+
+
+def _command() -> list[str]:
+    """The words of the command line; empty in a notebook."""
+    return [] if "ipykernel" in sys.modules else ["python", *sys.argv]

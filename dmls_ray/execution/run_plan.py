@@ -12,13 +12,11 @@ from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_curr
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
-from dmls_ray.config.grid import Plan, Run
+from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.inputs_check import check_names
-from dmls_ray.execution.location import results_location
-from dmls_ray.execution.pending import finished_run_ids
+from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.search import proposed_before
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
@@ -55,18 +53,21 @@ def run_plan(
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
     folder = results_location(options)
+    workload = workload_of(plan.runs[0].values)
     if not is_uri(folder):
         # Checked before the folder is created; opening a URI creates nothing.
         _refuse_package_of_job(Path(folder))
-        check_names(plan.pending(finished_run_ids(read_records(folder), options)))
+        workload.check(configs_of(plan.pending(finished_run_ids(read_records(folder), options))))
     with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
         _refuse_another_workload(plan, store)
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         pending = plan.pending(finished_run_ids(store.records, options))
         if options.is_remote:
-            check_names(pending)
-            _note_left_out_files(pending, view)
+            configs = configs_of(pending)
+            workload.check(configs)
+            if any(map(workload.writes_files, configs)):
+                view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
         if space is not None:
             # The runs of the plan are examples: they show whether anything is feasible.
             answers = [item for item in proposed_before(space, store.records) if item.outcome.is_answer()]
@@ -103,11 +104,6 @@ def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
         reason = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
         again = f"dmls-ray report {shlex.quote(store.where)}"
         view.note(f"{reason} The runs are kept in {below(store.where, RUNS)}; {again} tries again.")
-
-
-def _note_left_out_files(pending: Sequence[Run], view: ProgressView) -> None:
-    if any(run.config is not None and workload_of(run.values).writes_files(run.config) for run in pending):
-        view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
 
 
 def _refuse_package_of_job(folder: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dmls_ray.config.grid import Plan, Run
@@ -19,6 +20,7 @@ from dmls_ray.util.errors import ClusterError
 if TYPE_CHECKING:
     from dmls_ray.cluster.messages import Job
     from dmls_ray.cluster.resources import Resources
+    from dmls_ray.cluster.tune.job_set import TuneJobSet
 
 
 @dataclass
@@ -81,17 +83,18 @@ class Search:
         sizes = [job.config.world_size for job in jobs]
         return max(*sizes, capacity if self.space else min(capacity, sum(sizes)))
 
-    def trials(self, make: JobFactory, jobs: Sequence[Job], ranks: int) -> Any:
+    def trials(self, make: JobFactory, jobs: Sequence[Job], ranks: int) -> TuneJobSet:
         """The trials that Tune runs, as many at once as there are ranks for."""
-        from dmls_ray.cluster.tune.search import Proposals, listed_trials, proposed_trials
+        from dmls_ray.cluster.tune.job_set import TuneJobSet, listed
+        from dmls_ray.cluster.tune.search import make_scheduler
 
-        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
         if self.space is None:
-            return listed_trials(jobs, self._goal(), at_once=at_once)
-        return proposed_trials(
-            self._searcher, Proposals(self.space, make), self._goal(), samples=self.left, at_once=at_once,
-            known=self._known,
-        )  # fmt: skip
+            trials = listed(jobs)
+        else:
+            job_of = functools.partial(_job_of_proposal, self.space, make)
+            trials = TuneJobSet(job_of=job_of, samples=self.left, searcher=self._searcher, known=self._known)
+        goal, at_once = self._goal(), max(1, ranks // min(job.config.world_size for job in jobs))
+        return replace(trials, at_once=at_once, scheduler=make_scheduler(goal), metric=goal.metric)
 
     def run_of(self, proposed: Mapping[str, Any]) -> Run:
         """The run of a proposal."""
@@ -122,10 +125,15 @@ class Search:
             epochs.append(round(many.high))
         return SearchObjective(
             metric=self.options.metric,
-            minimizes=search_minimizes(self.options),
+            mode="min" if search_minimizes(self.options) else "max",
             scheduler=self.options.scheduler,
             max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
         )
+
+
+def _job_of_proposal(space: SearchSpace, make: JobFactory, proposed: Mapping[str, Any]) -> Job:
+    """The job of what a searcher proposed; called in the driver and in Tune's actors."""
+    return make.create(space.run_of(proposed))
 
 
 def proposed_before(space: SearchSpace, records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -1,17 +1,29 @@
-"""`ProgressView`: what a sweep reports while it runs.
+"""What a sweep reports while it runs: `ProgressView`, and `PlainView`, which prints a line for each run.
 
-`PlainView` in `execution/plain_view.py` prints lines for pipes and logs, `LiveView` in `cli/progress.py` draws a live
-table in a terminal.
+`PlainView` is for pipes, job logs and notebooks. `LiveView` in `cli/progress.py` draws a live table in a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from rich.console import Console
 
 from dmls_ray.config.grid import Run
+from dmls_ray.execution.estimate import Durations
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.run_events import RunEvent
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RunEvent, RunStarted
+from dmls_ray.util.text import escape_control_chars
+
+_UNKNOWN = ""
+"""Stands for the trials that a searcher is still to propose."""
+
+_CUSTOM_SHOWN = 3
+"""Custom metrics that one line shows."""
 
 
 class ProgressView(Protocol):
@@ -39,3 +51,116 @@ class ProgressView(Protocol):
 
     def done(self, run: Run, record: RunRecord) -> None:
         """Show that a run has ended."""
+
+
+class Progress:
+    """How far a sweep is.
+
+    Args:
+        pending: the runs to come, in their order.
+        records: all that is known: earlier runs of this folder, too.
+        varied: the fields by which runs are named.
+        total: number of runs to come, where a searcher still has to choose them.
+    """
+
+    def __init__(
+        self,
+        pending: Sequence[Run] = (),
+        records: Sequence[RunRecord] = (),
+        varied: Sequence[str] = (),
+        *,
+        total: int | None = None,
+    ) -> None:
+        self.total, self.ended = len(pending) if total is None else total, 0
+        self.began = time.monotonic()
+        self._varied = tuple(varied)
+        self._durations = Durations(records)
+        self._left = Counter(run.trial_id for run in pending)
+        if total is not None:
+            self._left[_UNKNOWN] = total
+
+    def end(self, record: RunRecord) -> None:
+        """A run has ended."""
+        self.ended += 1
+        self._durations.add(record)
+        self._left[record.trial_id if record.trial_id in self._left else _UNKNOWN] -= 1
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
+        left = {trial_id: count for trial_id, count in self._left.items() if count}
+        each = {trial_id: self._durations.expected_s(trial_id) for trial_id in left}
+        if None in each.values():
+            return None
+        return sum((each[trial_id] or 0.0) * count for trial_id, count in left.items())
+
+    def name(self, run: Run) -> str:
+        """What to call a run."""
+        return run.label(self._varied)
+
+
+class PlainView:
+    """Prints one line for each run that has ended, with the time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress()
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to take down."""
+
+    def note(self, text: str) -> None:
+        self._line(text)
+
+    def begin(
+        self, pending: Sequence[Run], records: Sequence[RunRecord], varied: Sequence[str], *, total: int | None = None
+    ) -> None:
+        self._progress = Progress(pending, records, varied, total=total)
+
+    def event(self, run: Run, event: RunEvent) -> None:
+        if isinstance(event, RunStarted) and event.attempt > 1:
+            self._line(f"{self._progress.name(run)}: a rank died; attempt {event.attempt}")
+
+    def done(self, run: Run, record: RunRecord) -> None:
+        progress = self._progress
+        progress.end(record)
+        width = len(str(progress.total))
+        left = progress.left_s
+        tail = f", about {duration(left)} left" if left else ""
+        self._line(f"[{progress.ended:{width}}/{progress.total}] {progress.name(run)}: {describe_end(record)}{tail}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(escape_control_chars(text), highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def describe_end(record: RunRecord) -> str:
+    """A run's end in a few words."""
+    if record.outcome is not Outcome.OK:
+        return f"{record.outcome.value}: {record.reason}" if record.reason else record.outcome.value
+    form_of = {"images_per_s": "{:,.0f} images/s", "test_accuracy": "test accuracy {:.3f}"}
+    values = {form: getattr(record, name) for name, form in form_of.items()}
+    parts = [form.format(value) for form, value in values.items() if value is not None]
+    seconds = [] if record.total_s is None else [f"{record.total_s:.2f} s"]
+    if record.stopped_epoch:
+        parts.append(f"stopped after epoch {record.stopped_epoch}")
+    if record.mode == "search":
+        seconds = []
+        parts = [part for part in parts if not part.endswith("images/s")]
+    return ", ".join(["ok", *parts, *custom_measures(record.measures), *seconds])
+
+
+def custom_measures(measures: Mapping[str, Any]) -> list[str]:
+    """The first custom metrics as texts."""
+    numbers = {name: value for name, value in measures.items() if isinstance(value, int | float)}
+    return [f"{name} {value:.4g}" for name, value in list(numbers.items())[:_CUSTOM_SHOWN]]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole < 7200 else f"{whole / 3600:.1f} h"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmls_ray.config.options import Options
-from dmls_ray.execution.pending import finished_run_ids
+from dmls_ray.execution.planning import finished_run_ids
 from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store

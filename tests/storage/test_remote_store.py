@@ -19,8 +19,7 @@ from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.location import results_location
-from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.planning import make_plan, results_location
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from ray import tune
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import SEARCH_ALG_IMPORT, Searcher
 
-from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.tune.job_set import TuneJobSet, listed
-from dmls_ray.config.grid import Run
 from dmls_ray.config.search_space import Range, SearchSpace
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
@@ -25,16 +22,12 @@ class SearchObjective:
     """Search objective and pruning rule."""
 
     metric: str
-    minimizes: bool
+    mode: str
+    """`min` or `max`."""
     scheduler: str
     """`asha`, `median` or `none`."""
     max_epochs: int
     """How many epochs a run may have."""
-
-    @property
-    def mode(self) -> str:
-        """As Tune calls it."""
-        return "min" if self.minimizes else "max"
 
 
 def make_scheduler(goal: SearchObjective) -> TrialScheduler | None:
@@ -93,24 +86,6 @@ def _domain(item: tuple[Any, ...] | Range, *, whole: bool) -> Any:
     return tune.loguniform(item.low, item.high) if item.log else tune.uniform(item.low, item.high)
 
 
-@dataclass(frozen=True)
-class Proposals:
-    """Makes jobs of what a searcher proposes, in the driver and in Tune's actors."""
-
-    space: SearchSpace
-    jobs: JobFactory
-
-    def job_of(self, proposed: Mapping[str, Any]) -> Job:
-        """The job of a proposal."""
-        return self.jobs.create(self.space.run_of(proposed))
-
-
-class JobFactory(Protocol):
-    """Makes jobs of runs."""
-
-    def create(self, run: Run) -> Job: ...
-
-
 def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: str) -> dict[str, float | None]:
     """Give a searcher the results of the runs that it proposed before; return the metric of each.
 
@@ -127,27 +102,6 @@ def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: s
                 f"searcher={type(searcher).__name__} cannot take up a search that has begun; use --fresh, or optuna."
             ) from error
     return known
-
-
-def proposed_trials(
-    searcher: Searcher,
-    proposals: Proposals,
-    goal: SearchObjective,
-    *,
-    samples: int,
-    at_once: int,
-    known: dict[str, float | None],
-) -> TuneJobSet:
-    """As many trials as are still to come, of a searcher that knows of the earlier ones."""
-    return TuneJobSet(
-        job_of=proposals.job_of, samples=samples, at_once=at_once, searcher=searcher,
-        scheduler=make_scheduler(goal), metric=goal.metric, known=known,
-    )  # fmt: skip
-
-
-def listed_trials(jobs: Sequence[Job], goal: SearchObjective, *, at_once: int) -> TuneJobSet:
-    """These runs, side by side."""
-    return replace(listed(jobs), at_once=at_once, scheduler=make_scheduler(goal), metric=goal.metric)
 
 
 def level_of(record: RunRecord, metric: str) -> float | None:

@@ -14,8 +14,7 @@ import pytest
 
 from dmls_ray.config.runtime import RUNTIME_FIELDS
 from dmls_ray.execution.api import sweep
-from dmls_ray.execution.location import folder_name
-from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.planning import folder_name, make_plan
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 from dmls_ray.workloads.registry import workload_of_function
