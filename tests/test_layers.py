@@ -81,7 +81,7 @@ def test_training_and_launchers_never_load_ray() -> None:
         "cluster.connect",
         "cli.sweep_script",
         "execution.run_plan",
-        "workloads.classification.data.find",
+        "workloads.classification.data.sources",
     ],
 )
 def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must(module: str) -> None:

@@ -144,7 +144,7 @@ def add_dataset(copy: PackageCopy) -> None:
 
         import numpy as np
 
-        from dmls_ray.workloads.classification.data.source import DatasetSpec, Source
+        from dmls_ray.workloads.classification.datasets import DatasetSpec, Source
 
 
         class Stripes:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
-from dmls_ray.training.lr_schedule import make_schedule
-from dmls_ray.training.optimizers import make_optimizer
 from dmls_ray.training.precision import make_scaler
+
+_OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "rmsprop": RMSprop}
 
 
 class OptimizerStep:
@@ -52,7 +55,8 @@ class OptimizerStep:
 
     def loss_scale(self) -> Tensor | float:
         """Factor of the losses in the backward pass."""
-        return 1.0 if self.scaler is None else self.scaler.scale(torch.ones((), device=self._applied.device))
+        scaler = self.scaler
+        return scaler.scale(torch.ones((), device=self._applied.device)) if scaler.is_enabled() else 1.0
 
     def backward(self, loss: Tensor, weight: float = 1.0) -> None:
         """Accumulate the gradients of a loss times a weight."""
@@ -60,41 +64,36 @@ class OptimizerStep:
         gradient = self._weights.get(weight)
         if gradient is None:
             gradient = self._weights[weight] = torch.tensor(weight, device=loss.device)
-        if self.scaler is not None:
-            gradient = self.scaler.scale(gradient)
-        loss.backward(gradient=gradient.to(loss.dtype))
+        loss.backward(gradient=self.scaler.scale(gradient).to(loss.dtype))
 
     def step(self) -> None:
         """Apply the accumulated gradients, without waiting for the device."""
-        if self.scaler is not None:
-            self.scaler.unscale_(self.optimizer)
+        self.scaler.unscale_(self.optimizer)
         if self._noise is not None:
             self._noise.add_averaged(self.parameters)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if self._l1:
             # The gradient of l1 x sum |p|. Every rank adds it after averaging, so it is counted once.
-            signs = torch._foreach_sign(
-                [parameter.detach() for parameter in self.parameters if parameter.grad is not None]
-            )
-            torch._foreach_add_(gradients, signs, alpha=self._l1)
+            trained = [parameter.detach() for parameter in self.parameters if parameter.grad is not None]
+            torch._foreach_add_(gradients, torch._foreach_sign(trained), alpha=self._l1)
         if self._clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, self._clip_norm, foreach=True)
         self._steps += 1
-        if self.scaler is None:
-            self.optimizer.step()
-        else:
-            self._applied += torch.stack([parameter.isfinite().all() for parameter in gradients]).all()
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
+        if self.scaler.is_enabled():
+            self._applied += torch.stack([gradient.isfinite().all() for gradient in gradients]).all()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         if self.schedule is not None:
-            with _no_skip_warning() if self._steps == 1 and self.scaler is not None else nullcontext():
+            # If the scaler skips the first step, PyTorch warns that the schedule steps before the optimizer.
+            may_warn = self._steps == 1 and self.scaler.is_enabled()
+            with warnings.catch_warnings(action="ignore") if may_warn else nullcontext():
                 self.schedule.step()
 
     @property
     def skipped_steps(self) -> int:
         """Steps that the scaler skipped because a gradient was not finite; waits for the device."""
-        return 0 if self.scaler is None else self._steps - int(self._applied)
+        return self._steps - int(self._applied) if self.scaler.is_enabled() else 0
 
     def state(self) -> dict[str, Any]:
         """State of the next step, for `torch.save`. All ranks call it; with ZeRO only rank 0 gets the state."""
@@ -105,7 +104,7 @@ class OptimizerStep:
         return {
             "optimizer": self.optimizer.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "scaler": None if self.scaler is None else self.scaler.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "steps": self._steps,
             "applied": int(self._applied),
         }
@@ -115,15 +114,53 @@ class OptimizerStep:
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
-        if self.scaler is not None:
-            self.scaler.load_state_dict(state["scaler"])
+        self.scaler.load_state_dict(state["scaler"])
         self._steps = state["steps"]
         self._applied.fill_(state["applied"])
 
 
-@contextmanager
-def _no_skip_warning() -> Iterator[None]:
-    """Hide PyTorch's warning that the schedule stepped before the optimizer, which a skipped first step causes."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
-        yield
+def make_optimizer(config: TrainingConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
+    """The optimizer of the configuration, at its scaled learning rate.
+
+    PyTorch has fused kernels of adam, adamw and sgd for CUDA and for CPUs, and none of rmsprop.
+    """
+    options: dict[str, Any] = {"lr": config.scaled_lr, "weight_decay": config.weight_decay}
+    options["foreach" if config.optimizer == "rmsprop" else "fused"] = True
+    if config.optimizer in ("sgd", "rmsprop"):
+        options["momentum"] = config.momentum
+    kind = _OPTIMIZERS[config.optimizer]
+    if config.zero_redundancy:
+        return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **options)
+    return kind(parameters, **options)
+
+
+def make_schedule(config: TrainingConfig, optimizer: Optimizer, steps: int) -> LRScheduler | None:
+    """The schedule of an optimizer for a run of `steps` optimizer steps; None if the learning rate is constant.
+
+    one-cycle is Smith & Topin, arXiv 1708.07120, with constant momentum. It includes a warm-up.
+    """
+    if config.lr_schedule == "one-cycle":
+        # One more than steps: the schedule is also stepped after the last optimizer step.
+        return OneCycleLR(optimizer, max_lr=config.scaled_lr, total_steps=steps + 1, cycle_momentum=False)
+    if config.lr_schedule == "constant" and not config.lr_warmup_steps:
+        return None
+    return LambdaLR(optimizer, lr_factor(config, steps))
+
+
+def lr_factor(config: TrainingConfig, steps: int) -> Callable[[int], float]:
+    """Factor of the learning rate in each optimizer step, from 0."""
+    warmup = min(config.lr_warmup_steps, steps)
+    after_warmup = AFTER_WARMUP[config.lr_schedule]
+
+    def factor(step: int) -> float:
+        return (step + 1) / (warmup + 1) if step < warmup else after_warmup(step - warmup, steps - warmup)
+
+    return factor
+
+
+AFTER_WARMUP: dict[str, Callable[[int, int], float]] = {
+    "constant": lambda step, steps: 1.0,
+    # Loshchilov & Hutter, arXiv 1608.03983, without restarts.
+    "cosine": lambda step, steps: 0.5 * (1 + math.cos(math.pi * step / max(steps, 1))),
+}
+"""Schedules that a warm-up can precede: the factor in step 0, 1, ... of so many steps after it."""

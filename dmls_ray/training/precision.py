@@ -17,9 +17,9 @@ def autocast(config: TrainingConfig, device: torch.device) -> AbstractContextMan
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
-def make_scaler(config: TrainingConfig, device: torch.device) -> torch.amp.GradScaler | None:
-    """The scaler that keeps small fp16 gradients from vanishing; the other formats need none."""
-    return torch.amp.GradScaler(device.type) if config.precision == "amp-fp16" else None
+def make_scaler(config: TrainingConfig, device: torch.device) -> torch.amp.GradScaler:
+    """The scaler that keeps small fp16 gradients from vanishing; for the other formats it does nothing."""
+    return torch.amp.GradScaler(device.type, enabled=config.precision == "amp-fp16")
 
 
 def allow_tf32(allowed: bool) -> None:

@@ -7,11 +7,13 @@ equals the same run in a new process.
 from __future__ import annotations
 
 import gc
+import random
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -19,7 +21,9 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.compat import reset_compiler
 from dmls_ray.training.precision import allow_tf32
 from dmls_ray.training.rank import RankInfo
-from dmls_ray.training.seeding import mixed_seed, seed_process
+
+HOLD_OUT, AUGMENTATION = 1, 2
+"""Purposes of random numbers, as an argument of `mixed_seed`."""
 
 _MAY_WAIT = 2048
 """Connections that may wait at a store at the same time, as in PyTorch."""
@@ -53,6 +57,27 @@ def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False
 def seed_rank(config: RuntimeConfig, rank: RankInfo) -> None:
     """Give each rank different random numbers, for example for dropout."""
     seed_process(mixed_seed(config.seed, rank.rank))
+
+
+def mixed_seed(*numbers: int) -> int:
+    """A seed that depends on all of the numbers, so that two purposes do not draw the same random numbers.
+
+    It has 32 bits, since PyTorch's generator ignores further bits.
+    """
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+def seed_process(seed: int) -> None:
+    """Seed all generators of this process."""
+    torch.manual_seed(seed)
+    seed_worker(seed)
+
+
+def seed_worker(seed: int) -> None:
+    """Seed the generators of a CPU process. Seeding those of GPUs as well would take a hundred times as long."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
 
 
 @contextmanager

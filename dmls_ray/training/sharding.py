@@ -7,14 +7,13 @@ samples in the same step. No sample is dropped and none is counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.training.seeding import HOLD_OUT, mixed_seed
+from dmls_ray.training.process import HOLD_OUT, mixed_seed
 
 
 @dataclass(frozen=True)
@@ -43,24 +42,21 @@ def micro_batches(samples: int, config: TrainingConfig, rank: int) -> list[Micro
         config: gives batch_per_rank, world_size and accum_steps.
         rank: from 0.
     """
-    per_pass = config.samples_per_pass
     assert config.global_batch is not None
     batches = []
-    for pass_start in range(0, samples, per_pass):
-        in_pass = min(per_pass, samples - pass_start)
+    for pass_start in range(0, samples, config.samples_per_pass):
+        pass_stop = min(pass_start + config.samples_per_pass, samples)
         window_start = pass_start // config.global_batch * config.global_batch
         in_window = min(config.global_batch, samples - window_start)
-        share, extra = divmod(in_pass, config.world_size)
-        count = share + (rank < extra)
-        start = pass_start + rank * share + min(rank, extra) if count else pass_start
-        pass_stop = pass_start + in_pass
+        share = _share(pass_stop - pass_start, config, rank)
+        start = pass_start + (share.start if share else 0)
         batches.append(
             MicroBatch(
                 start=start,
-                stop=start + max(count, 1),
-                count=count,
+                stop=start + max(len(share), 1),
+                count=len(share),
                 # DDP averages the ranks' gradients, hence x world_size.
-                scale=config.world_size / in_window if count else 0.0,
+                scale=config.world_size / in_window if share else 0.0,
                 ends_step=pass_stop == samples or pass_stop % config.global_batch == 0,
             )
         )
@@ -82,26 +78,30 @@ def epoch_order(samples: int, config: TrainingConfig, epoch: int) -> Tensor:
     return torch.randperm(samples, generator=generator)
 
 
-def hold_out(samples: int, config: TrainingConfig) -> tuple[Tensor, Tensor] | None:
-    """Indices (int64) of the samples to train on and to validate on; None without a validation share.
+def hold_out(samples: int, config: TrainingConfig) -> tuple[Tensor, Tensor]:
+    """Indices (int64) of the samples to train on and to validate on, both in ascending order.
 
     Raises:
-        ConfigError: the share leaves no sample for one of them.
+        ConfigError: the validation share leaves no sample for one of them.
     """
-    if not config.validation_share:
-        return None
     count = config.held_out(samples)
+    if not count:
+        return torch.arange(samples), torch.arange(0)
     generator = torch.Generator().manual_seed(mixed_seed(config.seed, HOLD_OUT))
     order = torch.randperm(samples, generator=generator)
     return order[count:].sort().values, order[:count].sort().values
 
 
-def evaluation_shards(samples: int, config: TrainingConfig, rank: int) -> Iterator[slice]:
+def evaluation_shards(samples: int, config: TrainingConfig, rank: int) -> list[slice]:
     """Slices of the test or validation samples: each sample is on exactly one rank; a rank may have none."""
-    share, extra = divmod(samples, config.world_size)
-    start = rank * share + min(rank, extra)
-    stop = start + share + (rank < extra)
+    share = _share(samples, config, rank)
     step = config.test_batch_per_rank or config.batch_per_rank
     assert step is not None
-    for low in range(start, stop, step):
-        yield slice(low, min(low + step, stop))
+    return [slice(start, min(start + step, share.stop)) for start in share[::step]]
+
+
+def _share(samples: int, config: TrainingConfig, rank: int) -> range:
+    """The samples of a rank; if they do not divide evenly, the first ranks have one more."""
+    size, extra = divmod(samples, config.world_size)
+    start = rank * size + min(rank, extra)
+    return range(start, start + size + (rank < extra))

@@ -116,7 +116,7 @@ def test_the_noise_scale_is_reported_if_configured(trained: Any) -> None:
 
 def compare_noise(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
     """The noise scale by the meter, and by its definition from the gradient of each sample, at fixed weights."""
-    from dmls_ray.workloads.classification.data.batches import normalize
+    from dmls_ray.workloads.classification.data.loaders import normalize
     from dmls_ray.workloads.classification.train import rank_trainer
 
     made = rank_trainer(trial, rank)

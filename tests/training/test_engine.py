@@ -16,8 +16,8 @@ from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.batches import normalize
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+from dmls_ray.workloads.classification.data.loaders import normalize
 from dmls_ray.workloads.classification.train import train_rank
 from tests.training.probes import train_and_return_weights, watched
 

@@ -27,9 +27,8 @@ def test_a_half_format_trains_in_that_format_and_learns_as_fp32_does(precision: 
 
 
 def test_only_fp16_needs_a_scaler() -> None:
-    assert make_scaler(config(precision="amp-fp16"), CPU) is not None
-    assert make_scaler(config(precision="amp-bf16"), CPU) is None
-    assert make_scaler(config(), CPU) is None
+    scaled = {name: make_scaler(config(precision=name), CPU).is_enabled() for name in ("fp32", "amp-bf16", "amp-fp16")}
+    assert scaled == {"fp32": False, "amp-bf16": False, "amp-fp16": True}
 
 
 @pytest.mark.parametrize(

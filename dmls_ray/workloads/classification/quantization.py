@@ -12,7 +12,7 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,8 @@ from dmls_ray.training.sharding import hold_out
 from dmls_ray.training.task import Forward
 from dmls_ray.util.errors import UnavailableError
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.batches import normalize
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+from dmls_ray.workloads.classification.data.loaders import normalize
 
 CALIBRATION_BATCHES = 16
 """Training batches over which static quantization observes activations."""
@@ -99,8 +99,7 @@ class QuantizedModel:
         data = load_decoded(config.dataset, config.data_dir, config.image_size)
         batch = config.batch_per_rank
         assert batch is not None
-        held_out = hold_out(len(data.train_labels), config)
-        trained_on = held_out[0].numpy() if held_out else np.arange(len(data.train_labels))
+        trained_on = hold_out(len(data.train_labels), config)[0].numpy()
         # Spread over the data set, since an image folder is sorted by class.
         count = min(CALIBRATION_BATCHES * batch, len(trained_on))
         samples = trained_on[np.linspace(0, len(trained_on) - 1, count).astype(int)]
@@ -181,9 +180,6 @@ def _quantizer(kind: str) -> Any:
     return X86InductorQuantizer().set_global(settings)
 
 
-@contextmanager
-def _no_warnings() -> Iterator[None]:
+def _no_warnings() -> AbstractContextManager[object]:
     """Hide the warnings of export and conversion about their internals."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    return warnings.catch_warnings(action="ignore")

@@ -49,7 +49,7 @@ class ClassificationWorkload(Workload):
         Raises:
             UnknownNameError, UserCodeError, ConfigError, DataError: as `find_model` and `check_source`.
         """
-        from dmls_ray.workloads.classification.data.find import check_source
+        from dmls_ray.workloads.classification.data.sources import check_source
         from dmls_ray.workloads.classification.models import MODEL_NAMES
 
         trials = _trials(configs)

@@ -192,8 +192,8 @@ def test_inference_is_timed_on_the_gpu_as_well() -> None:
 
 def test_static_quantization_observes_no_validation_image() -> None:
     from dmls_ray.training.sharding import hold_out
-    from dmls_ray.workloads.classification.data.batches import normalize
     from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+    from dmls_ray.workloads.classification.data.loaders import normalize
 
     trial = config(quantization="static", validation_share=0.5)
     data = load_decoded("digits", None, None)

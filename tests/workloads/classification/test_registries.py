@@ -9,7 +9,7 @@ import pytest
 
 from dmls_ray.workloads.classification import datasets, models
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.source import DatasetSpec
+from dmls_ray.workloads.classification.datasets import DatasetSpec
 from dmls_ray.workloads.classification.models import ModelSpec
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dmls_ray.training.seeding import AUGMENTATION, mixed_seed
+from dmls_ray.training.process import AUGMENTATION, mixed_seed
 from dmls_ray.training.sharding import MicroBatch
 from dmls_ray.workloads.classification.config import TrialConfig
 
@@ -14,7 +14,7 @@ _PADDED_SHARE = 8
 
 
 class Augmentation:
-    """Flips and padded crops.
+    """Flips and padded crops, as configured.
 
     The change of a sample depends on seed, epoch and its position in the epoch's order only: it is the same at any
     world size.
@@ -22,11 +22,12 @@ class Augmentation:
 
     def __init__(self, config: TrialConfig, samples: int, side: int, epoch: int, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(mixed_seed(config.seed, AUGMENTATION, epoch))
-        flips, crops = (name in config.augmentation for name in ("flip", "crop"))
-        self._flip = (torch.rand(samples, generator=generator) < 0.5).to(device) if flips else None
+        self._flip = self._offsets = None
         self._pad = max(side // _PADDED_SHARE, 1)
-        offsets = torch.randint(2 * self._pad + 1, (samples, 2), generator=generator)
-        self._offsets = offsets.to(device) if crops else None
+        if "flip" in config.augmentation:
+            self._flip = (torch.rand(samples, generator=generator) < 0.5).to(device)
+        if "crop" in config.augmentation:
+            self._offsets = torch.randint(2 * self._pad + 1, (samples, 2), generator=generator).to(device)
 
     def __call__(self, images: Tensor, micro_batch: MicroBatch) -> Tensor:
         """Augmented images of a micro-batch (batch x channels x height x width, normalised)."""

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from dmls_ray.util.cache_folder import cache_root
 from dmls_ray.util.errors import DataError
-from dmls_ray.workloads.classification.data.find import cached_source
 from dmls_ray.workloads.classification.data.image_arrays import UNREADABLE, describe_array, to_chw
-from dmls_ray.workloads.classification.data.source import Samples, Source
+from dmls_ray.workloads.classification.data.sources import cached_source
+from dmls_ray.workloads.classification.datasets import Samples, Source
 
 _LAYOUT = 1
 _CHUNK = 256

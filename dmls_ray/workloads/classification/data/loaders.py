@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-import torch
+import multiprocessing
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from dmls_ray.training.process import mixed_seed, seed_worker
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, hold_out, micro_batches
+from dmls_ray.training.task import EvalSplit
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.batches import Loader
-from dmls_ray.workloads.classification.data.resident_loader import ResidentLoader
-from dmls_ray.workloads.classification.data.worker_loader import WorkerLoader
+from dmls_ray.workloads.classification.data.augmentation import Augmentation
+from dmls_ray.workloads.classification.data.decoded_images import load_decoded
+from dmls_ray.workloads.classification.data.image_arrays import to_chw
+from dmls_ray.workloads.classification.data.sources import cached_source
+from dmls_ray.workloads.classification.datasets import Samples
+
+Batch = tuple[Tensor, Tensor]
+"""Images (batch x channels x height x width, float32, from -1 to 1) and labels (batch, int64), on the rank's device."""
+
+MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+_GROUP_BYTES = 2**20
+"""Normalised images that are made at once."""
 
 
 def make_loader(config: TrialConfig, rank: RankInfo, device: torch.device) -> Loader:
@@ -17,5 +38,202 @@ def make_loader(config: TrialConfig, rank: RankInfo, device: torch.device) -> Lo
     Raises:
         DataError: the data are missing or unreadable.
     """
-    loader = ResidentLoader if config.loader == "resident" else WorkerLoader
-    return loader(config, rank, device)
+    return (ResidentLoader if config.loader == "resident" else WorkerLoader)(config, rank, device)
+
+
+def normalize(images: Tensor) -> Tensor:
+    """uint8 from 0 to 255 as float32 from -1 to 1: scaled to [0, 1], then mean 0.5 and standard deviation 0.5, as in
+    report A. Floats stay as they are.
+    """
+    return images if images.dtype.is_floating_point else images.to(torch.float32).div_(127.5).sub_(1)
+
+
+def to_memory_format(images: Tensor, config: TrialConfig) -> Tensor:
+    """The images in the configured memory format."""
+    return images.contiguous(memory_format=MEMORY_FORMATS[config.memory_format])
+
+
+class Loader(ABC):
+    """The data of one rank.
+
+    Args:
+        config: data set, batches and seed.
+        rank: this rank.
+        device: where batches are to be.
+        samples: training samples, with those that are held out for validation.
+    """
+
+    shape: tuple[int, int, int]
+    """Channels, height, width."""
+    classes: int
+    test_samples: int
+
+    def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device, samples: int) -> None:
+        self._config, self._rank, self._device = config, rank.rank, device
+        self._trained_on, self._held_out = hold_out(samples, config)
+        self.train_samples, self.validation_samples = len(self._trained_on), len(self._held_out)
+        self._micro_batches = micro_batches(self.train_samples, config, rank.rank)
+
+    @abstractmethod
+    def train(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
+        """This rank's micro-batches of an epoch (from 0), each with its samples."""
+
+    @abstractmethod
+    def evaluation(self, split: EvalSplit = "test") -> Iterator[Batch]:
+        """This rank's share of the test or the validation samples."""
+
+    def close(self) -> None:
+        """End worker processes, if there are any."""
+        return
+
+    def _order(self, epoch: int) -> Tensor:
+        """Indices of the training samples in the order of an epoch."""
+        return self._trained_on[epoch_order(self.train_samples, self._config, epoch)]
+
+    def _augmentation(self, epoch: int) -> Augmentation:
+        return Augmentation(self._config, self.train_samples, min(self.shape[1:]), epoch, self._device)
+
+
+class ResidentLoader(Loader):
+    """All samples as uint8 on the device; batches are indexed and normalised there.
+
+    On a CPU the tensors are the memory-mapped cache files, which the ranks of a machine share.
+    """
+
+    def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
+        data = load_decoded(config.dataset, config.data_dir, config.image_size)
+        super().__init__(config, rank, device, samples=len(data.train_labels))
+        self.shape, self.classes, self.test_samples = data.shape, data.classes, len(data.test_labels)
+        self._train = [torch.from_numpy(array).to(device) for array in (data.train_images, data.train_labels)]
+        self._test = [torch.from_numpy(array).to(device) for array in (data.test_images, data.test_labels)]
+
+    def train(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
+        images, labels = self._train
+        order = self._order(epoch).to(self._device)
+        augment = self._augmentation(epoch)
+        for group in self._groups():
+            # Several micro-batches at once: for small images the calls cost more than their work.
+            samples = torch.cat([order[item.start : item.stop] for item in group])
+            sizes = [item.stop - item.start for item in group]
+            batches = normalize(images[samples]).split(sizes), labels[samples].split(sizes)
+            for micro_batch, batch, batch_labels in zip(group, *batches, strict=True):
+                yield micro_batch, (to_memory_format(augment(batch, micro_batch), self._config), batch_labels)
+
+    def _groups(self) -> Iterator[list[MicroBatch]]:
+        """Consecutive micro-batches, as many as fit into the processor's cache (at least one)."""
+        channels, height, width = self.shape
+        assert self._config.batch_per_rank is not None
+        size = max(_GROUP_BYTES // (4 * channels * height * width * self._config.batch_per_rank), 1)
+        for start in range(0, len(self._micro_batches), size):
+            yield self._micro_batches[start : start + size]
+
+    def evaluation(self, split: EvalSplit = "test") -> Iterator[Batch]:
+        images, labels = self._test if split == "test" else self._train
+        held_out = self._held_out.to(self._device)
+        for shard in evaluation_shards(getattr(self, f"{split}_samples"), self._config, self._rank):
+            index = shard if split == "test" else held_out[shard]
+            batch = normalize(images[index])
+            if images.dtype.is_floating_point and split == "test":
+                # A view of the data, which a model could change in place.
+                batch = batch.clone()
+            yield to_memory_format(batch, self._config), labels[index]
+
+
+class WorkerLoader(Loader):
+    """Samples decoded one by one in worker processes that live as long as the run.
+
+    On a GPU, batches go through pinned memory.
+    """
+
+    def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
+        source = cached_source(config.dataset, config.data_dir)
+        # All images get the colours of the first image, as in the cache of decoded images.
+        channels = len(to_chw(source.halves[0][0][0], None))
+        train, test = (_Tensors(half, config, channels) for half in source.halves)
+        super().__init__(config, rank, device, samples=len(train))
+        channels, height, width = train[0, 0][0].shape
+        self.shape, self.classes, self.test_samples = (channels, height, width), source.classes, len(test)
+        self._batches: list[list[tuple[int, int]]] = []
+        """The batches of the current epoch. A sample is its epoch and its index: its random numbers depend on both."""
+        self._train = self._make(train, self._batches)
+        self._evaluation = {
+            "test": self._shards(test, torch.arange(len(test))),
+            "validation": self._shards(train, self._held_out),
+        }
+
+    def _shards(self, data: Dataset[Any], samples: Tensor) -> DataLoader[Any] | None:
+        shards = evaluation_shards(len(samples), self._config, self._rank)
+        batches = [[(0, sample) for sample in samples[shard].tolist()] for shard in shards]
+        return self._make(data, batches) if batches else None
+
+    def _make(self, data: Dataset[Any], batches: Iterable[list[tuple[int, int]]]) -> DataLoader[Any]:
+        workers = self._config.loader_workers
+        return DataLoader(
+            data,
+            batch_sampler=batches,
+            num_workers=workers,
+            pin_memory=self._device.type == "cuda",
+            persistent_workers=workers > 0,
+            multiprocessing_context=_worker_context() if workers else None,
+            generator=torch.Generator().manual_seed(self._config.seed),
+        )
+
+    def train(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
+        order = self._order(epoch)
+        # In place, since the DataLoader iterates over this list in every epoch.
+        self._batches[:] = [
+            [(epoch, sample) for sample in order[item.start : item.stop].tolist()] for item in self._micro_batches
+        ]
+        augment = self._augmentation(epoch)
+        for micro_batch, batch in zip(self._micro_batches, self._train, strict=True):
+            images, labels = self._to_device(batch)
+            yield micro_batch, (to_memory_format(augment(images, micro_batch), self._config), labels)
+
+    def evaluation(self, split: EvalSplit = "test") -> Iterator[Batch]:
+        for batch in self._evaluation[split] or ():
+            images, labels = self._to_device(batch)
+            yield to_memory_format(images, self._config), labels
+
+    def close(self) -> None:
+        # The worker processes end when their loaders are deleted.
+        del self._train, self._evaluation
+
+    def _to_device(self, batch: Batch) -> Batch:
+        images, labels = batch
+        return images.to(self._device, non_blocking=True), labels.to(self._device, non_blocking=True)
+
+
+def _worker_context() -> Any:
+    """Start method of loader workers: forked off a process that has loaded PyTorch and is otherwise idle.
+
+    DataLoader's default forks the rank itself. A worker may then inherit a lock that one of the rank's threads (gloo's,
+    the autograd engine's) has at that moment, and hang: seen at world size 2.
+    """
+    context = multiprocessing.get_context("forkserver")
+    # The workers load what the rank's main module loads; modules that are preloaded cost them nothing.
+    context.set_forkserver_preload([name for name in ("torch", "ray", __name__) if name in sys.modules])
+    return context
+
+
+class _Tensors(Dataset[tuple[Tensor, int]]):
+    """Decodes, resizes and normalises a sample on access."""
+
+    def __init__(self, samples: Samples, config: TrialConfig, channels: int) -> None:
+        self._samples, self._image_size, self._channels = samples, config.image_size, channels
+        self._seed = config.seed
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitems__(self, indices: list[tuple[int, int]]) -> list[tuple[Tensor, int]]:
+        """A whole batch; DataLoader prefers this method."""
+        if torch.utils.data.get_worker_info() is not None:
+            # Otherwise random numbers would depend on which worker process makes the batch, and on its earlier ones.
+            seed_worker(mixed_seed(self._seed, *indices[0]))
+        return [self[index] for index in indices]
+
+    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, int]:
+        image, label = self._samples[index[1]]
+        array = to_chw(image, self._image_size, self._channels)
+        # A copy, since PIL's buffer is read-only.
+        return normalize(torch.from_numpy(array.copy())), int(label)

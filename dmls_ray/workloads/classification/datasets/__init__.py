@@ -2,10 +2,67 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
-from dmls_ray.workloads.classification.data.source import DatasetSpec
+Split = Literal["train", "test"]
+
+
+class Samples(Protocol):
+    """A map-style data set, as torch.utils.data has it. It yields (image, label) per index.
+
+    An image is a PIL image, an array of height x width (x channels) uint8, or a tensor of channels x height x width,
+    uint8 or already normalised float32.
+    """
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> tuple[Any, int]: ...
+
+
+class Source:
+    """Training and test samples of a data set, opened on first use, and a fingerprint of their content.
+
+    If the cache has the decoded images, only the fingerprint is needed.
+    """
+
+    def __init__(
+        self, classes: int | Callable[[], int], fingerprint: str, open_halves: Callable[[], tuple[Samples, Samples]]
+    ) -> None:
+        self.fingerprint = fingerprint
+        self._classes, self._open_halves = classes, open_halves
+
+    @functools.cached_property
+    def classes(self) -> int:
+        """Number of classes; computed from all labels if a user-defined data set does not define it."""
+        return self._classes() if callable(self._classes) else self._classes
+
+    @functools.cached_property
+    def halves(self) -> tuple[Samples, Samples]:
+        """The training and the test samples.
+
+        Raises:
+            DataError: they are missing and cannot be downloaded, or cannot be read.
+        """
+        return self._open_halves()
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """A built-in data set: what its file assigns to `DATASET`."""
+
+    open: Callable[[str, str | None], Source]
+    """Takes name and data_dir; downloads the files if they are missing."""
+    train_samples: Callable[[str], int | None]
+    """Number of training samples by name, for estimates; None if it depends on the files."""
+    check: Callable[[str, str | None], object] = lambda name, data_dir: None
+    """Refuses wrong options or folders, without decoding or downloading."""
+    has_options: bool = False
+    """Whether the name may be followed by a colon and options."""
+
 
 DATASET_NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 """Names of the built-in data sets."""

@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dmls_ray.workloads.classification.data.source import DatasetSpec, Samples, Source
-
-
-class _Arrays:
-    def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
-        self._images, self._labels = images, labels
-
-    def __len__(self) -> int:
-        return len(self._labels)
-
-    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
-        return self._images[index], int(self._labels[index])
+from dmls_ray.workloads.classification.datasets import DatasetSpec, Samples, Source
 
 
 def _open_halves() -> tuple[Samples, Samples]:
@@ -28,9 +16,10 @@ def _open_halves() -> tuple[Samples, Samples]:
 
     bunch = load_digits()
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
-    labels = bunch.target.astype(np.int64)
-    test = np.arange(len(labels)) % 5 == 4
-    return _Arrays(images[~test], labels[~test]), _Arrays(images[test], labels[test])
+    samples = list(zip(images, bunch.target.tolist(), strict=True))
+    test = samples[4::5]
+    del samples[4::5]
+    return samples, test
 
 
 DATASET = DatasetSpec(

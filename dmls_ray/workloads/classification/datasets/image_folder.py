@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.workloads.classification.data.source import DatasetSpec, Source
+from dmls_ray.workloads.classification.datasets import DatasetSpec, Source
 
 
 def _root(data_dir: str | None) -> Path:

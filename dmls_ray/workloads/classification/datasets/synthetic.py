@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.classification.data.source import DatasetSpec, Source, Split
+from dmls_ray.workloads.classification.datasets import DatasetSpec, Source, Split
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from PIL import Image
 
 from dmls_ray.util.errors import DataError
 from dmls_ray.workloads.classification.data import decoded_images as cache
-from dmls_ray.workloads.classification.data import find
 from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
 from dmls_ray.workloads.classification.data.image_arrays import to_chw
-from dmls_ray.workloads.classification.data.source import Source
+from dmls_ray.workloads.classification.data.sources import cached_source
+from dmls_ray.workloads.classification.datasets import Source
 from tests.training.probes import Payload
 from tests.workloads.classification.data.test_sources import write_folder
 
@@ -21,7 +21,7 @@ from tests.workloads.classification.data.test_sources import write_folder
 @pytest.fixture(autouse=True)
 def forget() -> None:
     load_decoded.cache_clear()
-    find.cached_source.cache_clear()
+    cached_source.cache_clear()
 
 
 def test_images_are_decoded_once_and_mapped_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ import torch
 
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
-from dmls_ray.workloads.classification.data.batches import normalize
-from dmls_ray.workloads.classification.data.loaders import make_loader
+from dmls_ray.workloads.classification.data.loaders import make_loader, normalize
 
 CPU = torch.device("cpu")
 DATA = "synthetic:shape=3x6x5,classes=3,train=23,test=11"

@@ -16,7 +16,7 @@ from PIL import Image
 from torchvision import datasets
 
 from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
-from dmls_ray.workloads.classification.data.find import check_source, find_source
+from dmls_ray.workloads.classification.data.sources import check_source, find_source
 from dmls_ray.workloads.classification.datasets.synthetic import SyntheticSpec
 from tests.training.probes import Payload
 

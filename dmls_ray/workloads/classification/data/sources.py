@@ -1,7 +1,8 @@
-"""User-defined data sets: `module:function`."""
+"""Data sets by name: built-in or user-defined."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from collections.abc import Callable
@@ -9,21 +10,47 @@ from pathlib import Path
 
 import numpy as np
 
-from dmls_ray.util.errors import DataError, UserCodeError
-from dmls_ray.util.importing import import_function
-from dmls_ray.workloads.classification.data.source import Samples, Source
+from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
+from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, builtin_dataset
 
 
-def user_function(name: str) -> Callable[..., Samples]:
-    """The function of a user-defined data set.
+def check_source(name: str, data_dir: str | None) -> None:
+    """Refuse, without decoding or downloading, what `find_source` would refuse.
 
     Raises:
-        UnknownNameError, UserCodeError: as `import_function`.
+        UnknownNameError: there is no such data set.
+        ConfigError: the options of a synthetic data set are wrong.
+        DataError: an image folder does not have the expected layout.
+        UserCodeError: the user's module failed to import.
     """
-    return import_function(name, flag="dataset")
+    if spec := builtin_dataset(name):
+        spec.check(name, data_dir)
+    elif is_reference(name):
+        import_function(name, flag="dataset")
+    else:
+        raise UnknownNameError(
+            f"dataset={name} is unknown; choose from {', '.join(DATASET_NAMES)}, or a user-defined module:function."
+        )
 
 
-def open_user_dataset(name: str, data_dir: str | None) -> Source:
+def find_source(name: str, data_dir: str | None) -> Source:
+    """The data set of that name, downloaded if its files are missing.
+
+    Raises:
+        UnknownNameError, ConfigError, DataError, UserCodeError: as `check_source`.
+        DataError: files are missing and cannot be downloaded.
+    """
+    check_source(name, data_dir)
+    spec = builtin_dataset(name)
+    return spec.open(name, data_dir) if spec else _open_user_dataset(name, data_dir)
+
+
+cached_source = functools.cache(find_source)
+"""`find_source`, once in each process: listing a folder of 60,000 files takes longer than many runs."""
+
+
+def _open_user_dataset(name: str, data_dir: str | None) -> Source:
     """The data set that the user's function returns.
 
     The function is called once per split with `split` and, if it has that parameter, `data_dir`. It returns a
@@ -33,14 +60,14 @@ def open_user_dataset(name: str, data_dir: str | None) -> Source:
         UserCodeError: the function fails or returns something else.
         DataError: a split is empty.
     """
-    function = user_function(name)
+    function = import_function(name, flag="dataset")
     arguments = {"data_dir": data_dir} if "data_dir" in inspect.signature(function).parameters else {}
     halves: list[Samples] = []
     for split in ("train", "test"):
         try:
             half = function(split, **arguments)
         except Exception as error:
-            raise UserCodeError(f"dataset={name}: your function failed: {type(error).__name__}: {error}.") from error
+            raise _user_error(name, "function", error) from error
         if not (hasattr(half, "__len__") and hasattr(half, "__getitem__")):
             raise UserCodeError(
                 f"dataset={name}: your function returned {type(half).__name__}; return a map-style data set: "
@@ -52,7 +79,7 @@ def open_user_dataset(name: str, data_dir: str | None) -> Source:
     try:
         digest = _spot_check(function, halves)
     except Exception as error:
-        raise _failed_data_set(name, error) from error
+        raise _user_error(name, "data set", error) from error
     return Source(lambda: _count_classes(name, halves), f"own {name} {digest}", lambda: (halves[0], halves[1]))
 
 
@@ -64,11 +91,11 @@ def _count_classes(name: str, halves: list[Samples]) -> int:
     try:
         return 1 + max(int(half[index][1]) for half in halves for index in range(len(half)))
     except Exception as error:
-        raise _failed_data_set(name, error) from error
+        raise _user_error(name, "data set", error) from error
 
 
-def _failed_data_set(name: str, error: Exception) -> UserCodeError:
-    return UserCodeError(f"dataset={name}: your data set failed: {type(error).__name__}: {error}.")
+def _user_error(name: str, failed: str, error: Exception) -> UserCodeError:
+    return UserCodeError(f"dataset={name}: your {failed} failed: {type(error).__name__}: {error}.")
 
 
 def _spot_check(function: Callable[..., object], halves: list[Samples]) -> str:
