@@ -6,8 +6,8 @@ import math
 import sys
 from collections.abc import Sequence
 
-from dmls_ray.analysis.figures.chart import Panel, Series, is_finite
-from dmls_ray.analysis.figures.style import AXIS_MARGIN, SeriesKey, series_key
+from dmls_ray.analysis.figures.chart import Panel, Series, SeriesKey, is_finite
+from dmls_ray.analysis.figures.style import AXIS_MARGIN
 
 _BARS_WIDTH = 0.8
 """Width of all bars of a category, as a fraction of the distance between categories."""
@@ -23,18 +23,14 @@ def bar_offsets(panel: Panel) -> tuple[float, dict[SeriesKey, list[float]]]:
     for series in bar_series(panel):
         for category, value in zip(series.x, series.y, strict=True):
             if is_finite(value):
-                by_category.setdefault(str(category), []).append(series_key(series))
+                by_category.setdefault(str(category), []).append(series.key)
     width = _BARS_WIDTH / max(map(len, by_category.values()), default=1)
 
     def offset(category: float | str, key: SeriesKey) -> float:
         keys = by_category.get(str(category), [])
         return (keys.index(key) - (len(keys) - 1) / 2) * width if key in keys else 0.0
 
-    offsets = {}
-    for series in bar_series(panel):
-        key = series_key(series)
-        offsets[key] = [offset(category, key) for category in series.x]
-    return width, offsets
+    return width, {series.key: [offset(category, series.key) for category in series.x] for series in bar_series(panel)}
 
 
 def bar_base(panel: Panel) -> float:

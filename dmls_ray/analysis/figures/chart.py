@@ -16,6 +16,9 @@ Kind = Literal["points", "line", "band", "cross", "bar"]
 low to high. cross: a run without a value, such as an OOM. bar: an amount per category with its interval; only where
 the x axis has categories."""
 
+SeriesKey = tuple[str, str]
+"""Name and `same_as` of a series; the crosses of two lines have the same name."""
+
 MAX_CATEGORIES = 16
 """Categories of an axis whose names can be read; of more, every k-th is named."""
 
@@ -55,6 +58,11 @@ class Series:
     """run_id of the runs behind each point; empty without runs."""
     texts: Sequence[str] = ()
     """Text of each point besides its numbers."""
+
+    @property
+    def key(self) -> SeriesKey:
+        """Identifies the series within its chart."""
+        return self.name, self.same_as
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import SINGLE_LINE, default_axis, factor_axis, lines_along, trial_axis
-from dmls_ray.analysis.figures.series import drop_none, limit_items, measured_series
+from dmls_ray.analysis.figures.series import limit_items, line_series, measured_series
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord
@@ -40,24 +41,24 @@ def chart(table: Table) -> Chart | None:
     rows = [row for row in table.rows if "exposed_comm_ms" in row.estimates and by_block(row, exposed_share)]
     if len(rows) < 2:
         return None
-    axis = default_axis(table, rows)
-    if axis:
+    if axis := default_axis(table, rows):
         lines, notes = limit_items(lines_along(table, rows, axis), "lines")
-        across = factor_axis(axis, [row for line in lines for row in line.rows])
-        points = [(line.name, [(row.factors[axis], row) for row in line.rows]) for line in lines]
+        x = factor_axis(lines)
     else:
         shown, notes = limit_items(rows, "trials", MAX_CATEGORIES)
-        across, names = trial_axis(table, shown)
-        points = [(SINGLE_LINE, list(zip(names, shown, strict=True)))]
+        x, names = trial_axis(table, shown)
+
     panels = []
     for label, share in _SHARES.items():
-        series = drop_none(
-            measured_series(
-                name, [(x, row, by_block(row, share)) for x, row in at], quantity="share", connected=bool(axis)
-            )
-            for name, at in points
-        )
-        panels.append(Panel(x=across, y=Axis(label, from_zero=True), series=series))
+        shares = partial(by_block, share=share)
+        series: list[Series] = []
+        if axis:
+            for line in lines:
+                series += line_series(line, shares, quantity="share")
+        else:
+            points = [(name, row, shares(row)) for name, row in zip(names, shown, strict=True)]
+            series = measured_series(SINGLE_LINE, points, quantity="share")
+        panels.append(Panel(x=x, y=Axis(label, from_zero=True), series=series))
     return Chart(name="communication", title="Communication of gradients", panels=panels, notes=notes)
 
 

@@ -1,4 +1,4 @@
-"""The axes of each panel as plotly's layout, and the annotations of a panel."""
+"""The axes of each panel as plotly's layout, and annotations. The page sets the domains and colours of axes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from typing import Any
 from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_series
 from dmls_ray.analysis.figures.chart import Axis, Panel, Series, is_finite
 from dmls_ray.analysis.figures.plotly_text import plain, rounded
-from dmls_ray.analysis.figures.style import LIGHT
 
 _MAX_TICKS = 9
 """Measured values of x that have a tick each."""
 _MAX_LINE = 36
 """Characters of one line of a label."""
-_GAP = 0.1
-"""Distance between two panels, as a fraction of the width."""
 
 
 def axis_name(letter: str, number: int) -> str:
@@ -26,13 +23,11 @@ def axis_name(letter: str, number: int) -> str:
     return letter if number == 1 else f"{letter}{number}"
 
 
-def panel_axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
+def panel_axes(panel: Panel, number: int) -> dict[str, Any]:
     """The two axes of a panel."""
     series = [item for item in panel.series if item.kind != "band"]
     x = _axis(panel.x, [value for item in series for value in item.x])
     y = _axis(panel.y, [value for item in series for value in item.y if value is not None])
-    x |= {"anchor": axis_name("y", number), "domain": _domain(number, panels)}
-    y |= {"anchor": axis_name("x", number), "domain": [0, 1]}
     if panel.y.log and bar_series(panel):
         y["range"] = [rounded(math.log10(end)) for end in (bar_base(panel), bar_axis_end(panel))]
     if not panel.x.categories:
@@ -40,13 +35,11 @@ def panel_axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
     return _named(x, y, number)
 
 
-def hidden_axes(panel: Panel, number: int, panels: int) -> dict[str, Any]:
+def hidden_axes(panel: Panel, number: int) -> dict[str, Any]:
     """The hidden axes that position a picture; it keeps its aspect ratio, at the upper left of the panel."""
     hidden = {"visible": False, "fixedrange": True, "constrain": "domain"}
-    x = hidden | {"anchor": axis_name("y", number), "domain": _domain(number, panels), "constraintoward": "left"}
-    y = hidden | {"anchor": axis_name("x", number), "domain": [0, 1], "constraintoward": "top"}
-    y |= {"scaleanchor": axis_name("x", number), "autorange": "reversed"}
-    return _named(x, y, number)
+    upright = {"constraintoward": "top", "scaleanchor": axis_name("x", number), "autorange": "reversed"}
+    return _named(hidden | {"constraintoward": "left"}, hidden | upright, number)
 
 
 def overlay_axis(number: int) -> dict[str, Any]:
@@ -62,45 +55,26 @@ def is_on_edge(series: Series) -> bool:
     return series.kind == "cross" and not any(is_finite(value) for value in series.y)
 
 
-def panel_heading(title: str, number: int) -> dict[str, Any]:
-    """The annotation above a panel."""
-    return {
-        "text": plain(title), "showarrow": False, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom",
-        "xref": f"{axis_name('x', number)} domain", "yref": f"{axis_name('y', number)} domain", "yshift": 4,
-    }  # fmt: skip
-
-
-def panel_message(text: str, number: int) -> dict[str, Any]:
-    """The annotation in the middle of a panel."""
-    return {
-        "text": _wrapped(text), "showarrow": False, "x": 0.5, "y": 0.5,
-        "xref": f"{axis_name('x', number)} domain", "yref": f"{axis_name('y', number)} domain",
-    }  # fmt: skip
+def annotation(text: str, number: int, **position: Any) -> dict[str, Any]:
+    """An annotation of a panel, at a position in fractions of its width and height."""
+    domains = {f"{letter}ref": f"{axis_name(letter, number)} domain" for letter in "xy"}
+    return {"text": text, "showarrow": False, **domains, **position}
 
 
 def _named(x: dict[str, Any], y: dict[str, Any], number: int) -> dict[str, Any]:
     suffix = "" if number == 1 else str(number)
+    x, y = x | {"anchor": axis_name("y", number)}, y | {"anchor": axis_name("x", number)}
     return {f"xaxis{suffix}": x, f"yaxis{suffix}": y}
-
-
-def _domain(number: int, panels: int) -> list[float]:
-    """Start and end of a panel as fractions of the width."""
-    width = (1 - _GAP * (panels - 1)) / panels
-    start = (number - 1) * (width + _GAP)
-    return [round(start, 4), round(min(start + width, 1.0), 4)]
 
 
 def _axis(axis: Axis, values: Sequence[float | str]) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "title": {"text": _wrapped(axis.label), "standoff": 8, "font": {"size": 13}},
+        "title": {"text": wrapped(axis.label), "standoff": 8, "font": {"size": 13}},
         "automargin": True,
-        "gridcolor": LIGHT.grid,
-        "linecolor": LIGHT.muted,
         "showline": True,
         "zeroline": False,
         "ticks": "outside",
         "ticklen": 4,
-        "tickcolor": LIGHT.muted,
         "hoverformat": ",.5~r",
     }
     if axis.categories:
@@ -118,7 +92,7 @@ def _axis(axis: Axis, values: Sequence[float | str]) -> dict[str, Any]:
     return options | {"type": "linear", "rangemode": "tozero" if axis.from_zero else "normal"}
 
 
-def _wrapped(label: str) -> str:
+def wrapped(label: str) -> str:
     """A label in lines that fit the height of a panel."""
     return "<br>".join(plain(line) for line in textwrap.wrap(label, _MAX_LINE)) or plain(label)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import trial_labels
-from dmls_ray.analysis.figures.series import drop_none, limit_rows, measured_series
+from dmls_ray.analysis.figures.series import limit_rows, measured_series
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.model import Table
@@ -67,7 +67,7 @@ def curve(row: Row, measure: str) -> dict[int, dict[int, float]]:
 
 
 def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[Series]:
-    series: list[Series | None] = []
+    series: list[Series] = []
     marks: list[tuple[int, float, str]] = []
     for name, row in names.items():
         first = ""
@@ -76,9 +76,8 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
             called = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
             points = curve(row, f"{split}_{kind}")
             at = [(epoch, row, values) for epoch, values in points.items()]
-            series.append(
-                measured_series(called, at, quantity=quantity_of(f"{split}_{kind}"), connected=True, same_as=first)
-            )
+            quantity = quantity_of(f"{split}_{kind}")
+            series += measured_series(called, at, quantity=quantity, connected=True, same_as=first)
             first = first or called
             epoch = overfit_epoch(row)
             if split == "test" and epoch is not None and epoch in points:
@@ -87,7 +86,7 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
     if marks:
         x, y, texts = zip(*marks, strict=True)
         series.append(Series(name=_OVERFITS, x=x, y=y, texts=texts))
-    return drop_none(series)
+    return series
 
 
 def _on_coinciding(panels: Sequence[Panel]) -> list[str]:

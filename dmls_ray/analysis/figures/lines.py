@@ -24,6 +24,8 @@ class Line:
     """Trials that differ in the factor of the x axis only, in the order of that factor."""
 
     name: str
+    axis: str
+    """Name of the factor."""
     rows: list[Row]
 
 
@@ -43,7 +45,7 @@ def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
 
     within = {axis} | {name for group in groups for name in table.varied if count_values(group, name) > 1}
     names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in within]
-    return [Line(trial_label(group[0], names) or SINGLE_LINE, group) for group in groups]
+    return [Line(trial_label(group[0], names) or SINGLE_LINE, axis, group) for group in groups]
 
 
 def batch_axis(table: Table) -> str:
@@ -87,8 +89,9 @@ def trial_labels(table: Table, rows: Sequence[Row]) -> list[str]:
     return [trial_label(row, names) for row in rows]
 
 
-def factor_axis(name: str, rows: Sequence[Row]) -> Axis:
-    """The axis of a numeric factor; logarithmic if its values span a factor of four or more."""
+def factor_axis(lines: Sequence[Line]) -> Axis:
+    """The x axis of lines along one factor; logarithmic if the values of the factor span a factor of four or more."""
+    name, rows = lines[0].axis, [row for line in lines for row in line.rows]
     values = sorted({row.factors[name] for row in rows})
     return Axis(_with_unit(name, rows), log=bool(values) and values[0] > 0 and values[-1] >= 4 * values[0])
 

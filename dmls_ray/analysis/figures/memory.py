@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, lines_along
-from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_crosses, rows_with_any
+from dmls_ray.analysis.figures.series import limit_items, line_series, oom_crosses, rows_with_any
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
@@ -21,24 +21,23 @@ def chart(table: Table) -> Chart | None:
     The peak is that of the rank with the highest one: on a CPU the resident set of its process, on a GPU the allocated
     memory.
     """
-    axis = batch_axis(table)
-    lines, notes = limit_items(lines_along(table, rows_with_any(table.rows, ["peak_mem_mib"]), axis), "lines")
+    rows = rows_with_any(table.rows, ["peak_mem_mib"])
+    lines, notes = limit_items(lines_along(table, rows, batch_axis(table)), "lines")
     series: list[Series] = []
     limits: dict[str, float] = {}
     for line in lines:
-        line_limits = dict(filter(None, map(limit_of, line.rows)))
-        at = [(row.factors[axis], row, row.by_block("peak_mem_mib")) for row in line.rows]
-        points = measured_series(line.name, at, connected=True)
-        if points is not None:
+        if points := line_series(line, lambda row: row.by_block("peak_mem_mib")):
+            line_limits = dict(filter(None, map(limit_of, line.rows)))
             height = next(iter(line_limits.values())) if len(line_limits) == 1 else None
-            series += [points, *oom_crosses(line, lambda row: row.factors[axis], limit=height)]
+            series += [*points, *oom_crosses(line, limit=height)]
             limits |= line_limits
     if not series:
         return None
-    x = factor_axis(axis, [row for line in lines for row in line.rows])
-    ends = [edge(row.factors[axis] for line in lines for row in line.rows) for edge in (min, max)]
+
+    batches = [row.factors[line.axis] for line in lines for row in line.rows]
     peaks = [value for item in series if item.kind == "points" for value in item.y if value is not None]
     far = bool(limits) and max(limits.values()) > _WIDE * max(peaks)
+    ends = (min(batches), max(batches))
     lines_of_limits = [
         Series(name=name, kind="line", x=ends, y=[value, value], dashed=True) for name, value in limits.items()
     ]
@@ -47,7 +46,7 @@ def chart(table: Table) -> Chart | None:
         title="Peak memory against batch",
         panels=[
             Panel(
-                x=x,
+                x=factor_axis(lines),
                 y=Axis(f"peak memory of a rank: {_kind(table.rows)} (MiB)", log=far, from_zero=not far),
                 series=[*series, *lines_of_limits],
             )

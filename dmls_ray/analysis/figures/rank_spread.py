@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import SINGLE_LINE, trial_labels
-from dmls_ray.analysis.figures.series import drop_none, limit_rows, measured_series
+from dmls_ray.analysis.figures.series import limit_rows, measured_series
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord, RunRecord
@@ -40,18 +40,16 @@ def chart(table: Table) -> Chart | None:
     if not rows:
         return None
     x = Axis("rank", categories=[str(rank) for rank in range(max(row.world_size for row in rows))])
+    ends = [x.categories[0], x.categories[-1]]
+    mean = Series(name="mean over ranks", kind="line", x=ends, y=[0.0, 0.0], dashed=True)
     panels = []
-    for words, (value, is_time) in _VALUES.items():
-        series = []
+    for label, (value, is_time) in _VALUES.items():
+        series: list[Series] = []
         for name, row in zip(trial_labels(table, rows), rows, strict=True):
-            ranks = by_rank(row, value, is_time)
-            series.append(
-                measured_series(
-                    name or SINGLE_LINE, [(str(rank), row, values) for rank, values in ranks.items()], quantity="value"
-                )
-            )
-        if shown := drop_none(series):
-            panels.append(Panel(x=x, y=Axis(f"{words} (% above mean over ranks)"), series=[*shown, _mean(x)]))
+            points = [(str(rank), row, values) for rank, values in by_rank(row, value, is_time).items()]
+            series += measured_series(name or SINGLE_LINE, points, quantity="value")
+        if series:
+            panels.append(Panel(x=x, y=Axis(f"{label} (% above mean over ranks)"), series=[*series, mean]))
     return Chart(name="rank_spread", title="Spread over ranks", panels=panels, notes=notes)
 
 
@@ -68,8 +66,3 @@ def _above_mean(record: RunRecord, value: Value) -> Mapping[int, float]:
     values = {rank.rank: number for rank in record.ranks if (number := value(rank)) is not None}
     mean = statistics.fmean(values.values()) if len(values) > 1 else 0.0
     return {rank: 100 * (number - mean) / mean for rank, number in values.items()} if mean else {}
-
-
-def _mean(x: Axis) -> Series:
-    ends = [x.categories[0], x.categories[-1]]
-    return Series(name="mean over ranks", kind="line", x=ends, y=[0.0, 0.0], dashed=True)

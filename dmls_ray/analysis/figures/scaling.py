@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import Line, factor_axis, lines_along
-from dmls_ray.analysis.figures.series import limit_items, measured_series, oom_crosses, rows_with_any
+from dmls_ray.analysis.figures.series import limit_items, line_series, oom_crosses, rows_with_any
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
@@ -44,7 +44,7 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
         refused += [_why_not(law) for law in laws if law not in drawn]
         throughput += _throughput(line, drawn)
         efficiency += _efficiency(line, drawn)
-    x = factor_axis("world_size", [row for line in lines for row in line.rows])
+    x = factor_axis(lines)
     sizes = _ends([row for line in lines for row in line.rows])
     panels = [Panel(x=x, y=Axis("throughput (images/s)", log=x.log, from_zero=True), series=throughput)]
     if efficiency:
@@ -60,10 +60,10 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
 
 
 def _throughput(line: Line, laws: Sequence[Fit]) -> list[Series]:
-    points = measured_series(line.name, [(row.world_size, row, row.rates()) for row in line.rows], connected=True)
-    if points is None:
+    points = line_series(line, Row.rates)
+    if not points:
         return []
-    series = [points, *oom_crosses(line, lambda row: row.world_size)]
+    series = [*points, *oom_crosses(line)]
     base = _base(line)
     if base is not None:
         rate, sizes = estimate(list(base.rates().values())).median, _ends(line.rows)
@@ -83,12 +83,7 @@ def _efficiency(line: Line, laws: Sequence[Fit]) -> list[Series]:
         blocks = sorted(row_rates.keys() & rates.keys())
         return {block: row_rates[block] / rates[block] / row.world_size for block in blocks}
 
-    points = measured_series(line.name, [(row.world_size, row, by_block(row)) for row in line.rows], connected=True)
-    assert points is not None, line.name  # the baseline is on the line
-    return [
-        points,
-        *_fitted(line, laws, lambda speed_up, size: speed_up / size),
-    ]
+    return [*line_series(line, by_block), *_fitted(line, laws, lambda speed_up, size: speed_up / size)]
 
 
 def _fitted(line: Line, laws: Sequence[Fit], scaled: Callable[[float, float], float]) -> list[Series]:

@@ -26,8 +26,8 @@ def measured_series(
     quantity: Quantity = "amount",
     connected: bool = False,
     same_as: str = "",
-) -> Series | None:
-    """Medians with their intervals; None if no point has a value.
+) -> list[Series]:
+    """One series of medians with their intervals; empty if no point has a value.
 
     Args:
         name: name of the series.
@@ -38,27 +38,38 @@ def measured_series(
     """
     measured = [(x, row, values) for x, row, values in points if values]
     if not measured:
-        return None
+        return []
     estimates = [estimate(list(values.values()), quantity) for _, _, values in measured]
-    return Series(
-        name=name,
-        x=[x for x, _, _ in measured],
-        y=[value.median for value in estimates],
-        low=[value.low for value in estimates],
-        high=[value.high for value in estimates],
-        connected=connected,
-        same_as=same_as,
-        runs=[tuple(record.run_id for record in row.counted if record.repeat in values) for _, row, values in measured],
-        texts=[f"n={value.n}" for value in estimates],
-    )
+    return [
+        Series(
+            name=name,
+            x=[x for x, _, _ in measured],
+            y=[value.median for value in estimates],
+            low=[value.low for value in estimates],
+            high=[value.high for value in estimates],
+            connected=connected,
+            same_as=same_as,
+            runs=[
+                tuple(record.run_id for record in row.counted if record.repeat in values) for _, row, values in measured
+            ],
+            texts=[f"n={value.n}" for value in estimates],
+        )
+    ]
 
 
-def oom_crosses(line: Line, x: Callable[[Row], float | str], *, limit: float | None = None) -> list[Series]:
-    """A cross for each trial of a line of which a run ran out of memory.
+def line_series(
+    line: Line, values: Callable[[Row], Mapping[int, float]], *, quantity: Quantity = "amount"
+) -> list[Series]:
+    """`measured_series` of a line, with joined points; `values` returns those of a trial by block."""
+    points = [(row.factors[line.axis], row, values(row)) for row in line.rows]
+    return measured_series(line.name, points, quantity=quantity, connected=True)
+
+
+def oom_crosses(line: Line, *, limit: float | None = None) -> list[Series]:
+    """One series with a cross for each trial of a line of which a run ran out of memory; empty if none did.
 
     Args:
         line: the trials.
-        x: position of a trial on the x axis.
         limit: height of the crosses; None: the edge of the panel.
     """
     rows = [row for row in line.rows if _oom_runs(row)]
@@ -68,7 +79,7 @@ def oom_crosses(line: Line, x: Callable[[Row], float | str], *, limit: float | N
         Series(
             name="oom",
             kind="cross",
-            x=[x(row) for row in rows],
+            x=[row.factors[line.axis] for row in rows],
             y=[limit] * len(rows),
             same_as=line.name,
             runs=[tuple(record.run_id for record in _oom_runs(row)) for row in rows],
@@ -84,11 +95,6 @@ def _oom_runs(row: Row) -> list[RunRecord]:
 def rows_with_any(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
     """The trials with a value of any of these metrics, or with a run that ran out of memory."""
     return [row for row in rows if _oom_runs(row) or any(row.by_block(metric) for metric in metrics)]
-
-
-def drop_none(series: Iterable[Series | None]) -> list[Series]:
-    """The series that are not None."""
-    return [item for item in series if item is not None]
 
 
 def limit_items(items: Sequence[Item], noun: str, most: int = MAX_SERIES) -> tuple[list[Item], tuple[str, ...]]:

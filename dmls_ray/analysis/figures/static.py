@@ -6,12 +6,21 @@ import io
 import math
 import os
 import textwrap
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmls_ray.analysis.figures.chart import Chart, Series
-from dmls_ray.analysis.figures.static_panel import bar_options, draw_picture, draw_series, line_options
-from dmls_ray.analysis.figures.style_matplotlib import GREY, MatplotlibStyle, legend_entries, matplotlib_styles
+from dmls_ray.analysis.figures.chart import Chart, Series, SeriesKey
+from dmls_ray.analysis.figures.static_panel import (
+    GREY,
+    bar_options,
+    draw_picture,
+    draw_series,
+    line_options,
+    series_colour,
+)
+from dmls_ray.analysis.figures.style import Style, assign_styles
 from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.text import escape_control_chars
 
@@ -75,7 +84,8 @@ def draw(chart: Chart) -> Figure:
     from matplotlib.legend_handler import HandlerPatch
     from matplotlib.patches import Rectangle
 
-    legend = legend_entries(chart)
+    styles = assign_styles(chart)
+    legend = legend_entries(chart, styles)
     # Four panels go two by two; otherwise up to three side by side.
     columns = min(len(chart.panels), 2 if len(chart.panels) == 4 else _MAX_COLUMNS)
     lines = math.ceil(len(chart.panels) / columns)
@@ -85,7 +95,6 @@ def draw(chart: Chart) -> Figure:
     with matplotlib.rc_context(_RC_PARAMS):
         height = lines * _PANEL_INCHES[1] + 0.4 + _NOTE_INCHES * len(notes)
         figure = Figure(figsize=(width, height), layout="constrained")
-        styles = matplotlib_styles(chart)
         grid = list(figure.subplots(lines, columns, squeeze=False).flat)
         for axes, panel in zip(grid, chart.panels, strict=False):
             if panel.picture:
@@ -106,14 +115,37 @@ def draw(chart: Chart) -> Figure:
     return figure
 
 
-def _legend_handle(series: Series, style: MatplotlibStyle) -> Any:
+def legend_entries(chart: Chart, styles: Mapping[SeriesKey, Style]) -> dict[str, tuple[Series, Style]]:
+    """Name -> the series that represents it in the legend, measured series first; empty for a single name.
+
+    A name that several lines share, such as that of an ideal, has no colour in the legend.
+    """
+
+    def rank(series: Series) -> tuple[bool, bool, bool]:
+        is_calculated = series.dashed or series.kind == "band"
+        return is_calculated, series.kind == "cross", series.muted
+
+    by_name: dict[str, Series] = {}
+    for series in sorted((series for panel in chart.panels for series in panel.series), key=rank):
+        by_name.setdefault(series.name, series)
+    if len(by_name) < 2:
+        return {}
+
+    names = [name for name, _ in styles]
+    return {
+        name: (series, replace(styles[series.key], colour=None) if names.count(name) > 1 else styles[series.key])
+        for name, series in by_name.items()
+    }
+
+
+def _legend_handle(series: Series, style: Style) -> Any:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, Rectangle
 
     if series.kind == "band":
-        return Patch(facecolor=style.colour, alpha=0.25)
+        return Patch(facecolor=series_colour(series, style), alpha=0.25)
     if series.kind == "bar":
-        return Rectangle((0, 0), 1, 1, **bar_options(style))
+        return Rectangle((0, 0), 1, 1, **bar_options(series, style))
     return Line2D([], [], **line_options(series, style))
 
 

@@ -7,15 +7,24 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dmls_ray.analysis.figures.bars import bar_base, bar_offsets
-from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Panel, Series, is_finite
+from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Panel, Series, SeriesKey, is_finite
 from dmls_ray.analysis.figures.jpeg import REFUSED, decode_jpeg
-from dmls_ray.analysis.figures.style import AXIS_MARGIN, SeriesKey, series_key
-from dmls_ray.analysis.figures.style_matplotlib import BLACK, GREY, MatplotlibStyle
+from dmls_ray.analysis.figures.style import AXIS_MARGIN, DASHES, LIGHT, MARKS, PATTERNS, Style
 from dmls_ray.util.text import escape_control_chars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+GREY, BLACK = LIGHT.muted, LIGHT.ink
+
+# plotly's names -> matplotlib's; dashes as lengths of dashes and gaps, in widths of the line.
+_MARKS = dict(zip(MARKS, ("o", "s", "^", "D", "v", "P", "X", "h"), strict=True))
+_DASHES = dict(zip(DASHES, ((5, 2), (1, 1.5), (6, 2, 1, 2), (3, 1.5, 1, 1.5, 1, 1.5)), strict=True))
+_HATCHES = dict(zip(PATTERNS, ("", "//", "\\\\", "xx", "--", "||", "++", ".."), strict=True))
 
 _MAX_ERROR_BARS = 8
 """Connected points with error bars; with more points the intervals are a shaded area."""
@@ -40,7 +49,7 @@ def draw_picture(axes: Axes, panel: Panel) -> None:
     axes.set_anchor("N")  # aligns the title with those of the other panels
 
 
-def draw_series(axes: Axes, panel: Panel, styles: Mapping[SeriesKey, MatplotlibStyle]) -> None:
+def draw_series(axes: Axes, panel: Panel, styles: Mapping[SeriesKey, Style]) -> None:
     """Draw the series of a panel."""
     axes.set(
         xlabel=escape_control_chars(panel.x.label),
@@ -51,11 +60,10 @@ def draw_series(axes: Axes, panel: Panel, styles: Mapping[SeriesKey, MatplotlibS
 
     dodges = _dodges(panel)
     for series in panel.series:
-        style = styles[series_key(series)]
-        x = _positions(panel.x, series, dodges.get(series.name, 0.0))
+        style = styles[series.key]
+        x = _positions(panel.x, series) + dodges.get(series.name, 0.0)
         if series.kind == "band":
-            low, high = _with_nan(series.low), _with_nan(series.high)
-            axes.fill_between(x, low, high, color=style.colour, alpha=0.18, linewidth=0)
+            _fill(axes, x, series, style, alpha=0.18)
         elif series.kind == "cross":
             _draw_crosses(axes, x, series, style)
         elif series.kind == "bar":
@@ -70,32 +78,42 @@ def draw_series(axes: Axes, panel: Panel, styles: Mapping[SeriesKey, MatplotlibS
         axes.set_ylim(0, AXIS_MARGIN * max(axes.dataLim.y1, 0) or 1)
 
 
-def bar_options(style: MatplotlibStyle) -> dict[str, Any]:
+def series_colour(series: Series, style: Style) -> str:
+    """The colour of a series on paper."""
+    if style.colour is not None:
+        return LIGHT.series[style.colour]
+    return BLACK if series.kind == "cross" or style.ring else GREY
+
+
+def bar_options(series: Series, style: Style) -> dict[str, Any]:
     """Keyword arguments of a matplotlib patch."""
-    alpha = 0.45 if style.hollow else 1.0
-    return {"facecolor": style.colour, "edgecolor": "white", "linewidth": 0.5, "hatch": style.hatch, "alpha": alpha}
+    return {
+        "facecolor": series_colour(series, style), "edgecolor": "white", "linewidth": 0.5,
+        "hatch": _HATCHES[style.pattern], "alpha": 0.45 if style.hollow else 1.0,
+    }  # fmt: skip
 
 
-def line_options(series: Series, style: MatplotlibStyle) -> dict[str, Any]:
+def line_options(series: Series, style: Style) -> dict[str, Any]:
     """Keyword arguments of a matplotlib line."""
-    if style.dashes:
-        return {"color": style.colour, "linestyle": (0, style.dashes), "linewidth": 1.4}
+    colour, mark = series_colour(series, style), _MARKS[style.mark]
+    if series.dashed:
+        return {"color": colour, "linestyle": (0, _DASHES[style.dash]), "linewidth": 1.4}
     if series.kind == "cross":
-        return {"color": style.colour, "linestyle": "", "marker": style.mark,
+        return {"color": colour, "linestyle": "", "marker": "x",
                 "markersize": 12 - style.depth, "markeredgewidth": 2.2}  # fmt: skip
     if style.ring:
-        return {"linestyle": "", "marker": style.mark, "markersize": 13, "markeredgewidth": 1.3,
-                "markerfacecolor": "none", "markeredgecolor": style.colour}  # fmt: skip
+        return {"linestyle": "", "marker": mark, "markersize": 13, "markeredgewidth": 1.3,
+                "markerfacecolor": "none", "markeredgecolor": colour}  # fmt: skip
 
     joined = series.connected or series.kind == "line"
     return {
-        "color": style.colour,
+        "color": colour,
         "linestyle": "-" if joined else "",
         "linewidth": 1.0 if style.hollow else 2.4 - 0.16 * style.depth,
-        "marker": style.mark,
+        "marker": mark,
         "markersize": (8 if joined else 9) - 0.35 * style.depth,
-        "markerfacecolor": "white" if style.hollow else style.colour,
-        "markeredgecolor": style.colour if style.hollow else "black",
+        "markerfacecolor": "white" if style.hollow else colour,
+        "markeredgecolor": colour if style.hollow else "black",
         "markeredgewidth": 1.2 if style.hollow else 0.5,
         "markevery": max(len(series.x) // _MARKS_PER_LINE, 1) if series.kind == "line" else 1,
     }
@@ -106,33 +124,38 @@ def _break_label(text: str) -> str:
     return text if len(text) <= _MAX_LABEL else text.replace(" (", "\n(")
 
 
-def _draw_intervals(axes: Axes, x: Sequence[float], series: Series, style: MatplotlibStyle) -> None:
+def _draw_intervals(axes: Axes, x: NDArray[np.float64], series: Series, style: Style) -> None:
     if not series.low or not series.high:
         return
-    y, low, high = _with_nan(series.y), _with_nan(series.low), _with_nan(series.high)
     if series.connected and len(x) > _MAX_ERROR_BARS:
-        axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
+        _fill(axes, x, series, style, alpha=0.15)
         return
 
-    below = [median - end for median, end in zip(y, low, strict=True)]
-    above = [end - median for median, end in zip(y, high, strict=True)]
-    colour = style.colour
+    y = _with_nan(series.y)
+    # matplotlib refuses an interval that does not include its median, as values that no run has may give.
+    ends = np.maximum([y - _with_nan(series.low), _with_nan(series.high) - y], 0)
+    colour = series_colour(series, style)
     if series.kind == "bar":  # half of the interval lies within the bar
-        colour = GREY if style.colour == BLACK else BLACK
-    axes.errorbar(x, y, yerr=[below, above], fmt="none", ecolor=colour, elinewidth=1, capsize=2.5, alpha=0.8)
+        colour = GREY if colour == BLACK else BLACK
+    axes.errorbar(x, y, yerr=ends, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5, alpha=0.8)
 
 
-def _draw_bars(axes: Axes, panel: Panel, series: Series, style: MatplotlibStyle) -> None:
+def _fill(axes: Axes, x: NDArray[np.float64], series: Series, style: Style, *, alpha: float) -> None:
+    """Shade the area between the ends of the intervals."""
+    colour = series_colour(series, style)
+    axes.fill_between(x, _with_nan(series.low), _with_nan(series.high), color=colour, alpha=alpha, linewidth=0)
+
+
+def _draw_bars(axes: Axes, panel: Panel, series: Series, style: Style) -> None:
     width, offsets = bar_offsets(panel)
     base = bar_base(panel)
-    categories = _positions(panel.x, series, 0.0)
-    x = [category + offset for category, offset in zip(categories, offsets[series_key(series)], strict=True)]
-    bars = [(left, y) for left, y in zip(x, series.y, strict=True) if is_finite(y) and (y > base or not panel.y.log)]
-    axes.bar([left for left, _ in bars], [y - base for _, y in bars], width, base, **bar_options(style))
+    x, y = _positions(panel.x, series) + offsets[series.key], _with_nan(series.y)
+    drawn = np.isfinite(y) & (y > base) if panel.y.log else np.isfinite(y)
+    axes.bar(x[drawn], y[drawn] - base, width, base, **bar_options(series, style))
     _draw_intervals(axes, x, series, style)
 
 
-def _draw_crosses(axes: Axes, x: Sequence[float], series: Series, style: MatplotlibStyle) -> None:
+def _draw_crosses(axes: Axes, x: NDArray[np.float64], series: Series, style: Style) -> None:
     """Draw crosses at their height, or at the upper edge of the panel if they have none."""
     for position, height in zip(x, series.y, strict=True):
         transform = axes.transData if height is not None else axes.get_xaxis_transform()
@@ -140,11 +163,9 @@ def _draw_crosses(axes: Axes, x: Sequence[float], series: Series, style: Matplot
         axes.plot([position], [y], transform=transform, clip_on=False, **line_options(series, style))
 
 
-def _positions(axis: Axis, series: Series, dodge: float) -> list[float]:
-    if axis.categories:
-        positions = {name: float(index) for index, name in enumerate(axis.categories)}
-        return [positions[str(value)] + dodge for value in series.x]
-    return [float(value) for value in series.x]
+def _positions(axis: Axis, series: Series) -> NDArray[np.float64]:
+    places = {name: index for index, name in enumerate(axis.categories)}
+    return np.array([places[str(value)] if places else value for value in series.x], dtype=float)
 
 
 def _dodges(panel: Panel) -> dict[str, float]:
@@ -160,7 +181,7 @@ def _set_scales(axes: Axes, panel: Panel) -> None:
     """Set scales and ticks: the measured values where they are few, and plain numbers instead of powers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    x = [value for series in panel.series for value in series.x]
+    x = [] if panel.x.categories else [float(value) for series in panel.series for value in series.x]
     y = [value for series in panel.series for value in (*series.y, *series.low, *series.high)]
     for axis, ticks, set_scale, values in (
         (panel.x, axes.xaxis, axes.set_xscale, x), (panel.y, axes.yaxis, axes.set_yscale, y)
@@ -179,19 +200,15 @@ def _set_scales(axes: Axes, panel: Panel) -> None:
     if measured_x and all(value.is_integer() for value in measured_x):
         if not panel.x.log:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        elif len(measured_x) <= _MAX_TICKS and _last_x(panel) <= measured_x[-1]:
+        # A fitted curve may go beyond the measured values.
+        elif len(measured_x) <= _MAX_TICKS and max(x) <= measured_x[-1]:
             axes.xaxis.set_major_locator(FixedLocator(measured_x))
 
 
-def _decades(values: Iterable[float | str | None]) -> float:
+def _decades(values: Iterable[float | None]) -> float:
     """The powers of ten that a logarithmic axis spans."""
-    positive = [value for value in values if not isinstance(value, str) and is_finite(value) and value > 0]
+    positive = [value for value in values if is_finite(value) and value > 0]
     return math.log10(max(positive)) - math.log10(min(positive)) if positive else 0.0
-
-
-def _last_x(panel: Panel) -> float:
-    """The largest x; a fitted curve may go beyond the measured values."""
-    return max(float(value) for series in panel.series for value in series.x)
 
 
 def _set_category_ticks(axes: Axes, categories: Sequence[str]) -> None:
@@ -204,6 +221,6 @@ def _set_category_ticks(axes: Axes, categories: Sequence[str]) -> None:
             text.set(rotation=30, ha="right", rotation_mode="anchor")
 
 
-def _with_nan(values: Sequence[float | None]) -> list[float]:
+def _with_nan(values: Sequence[float | None]) -> NDArray[np.float64]:
     """The values with NaN, which matplotlib leaves out, in place of None."""
-    return [math.nan if value is None else float(value) for value in values]
+    return np.array(values, dtype=float)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dmls_ray.analysis.figures.chart import Chart, Panel, Series
+from dmls_ray.analysis.figures.chart import Chart, Panel, Series, SeriesKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +67,8 @@ class Style:
     """Whether the mark is an outline, or a bar pale: the second series of a pair, for example."""
     ring: bool = False
     """Whether the mark goes around the marks of other series: it marks a point of a curve."""
-    order: int = 0
-    """Number of earlier series with a colour that no other series gave them."""
-
-
-SeriesKey = tuple[str, str]
-"""Name and `same_as` of a series. The crosses of two lines have the same name."""
-
-
-def series_key(series: Series) -> SeriesKey:
-    """The key of a series within its chart."""
-    return series.name, series.same_as
+    depth: int = 0
+    """Number of series drawn below; a higher one is drawn finer, so that coinciding series stay visible."""
 
 
 def assign_styles(chart: Chart) -> dict[SeriesKey, Style]:
@@ -91,19 +82,19 @@ def assign_styles(chart: Chart) -> dict[SeriesKey, Style]:
 
     # Style reference series come first; others copy from them.
     for panel, series in sorted(everything, key=lambda item: bool(item[1].same_as)):
-        if series_key(series) in assigned:
+        if series.key in assigned:
             continue
         reference = by_name.get(series.same_as)
         if series.dashed:
             # One line style for each law, whichever line it belongs to.
             dash = dashes.setdefault(series.name, DASHES[len(dashes) % len(DASHES)])
-            style = Style(reference.colour if reference else None, dash=dash)
+            style = Style(reference.colour if reference else None, dash=dash, hollow=series.kind == "bar")
         elif reference is not None:
             style = replace(reference, dash="solid", hollow=True)
         elif series.kind == "cross":
             style = Style()
         elif series.muted:
-            style = Style(hollow=True)
+            style = Style(hollow=True, depth=len(MARKS))
         elif _marks_points_of_curves(series, panel):
             style = Style(hollow=True, ring=True)
         else:
@@ -111,9 +102,10 @@ def assign_styles(chart: Chart) -> dict[SeriesKey, Style]:
             count = len(LIGHT.series)
             shifted = coloured + coloured // count
             pattern = PATTERNS[shifted % len(PATTERNS)] if patterned and series.kind == "bar" else ""
-            style = Style(coloured % count, MARKS[shifted % len(MARKS)], pattern=pattern, order=coloured)
+            mark = MARKS[shifted % len(MARKS)]
+            style = Style(coloured % count, mark, pattern=pattern, depth=coloured % len(MARKS))
             coloured += 1
-        assigned[series_key(series)] = style
+        assigned[series.key] = style
         by_name.setdefault(series.name, style)
     return assigned
 

@@ -62,12 +62,10 @@ def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost
     series = []
     for name, places in [*groups, (_BEATEN, others)]:
         shown = [rows[place] for place in places]
-        points = measured_series(
-            name, [(_level(row, cost), row, row.by_block(_ACCURACY)) for row in shown], quantity="share"
-        )
-        if points is not None:
-            texts = [f"{names[place]}, {text}" for place, text in zip(places, points.texts, strict=True)]
-            series.append(dataclasses.replace(points, texts=texts, muted=name == _BEATEN))
+        points = [(_level(row, cost), row, row.by_block(_ACCURACY)) for row in shown]
+        for measured in measured_series(name, points, quantity="share"):
+            texts = [f"{names[place]}, {text}" for place, text in zip(places, measured.texts, strict=True)]
+            series.append(dataclasses.replace(measured, texts=texts, muted=name == _BEATEN))
     return series
 
 

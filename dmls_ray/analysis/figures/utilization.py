@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.lines import SINGLE_LINE, trial_labels
-from dmls_ray.analysis.figures.series import MAX_SERIES, drop_none, limit_rows
+from dmls_ray.analysis.figures.series import MAX_SERIES, limit_rows
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
@@ -45,10 +45,10 @@ def chart(table: Table) -> Chart | None:
         if (run := middle_run(row)) is not None
     }
     panels = []
-    for quantity, words in _BUSY.items():
-        series = drop_none(_of_run(name, run, quantity) for name, run in runs.items())
+    for quantity, label in _BUSY.items():
+        series = [_of_run(name, run, quantity) for name, run in runs.items() if samples(run, quantity)]
         if series:
-            panels.append(Panel(x=_SINCE, y=Axis(words, from_zero=True), series=series))
+            panels.append(Panel(x=_SINCE, y=Axis(label, from_zero=True), series=series))
     return Chart(
         name="utilization",
         title="Utilization over time",
@@ -74,10 +74,8 @@ def samples(run: RunRecord | None, quantity: str) -> Mapping[float, Sequence[flo
     return by_time if len(by_time) > 1 else {}
 
 
-def _of_run(name: str, run: RunRecord, quantity: str) -> Series | None:
+def _of_run(name: str, run: RunRecord, quantity: str) -> Series:
     by_time = samples(run, quantity)
-    if not by_time:
-        return None
     return Series(
         name=name,
         kind="line",

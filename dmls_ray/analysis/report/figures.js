@@ -94,7 +94,7 @@ function painted(trace, theme) {
   // Half of a bar's interval lies within the bar.
   const over = colour === theme.ink ? theme.muted : theme.ink;
   if (trace.error_y) again.error_y = { ...trace.error_y, color: trace.type === "bar" ? over : colour };
-  if (trace.fillcolor) {
+  if (trace.fill) {
     const [red, green, blue] = [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
     again.fillcolor = `rgba(${red},${green},${blue},0.2)`;
   }

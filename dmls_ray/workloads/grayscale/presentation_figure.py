@@ -42,8 +42,8 @@ def _bars(rows: Sequence[Row], title: str) -> Panel:
     series = []
     for device, words in _DEVICES.items():
         on = [(name, row) for name, row in zip(names, rows, strict=True) if row.counted[0].config["device"] == device]
-        line = measured_series(words, [(name, row, row.by_block("pass_ms")) for name, row in on])
-        series += [] if line is None else [replace(line, kind="bar")]
+        points = measured_series(words, [(name, row, row.by_block("pass_ms")) for name, row in on])
+        series += [replace(line, kind="bar") for line in points]
     return Panel(x=Axis("implementation", categories=names), y=Axis(_label(rows), log=True), series=series, title=title)
 
 

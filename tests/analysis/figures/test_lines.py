@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmls_ray.analysis.figures.lines import (
+    Line,
     batch_axis,
     default_axis,
     factor_axis,
@@ -90,9 +91,10 @@ def test_an_axis_of_names_has_a_fields_values_or_the_labels_of_the_trials() -> N
 
 def test_an_axis_of_numbers_has_its_unit_and_is_logarithmic_from_two_doublings_on() -> None:
     table = table_of({"batch_per_rank": [16, 32, 64]})
-    assert factor_axis("batch_per_rank", table.rows).label == "batch_per_rank (samples)"
-    assert factor_axis("batch_per_rank", table.rows).log
-    assert not factor_axis("batch_per_rank", table.rows[:2]).log
+    axis = factor_axis([Line("a", "batch_per_rank", table.rows)])
+    assert axis.label == "batch_per_rank (samples)"
+    assert axis.log
+    assert not factor_axis([Line("a", "batch_per_rank", table.rows[:2])]).log
 
 
 def test_a_single_trial_is_named_by_the_fields_that_vary_in_the_table() -> None:

@@ -15,6 +15,8 @@ from PIL import Image
 from dmls_ray.analysis.figures import FIGURES, charts
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.static import draw, save
+from dmls_ray.analysis.figures.static_panel import BLACK, GREY
+from dmls_ray.analysis.figures.style import LIGHT
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord
 from tests.analysis.samples import MACHINE, results
@@ -88,6 +90,52 @@ def ticks(chart: Chart) -> list[str]:
     figure = draw(chart)
     figure.draw_without_rendering()
     return [text.get_text() for text in figure.axes[0].get_xticklabels()]
+
+
+def line(name: str, **changes: Any) -> Series:
+    return Series(**{"name": name, "x": [1, 2], "y": [1.0, 2.0], "connected": True, **changes})
+
+
+def test_series_of_one_colour_are_a_hollow_mark_a_dashed_line_and_a_cross() -> None:
+    solid, hollow, dashed, cross = (
+        draw(
+            a_chart(
+                line("test"),
+                line("train", same_as="test"),
+                line("ideal", kind="line", dashed=True, same_as="test"),
+                line("oom", kind="cross", x=[2], y=[2.0], same_as="test"),
+            )
+        )
+        .axes[0]
+        .lines
+    )
+    assert {item.get_color() for item in (solid, hollow, dashed, cross)} == {LIGHT.series[0]}
+    assert [item.get_marker() for item in (solid, hollow, cross)] == ["o", "o", "x"]
+    assert (hollow.get_markerfacecolor(), dashed.get_linestyle()) == ("white", "--")
+
+
+def test_a_value_outside_of_its_interval_is_drawn() -> None:
+    axes = draw(a_chart(Series(name="a", x=[1], y=[2.0], low=[0.5], high=[1.0]))).axes[0]
+    (interval,) = [item for item in axes.collections if isinstance(item, LineCollection)]
+    assert [y for _, y in interval.get_segments()[0]] == [0.5, 2.0]
+
+
+def test_the_legend_has_each_name_once_measured_first_and_without_a_colour_what_several_lines_share() -> None:
+    chart = a_chart(
+        line("a"),
+        line("ideal", dashed=True, same_as="a"),
+        line("oom", kind="cross", same_as="a"),
+        line("b"),
+        line("ideal", dashed=True, same_as="b"),
+        line("oom", kind="cross", same_as="b"),
+    )
+    (legend,) = draw(chart).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "oom", "ideal"]
+    assert [mark.get_color() for mark in legend.get_lines()] == [*LIGHT.series[:2], BLACK, GREY]
+
+
+def test_one_series_alone_needs_no_legend() -> None:
+    assert draw(a_chart(line("a"))).legends == []
 
 
 def test_measured_values_are_the_ticks_of_a_logarithmic_axis() -> None:
