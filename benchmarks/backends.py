@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dmls_ray.launchers.base import infeasible_reason
 from dmls_ray.launchers.command import run_command
-from dmls_ray.launchers.registry import infeasible_reason
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo

@@ -38,7 +38,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from dmls_ray.launchers.local_rank import rank_info
+from dmls_ray.launchers.base import rank_info
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.clocks import release_free_pages

@@ -12,7 +12,7 @@ from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers import registry as launchers
+from dmls_ray.launchers import base as launchers
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import ArtifactOptions

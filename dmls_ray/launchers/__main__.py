@@ -6,7 +6,6 @@ The folder's job.pickle says what to run; the launcher decides what part of it t
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import threading
 import time
@@ -14,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
+from dmls_ray.launchers.base import launcher
 from dmls_ray.launchers.command import PARENT
 from dmls_ray.launchers.job_folder import JobFolder
-from dmls_ray.launchers.registry import launcher
 from dmls_ray.util.importing import import_function
 
 
@@ -25,10 +24,10 @@ def main(path: Path) -> None:
     began = time.perf_counter()
     threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
     folder = JobFolder(path)
-    config, function, artifacts, search_path = pickle.loads(folder.job_file.read_bytes())
-    sys.path[:0] = [entry for entry in search_path if entry not in sys.path]
-    train = import_function(function, flag="train")
-    launcher(config.launcher).run(folder, config, train=train, artifacts=artifacts, began=began)
+    job = folder.read_job()
+    sys.path[:0] = [entry for entry in job.module_path if entry not in sys.path]
+    train = import_function(job.train, flag="train")
+    launcher(job.config.launcher).run(folder, job, train=train, began=began)
 
 
 def _end_with(parent: int) -> None:

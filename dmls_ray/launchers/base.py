@@ -1,4 +1,4 @@
-"""`Launcher`: how the ranks of one run are started on this machine.
+"""`Launcher`: how the ranks of one run are started on this machine, and the launchers by name.
 
 A launcher is one module of this package, named like the launcher, that assigns an instance to `LAUNCHER`; see
 `dmls_ray.config.launcher_names` for the constants that configurations need. The driver imports it, so it imports
@@ -7,19 +7,21 @@ PyTorch inside functions only.
 
 from __future__ import annotations
 
+import importlib
 import os
+import socket
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.job_folder import JobFolder
+from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.training.rank import ArtifactOptions, RankInfo, TrainFunction
+from dmls_ray.util.errors import ClusterError
 
 if TYPE_CHECKING:
     from torch.distributed import Store
-
-    from dmls_ray.training.rank import ArtifactOptions, TrainFunction
 
 
 @dataclass(frozen=True)
@@ -56,39 +58,28 @@ class Launcher:
         """
         raise NotImplementedError
 
-    def run(
-        self,
-        folder: JobFolder,
-        config: RuntimeConfig,
-        *,
-        train: TrainFunction,
-        artifacts: ArtifactOptions | None,
-        began: float,
-    ) -> None:
+    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction, began: float) -> None:
         """Run the part of this process, and leave its result in the folder; by default, it is one rank.
 
         Args:
             folder: where events and results go.
-            config: the configuration of the run.
-            train: the training function.
-            artifacts: files that the run leaves next to its record.
+            job: the run.
+            train: its training function.
             began: time.perf_counter when the process started.
         """
         from torch.distributed import PrefixStore
 
-        from dmls_ray.launchers.local_rank import rank_info
         from dmls_ray.training.error_to_outcome import failure, run_guarded
         from dmls_ray.training.process import process_group
-        from dmls_ray.training.rank import RankInfo
 
         rank = RankInfo()
         try:
-            meeting = self.rendezvous(config)
+            meeting = self.rendezvous(job.config)
             rank = replace(rank, rank=meeting.rank)
-            info = replace(rank_info(config, meeting.rank, artifacts), assigned_at=began)
+            info = replace(rank_info(job.config, meeting.rank, job.artifacts), assigned_at=began)
             with folder.events(meeting.rank) as emit:
                 with process_group(info, PrefixStore("run", meeting.store) if meeting.world_size > 1 else None):
-                    result = run_guarded(train, config, info, emit)
+                    result = run_guarded(train, job.config, info, emit)
                     folder.write_result(result)
         except Exception as error:  # noqa: BLE001 - a group that cannot be made is a result like any other
             result = failure(error, rank)
@@ -96,3 +87,41 @@ class Launcher:
         if result.outcome is not Outcome.OK and not result.is_symptom:
             # Other ranks may wait for this one in a collective; only the end of its process ends that.
             os._exit(1)
+
+
+def launcher(name: str) -> Launcher:
+    """The launcher of this name; not `ray`, which is the worker group."""
+    instance: Launcher = importlib.import_module(f"dmls_ray.launchers.{name}").LAUNCHER
+    return instance
+
+
+def infeasible_reason(config: RuntimeConfig) -> str:
+    """Why the configuration's launcher cannot be used here, and the way out; empty if it can."""
+    return "" if config.launcher == "ray" else launcher(config.launcher).infeasible_reason(config)
+
+
+def rank_info(config: RuntimeConfig, rank: int, artifacts: ArtifactOptions | None = None) -> RankInfo:
+    """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
+
+    Raises:
+        ClusterError: there are fewer GPUs than ranks, or the device or the launcher cannot do what is asked for.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count()
+    device = config.device_for(gpus)
+    if device == "cuda" and config.world_size > gpus:
+        raise ClusterError(
+            f"world_size={config.world_size} needs {config.world_size} GPUs; this machine has {gpus}. "
+            "Lower --world-size or pass --device cpu."
+        )
+    if reason := config.infeasible_reason(device):
+        raise ClusterError(reason)
+    return RankInfo(
+        rank=rank,
+        world_size=config.world_size,
+        device=f"cuda:{rank}" if device == "cuda" else "cpu",
+        backend=config.backend_for(gpus) if config.world_size > 1 else None,
+        machine=socket.gethostname(),
+        artifacts=artifacts,
+    )

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.job_folder import JobFolder
-from dmls_ray.launchers.registry import launcher
+from dmls_ray.launchers.base import launcher
+from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit
@@ -54,7 +54,7 @@ def run_command(
     """
     with tempfile.TemporaryDirectory(prefix="dmls_ray-run-") as name:
         folder = JobFolder(Path(name))
-        folder.write_job((config, train, artifacts, path))
+        folder.write_job(LaunchedJob(config, train, artifacts, path))
         command = launcher(config.launcher).command(config, ["-m", "dmls_ray.launchers", name])
         with open(folder.log_file, "wb") as log:
             process = subprocess.Popen(
@@ -68,14 +68,14 @@ def run_command(
 
         try:
             while process.poll() is None:
-                _pass_on(folder, emit)
+                folder.pass_on_events(emit)
                 if end_reason():
                     break
                 time.sleep(_POLL_INTERVAL_S)
         finally:
             _kill(process)
 
-        _pass_on(folder, emit)
+        folder.pass_on_events(emit)
         log_lines = folder.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         return [folder.read_result(rank) or _no_result(rank, process, log_lines) for rank in range(config.world_size)]
 
@@ -92,11 +92,6 @@ def _loopback_interface() -> Mapping[str, str]:
         if any(address.address == "127.0.0.1" for address in addresses):
             return {"GLOO_SOCKET_IFNAME": interface}
     return {}
-
-
-def _pass_on(folder: JobFolder, emit: Emit) -> None:
-    for event in folder.new_events():
-        emit(event)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

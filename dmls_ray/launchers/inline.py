@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import Launcher
-from dmls_ray.launchers.job_folder import JobFolder
+from dmls_ray.launchers.base import Launcher, rank_info
+from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError
@@ -25,7 +25,6 @@ def run_inline(
     Raises:
         ConfigError: the world size is not 1.
     """
-    from dmls_ray.launchers.local_rank import rank_info
     from dmls_ray.training.error_to_outcome import run_guarded
     from dmls_ray.workloads.registry import default_entrypoint
 
@@ -37,17 +36,9 @@ def run_inline(
 class Inline(Launcher):
     """Starts one interpreter, which is the rank."""
 
-    def run(
-        self,
-        folder: JobFolder,
-        config: RuntimeConfig,
-        *,
-        train: TrainFunction,
-        artifacts: ArtifactOptions | None,
-        began: float,
-    ) -> None:
+    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction, began: float) -> None:
         with folder.events(0) as emit:
-            folder.write_result(run_inline(config, train=train, artifacts=artifacts, emit=emit))
+            folder.write_result(run_inline(job.config, train=train, artifacts=job.artifacts, emit=emit))
 
 
 LAUNCHER = Inline()

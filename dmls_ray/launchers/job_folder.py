@@ -10,18 +10,31 @@ import contextlib
 import json
 import pickle
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
+from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.util.atomic import atomic_write_text
 
 _PROGRESS_INTERVAL_S = 1.0
 """Minimum time between two signs of progress that are written."""
+
+
+@dataclass(frozen=True)
+class LaunchedJob:
+    """What the processes of a launched run are to do."""
+
+    config: RuntimeConfig
+    train: str
+    """`module:function` of the training function."""
+    artifacts: ArtifactOptions | None
+    module_path: Sequence[str]
+    """Module search path of the driver."""
 
 
 class JobFolder:
@@ -29,14 +42,19 @@ class JobFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.job_file = path / "job.pickle"
+        self._job_file = path / "job.pickle"
         self.log_file = path / "log.txt"
         self._events_file = path / "events.jsonl"
         self._events_read = 0
 
-    def write_job(self, job: tuple[Any, ...]) -> None:
-        """Write what the processes are to run."""
-        self.job_file.write_bytes(pickle.dumps(job))
+    def write_job(self, job: LaunchedJob) -> None:
+        """Write what the processes are to do."""
+        self._job_file.write_bytes(pickle.dumps(job))
+
+    def read_job(self) -> LaunchedJob:
+        """What the processes are to do."""
+        job: LaunchedJob = pickle.loads(self._job_file.read_bytes())
+        return job
 
     @contextlib.contextmanager
     def events(self, rank: int) -> Iterator[Callable[[RankEvent], None]]:
@@ -57,16 +75,16 @@ class JobFolder:
 
             yield emit
 
-    def new_events(self) -> list[RankEvent]:
-        """Events that were written completely since the last call."""
+    def pass_on_events(self, emit: Callable[[RankEvent], object]) -> None:
+        """Emit the events that were written completely since the last call."""
         if not self._events_file.exists():
-            return []
+            return
         with open(self._events_file, "rb") as file:
             file.seek(self._events_read)
             complete, newline, _ = file.read().rpartition(b"\n")
         self._events_read += len(complete) + len(newline)
-        messages = map(json.loads, complete.splitlines())
-        return [EpochEnded(epoch=EpochRecord(**values["epoch"])) if values else Progress() for values in messages]
+        for values in map(json.loads, complete.splitlines()):
+            emit(EpochEnded(epoch=EpochRecord(**values["epoch"])) if values else Progress())
 
     def write_result(self, result: RankResult) -> None:
         """Leave the result of a rank."""

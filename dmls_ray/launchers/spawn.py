@@ -12,8 +12,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import Launcher
-from dmls_ray.launchers.job_folder import JobFolder
+from dmls_ray.launchers.base import Launcher, rank_info
+from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
@@ -38,7 +38,6 @@ def run_spawned(
         artifacts: files that the run leaves next to its result.
         emit: takes rank 0's events.
     """
-    from dmls_ray.launchers.local_rank import rank_info
     from dmls_ray.training.process import store_at
     from dmls_ray.workloads.registry import default_entrypoint
 
@@ -122,17 +121,9 @@ def _died(rank: RankInfo, code: int | None) -> RankResult:
 class Spawn(Launcher):
     """Starts one interpreter, which spawns the ranks."""
 
-    def run(
-        self,
-        folder: JobFolder,
-        config: RuntimeConfig,
-        *,
-        train: TrainFunction,
-        artifacts: ArtifactOptions | None,
-        began: float,
-    ) -> None:
+    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction, began: float) -> None:
         with folder.events(0) as emit:
-            for result in run_spawned(config, train=train, artifacts=artifacts, emit=emit):
+            for result in run_spawned(job.config, train=train, artifacts=job.artifacts, emit=emit):
                 folder.write_result(result)
 
 

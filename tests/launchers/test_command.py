@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from dmls_ray.launchers import mpirun
+from dmls_ray.launchers.base import infeasible_reason
 from dmls_ray.launchers.command import run_command
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.registry import infeasible_reason
 from dmls_ray.launchers.spawn import Spawn, run_spawned
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions

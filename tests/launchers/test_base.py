@@ -10,8 +10,7 @@ from dmls_ray.config import launcher_names
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.launcher_names import launcher_facts
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import Launcher
-from dmls_ray.launchers.registry import infeasible_reason, launcher
+from dmls_ray.launchers.base import Launcher, infeasible_reason, launcher
 from dmls_ray.util.errors import ConflictError
 
 
