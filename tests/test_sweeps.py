@@ -23,9 +23,9 @@ import torch
 
 from dmls_ray import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL, Command, char_lm_example, command_line
+from tests.training.ranks import run_ranks
 
 GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -131,7 +131,7 @@ def test_runs_of_a_reused_worker_equal_runs_of_new_processes_bit_for_bit(main_jo
     records = load(main_job / "results" / "batch_size").records
     for world_size in (1, 2):
         last = [record for record in records if record.config["world_size"] == world_size][-1]
-        ranks = run_spawned(TrialConfig(**{**last.config, "seed": last.seed}))
+        ranks = run_ranks(TrialConfig(**{**last.config, "seed": last.seed}))
         expected = [tuple(epoch[name] for name in METRICS) for epoch in ranks[0].run["epochs"]]
         assert epoch_metrics(last) == expected
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
 from tests.training.probes import Payload
+from tests.training.ranks import run_ranks
 from tests.training.test_engine import UNEVEN
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -61,14 +61,14 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     changes: dict[str, Any], die_in_pass: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = config(**changes)
-    whole = run_spawned(trial, artifacts=ArtifactOptions(folder=str(tmp_path / "whole"), weights=True))
+    whole = run_ranks(trial, artifacts=ArtifactOptions(folder=str(tmp_path / "whole"), weights=True))
     assert whole[0].outcome == "ok", whole[0].traceback
     artifacts = ArtifactOptions(folder=str(tmp_path / "cut"), checkpoints=True, weights=True)
     monkeypatch.setenv("DIE_IN_PASS", str(die_in_pass))
-    assert "killed" in [item.outcome for item in run_spawned(trial, artifacts=artifacts)]
+    assert "killed" in [item.outcome for item in run_ranks(trial, artifacts=artifacts)]
     assert not (tmp_path / "cut" / "weights.pt").exists()
     monkeypatch.delenv("DIE_IN_PASS")
-    resumed = run_spawned(trial, artifacts=artifacts)
+    resumed = run_ranks(trial, artifacts=artifacts)
     assert resumed[0].outcome == "ok", resumed[0].traceback
     assert resumed[0].run["resumed_epoch"] == 2
     assert losses(resumed[0]) == losses(whole[0])
@@ -89,7 +89,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
     whole = run_inline(trial)
     artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
     monkeypatch.setenv("DIE_IN_PASS", "45")  # in the fourth epoch
-    run_spawned(trial, artifacts=artifacts)
+    run_ranks(trial, artifacts=artifacts)
     monkeypatch.delenv("DIE_IN_PASS")
     files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert files == ["2.rank-0.pt", "3.rank-0.pt"], "the last two are kept"
@@ -125,7 +125,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(content: str, tmp_path: Pat
 def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
     monkeypatch.setenv("DIE_IN_PASS", "20")
-    run_spawned(config(), artifacts=artifacts)
+    run_ranks(config(), artifacts=artifacts)
     monkeypatch.delenv("DIE_IN_PASS")
     assert (tmp_path / "checkpoints" / "1.rank-0.pt").exists()
     other = config(lr=0.5)
@@ -138,11 +138,11 @@ def test_checkpoints_of_another_configuration_do_not_hide_those_of_the_run(
 ) -> None:
     artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
     monkeypatch.setenv("DIE_IN_PASS", "45")
-    run_spawned(config(lr=0.5), artifacts=artifacts)
+    run_ranks(config(lr=0.5), artifacts=artifacts)
     foreign = [path.rename(path.with_name(f"1{path.name}")) for path in (tmp_path / "checkpoints").iterdir()]
     monkeypatch.setenv("DIE_IN_PASS", "20")
     kept = {path: path.read_bytes() for path in foreign}
-    run_spawned(config(), artifacts=artifacts)
+    run_ranks(config(), artifacts=artifacts)
     assert not [path for path in foreign if path.exists()], "what is not this run's is cleared away"
     for path, data in kept.items():
         path.write_bytes(data)

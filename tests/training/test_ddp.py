@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.training.probes import train_and_return_weights
+from tests.training.ranks import run_ranks
 from tests.training.test_engine import UNEVEN, run_each, weights
 
 
@@ -142,6 +142,6 @@ def test_the_noise_scale_is_the_variance_of_gradients_over_their_squared_mean() 
     many = "synthetic:shape=1x8x8,classes=4,train=512,test=8,seed=3"
     trial = config(dataset=many, batch_per_rank=4, epochs=20, lr=1e-9, noise_scale=True)
     for changed in (trial, trial.replace(accum_steps=2)):
-        ranks = run_spawned(changed, train=compare_noise)
+        ranks = run_ranks(changed, train=compare_noise)
         assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
         assert ranks[0].values["metered"] == pytest.approx(ranks[0].values["defined"], rel=0.25)

@@ -20,6 +20,7 @@ from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
 from dmls_ray.workloads.classification.train import train_rank
 from tests.training.probes import train_and_return_weights, watched
+from tests.training.ranks import run_ranks
 
 UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
 """No batch divides these: the last window, its passes and the test shards are all short."""
@@ -37,7 +38,7 @@ def train_each(trials: list[TrialConfig], trial: TrialConfig, rank: Any, emit: A
 
 def run_each(*trials: TrialConfig) -> list[list[dict[str, Any]]]:
     """The results of trials of one world size: by trial, then by rank."""
-    ranks = run_spawned(trials[0], train=functools.partial(train_each, list(trials)))
+    ranks = run_ranks(trials[0], train=functools.partial(train_each, list(trials)))
     assert [item.outcome for item in ranks] == ["ok"] * len(ranks), ranks[0].traceback
     return [[rank.values["each"][number] for rank in ranks] for number in range(len(trials))]
 
@@ -174,7 +175,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_as_diverged() -> None:
 
 
 def test_a_diverged_run_ends_on_all_ranks() -> None:
-    results = run_spawned(config(model="tests.training.probes:exploding", world_size=2))
+    results = run_ranks(config(model="tests.training.probes:exploding", world_size=2))
     assert [item.outcome for item in results] == ["diverged", "diverged"]
 
 
@@ -256,7 +257,7 @@ def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]
 
 def test_gradients_are_reduced_once_a_step_and_each_rank_draws_different_random_numbers() -> None:
     trial = config(world_size=2, accum_steps=3, epochs=2)
-    ranks = run_spawned(trial, train=count_reductions)
+    ranks = run_ranks(trial, train=count_reductions)
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
     assert [item.values["reductions"] for item in ranks] == [ranks[0].run["steps"]] * 2
     assert ranks[0].values["random"] != ranks[1].values["random"]

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.training.engine import run_training
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
 from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
+from tests.training.ranks import run_ranks
 
 SLOPE = 3.0
 
@@ -101,7 +101,7 @@ def test_a_task_trains_and_reports_the_values_of_its_meter() -> None:
 
 def test_two_ranks_learn_what_one_does() -> None:
     alone = run_inline(line(), train=train_line)
-    ranks = run_spawned(line(world_size=2), train=train_line)
+    ranks = run_ranks(line(world_size=2), train=train_line)
     assert [rank.outcome for rank in ranks] == ["ok", "ok"], ranks[0].traceback
     expected = [epoch["test_loss"] for epoch in alone.run["epochs"]]
     assert [epoch["test_loss"] for epoch in ranks[0].run["epochs"]] == pytest.approx(expected, rel=1e-4)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.classification import inference_benchmark, quantization
@@ -16,6 +15,7 @@ from dmls_ray.workloads.classification.inference_benchmark import checkpoint_byt
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.quantization import QuantizedModel, compiled_for, prepare_for_training, to_int8
 from tests.training.probes import train_and_return_int8
+from tests.training.ranks import run_ranks
 
 SHAPE = (1, 8, 8)
 
@@ -113,9 +113,7 @@ def test_batch_normalisation_is_folded_into_what_is_quantized(kind: str) -> None
 
 @pytest.mark.slow
 def test_quantization_aware_training_under_ddp_gives_every_rank_the_same_int8_model() -> None:
-    ranks = run_spawned(
-        config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_return_int8
-    )
+    ranks = run_ranks(config(quantization="qat", world_size=2, epochs=2, batch_norm="on"), train=train_and_return_int8)
     assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
     assert ranks[0].values["weights"] == ranks[1].values["weights"]
     assert ranks[0].run["int8_test_accuracy"] == ranks[0].run["epochs"][-1]["test_accuracy"] > 0.6

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -20,6 +19,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import char_lm_example, jpeg
+from tests.training.ranks import run_ranks
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
@@ -64,7 +64,7 @@ def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
     results = (
         [run_inline(config, train=run_user_function, emit=events.append)]
         if config.world_size == 1
-        else run_spawned(config, train=run_user_function, emit=events.append)
+        else run_ranks(config, train=run_user_function, emit=events.append)
     )
     record = RunRecord(
         run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome(results[0].outcome)
