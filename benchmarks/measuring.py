@@ -39,7 +39,7 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
             dist.barrier()
             began = time.perf_counter()
             for images, labels in batches:
-                with trial.ddp_model.without_reduction() if name == "no_sync" else nullcontext():
+                with trial.ddp_model.reducing(name != "no_sync"):
                     F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
                 trial.model.zero_grad(set_to_none=True)
             if number:  # the first round warms up

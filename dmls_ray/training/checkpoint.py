@@ -140,13 +140,12 @@ def save_atomically(path: Path, state: Any) -> None:
 
 def _random_state() -> dict[str, Any]:
     """The state of all generators in types that torch.load(weights_only=True) accepts."""
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    version, numbers, gauss_next = random.getstate()
+    algorithm, keys, *position = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None,
-        "numpy": [str(kind), np.asarray(keys).tolist(), int(position), int(has_gauss), float(gauss)],
-        "python": [version, list(numbers), gauss_next],
+        "numpy": (algorithm, np.asarray(keys).tolist(), *position),
+        "python": random.getstate(),
     }
 
 
@@ -154,7 +153,5 @@ def _set_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] is not None:
         torch.cuda.set_rng_state(state["cuda"].cpu())
-    kind, keys, position, has_gauss, gauss = state["numpy"]
-    np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), position, has_gauss, gauss))
-    version, numbers, gauss_next = state["python"]
-    random.setstate((version, tuple(numbers), gauss_next))
+    np.random.set_state(state["numpy"])
+    random.setstate(state["python"])

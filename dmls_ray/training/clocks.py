@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -42,9 +43,6 @@ class PhaseClock:
         synchronize(self._device)
         self.seconds[name] += time.perf_counter() - began
 
-    def add(self, name: str, seconds: float) -> None:
-        self.seconds[name] += seconds
-
     def resume(self, seconds: Mapping[str, float], total_s: float) -> None:
         """Add the times of an earlier part of the run."""
         for name, value in seconds.items():
@@ -77,10 +75,8 @@ class StepTimer:
 
     def begin_epoch(self) -> None:
         """Start the clock; call it right after the barrier."""
-        self._samples = 0
-        self._began = self._counted_from = time.perf_counter()
-        self._marks = []
-        self._mark()
+        self._count_from_here()
+        self._began = self._counted_from
 
     def add_samples(self, count: int) -> None:
         """Count samples of the step that is under way."""
@@ -88,16 +84,13 @@ class StepTimer:
 
     def step(self) -> None:
         """An optimizer step has been issued."""
-        if self._warmup_left:
-            self._warmup_left -= 1
-            if not self._warmup_left:
-                synchronize(self._device)
-                self._counted_from = time.perf_counter()
-                self._samples = 0
-                self._marks = []
-                self._mark()
+        if not self._warmup_left:
+            self._mark()
             return
-        self._mark()
+        self._warmup_left -= 1
+        if not self._warmup_left:
+            synchronize(self._device)
+            self._count_from_here()
 
     def end_epoch(self) -> tuple[float, float, int]:
         """Stop the clock; returns seconds of warm-up, seconds of counted steps, and samples of the counted steps."""
@@ -119,6 +112,12 @@ class StepTimer:
         quantiles = [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
         return {"step_ms_p50": float(p50), "step_ms_p95": float(p95), "step_ms_quantiles": quantiles}
 
+    def _count_from_here(self) -> None:
+        self._samples = 0
+        self._counted_from = time.perf_counter()
+        self._marks = []
+        self._mark()
+
     def _mark(self) -> None:
         if self._cuda:
             event = torch.cuda.Event(enable_timing=True)
@@ -137,7 +136,6 @@ class MemoryMeter:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._resettable = True
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             self.start_mib = torch.cuda.memory_allocated(device) / MIB
@@ -180,10 +178,8 @@ def _reset_peak() -> bool:
 
 
 def _peak_mib() -> float | None:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return None
+    peak = re.search(r"^VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(peak[1]) / 1024 if peak else None
 
 
 def release_free_pages() -> None:

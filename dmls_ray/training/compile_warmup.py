@@ -69,8 +69,5 @@ def _batch_sizes(task: TrainingTask, config: TrainingConfig, rank: int, training
     if training:
         batches = micro_batches(task.train_samples, config, rank)
         return [batch.stop - batch.start for batch in (batches[0], batches[-1])]
-    sizes: set[int] = set()
-    for samples in (task.test_samples, task.validation_samples):
-        shards = [shard.stop - shard.start for shard in evaluation_shards(samples, config, rank)]
-        sizes |= {shards[0], shards[-1]} if shards else set()
-    return sorted(sizes)
+    splits = [evaluation_shards(samples, config, rank) for samples in (task.test_samples, task.validation_samples)]
+    return sorted({shard.stop - shard.start for shards in splits for shard in (*shards[:1], *shards[-1:])})

@@ -27,6 +27,15 @@ _HOOKS = {
 }
 
 
+_TIMES = {
+    "forward_ms": "avg_forward_compute_time",
+    "backward_ms": "avg_backward_compute_time",
+    "comm_ms": "avg_backward_comm_time",
+    "overlap_ms": "avg_backward_compute_comm_overlap_time",
+}
+"""Metrics of communication -> names of DDP's timers."""
+
+
 class DDPModel:
     """The model of a rank: wrapped in DDP at world size above 1, bare otherwise."""
 
@@ -43,9 +52,9 @@ class DDPModel:
         else:
             self.forward, self.test_forward = forward, model
 
-    def without_reduction(self) -> AbstractContextManager[None]:
-        """Accumulate gradients locally; DDP reduces them in the pass that ends the step."""
-        return nullcontext() if self._ddp is None else self._ddp.no_sync()
+    def reducing(self, reduces: bool) -> AbstractContextManager[None]:
+        """Context of a pass: without reduction it adds to the local gradients, which a later pass reduces."""
+        return nullcontext() if reduces or self._ddp is None else self._ddp.no_sync()
 
     def communication(self) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `forward_ms`, `backward_ms` (compute), `comm_ms`,
@@ -56,15 +65,7 @@ class DDPModel:
         if self._ddp is None:
             return {}
         data = ddp_logging_data(self._ddp)
-        ms = {
-            name: data.get(f"avg_{ddp_name}", 0) / 1e6
-            for name, ddp_name in (
-                ("forward_ms", "forward_compute_time"),
-                ("backward_ms", "backward_compute_time"),
-                ("comm_ms", "backward_comm_time"),
-                ("overlap_ms", "backward_compute_comm_overlap_time"),
-            )
-        }
+        ms = {name: data.get(timer, 0) / 1e6 for name, timer in _TIMES.items()}
         if not ms["comm_ms"]:
             return {}
         return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)}
@@ -73,12 +74,11 @@ class DDPModel:
 def _wrapped(
     model: nn.Module, config: TrainingConfig, device: torch.device, noise: NoiseMeter | None
 ) -> DistributedDataParallel:
-    options: dict[str, Any] = {} if config.bucket_cap_mib is None else {"bucket_cap_mb": config.bucket_cap_mib}
     ddp = DistributedDataParallel(
         model,
+        bucket_cap_mb=config.bucket_cap_mib,
         gradient_as_bucket_view=config.gradient_as_bucket_view,
         static_graph=config.static_graph,
-        **options,
     )
     set_ddp_sample_rate(ddp, _SAMPLED_EVERY[device.type])
     if config.compression != "none" or noise is not None:

@@ -6,9 +6,7 @@ A launcher calls the entry point of a workload on every rank, with the process g
 
 from __future__ import annotations
 
-import functools
 import math
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
@@ -36,13 +34,14 @@ from dmls_ray.training.utilization import UtilizationSampler
 
 Task = TypeVar("Task", bound=TrainingTask)
 
+MakeTask = Callable[[Any, RankInfo, torch.device], Task]
+"""Makes the task of a workload from configuration, rank and device."""
+
 _SUMMED_TOGETHER = 32
 """Batches whose losses and outputs are summed at once, since a call per batch would cost more than its work."""
 
 
-def run_training(
-    config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: Callable[[Any, RankInfo, torch.device], Task]
-) -> dict[str, Any]:
+def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: MakeTask[Task]) -> dict[str, Any]:
     """Train and evaluate one configuration on this rank.
 
     Args:
@@ -72,9 +71,7 @@ def run_training(
 class RankTrainer(Generic[Task]):
     """One rank of one run, set up and ready to train."""
 
-    def __init__(
-        self, config: TrainingConfig, rank: RankInfo, make_task: Callable[[Any, RankInfo, torch.device], Task]
-    ) -> None:
+    def __init__(self, config: TrainingConfig, rank: RankInfo, make_task: MakeTask[Task]) -> None:
         self.config, self.rank = config, rank
         self.device = torch.device(rank.device)
         self.clock = PhaseClock(self.device, rank.assigned_at)
@@ -104,11 +101,11 @@ class RankTrainer(Generic[Task]):
         self.resumed_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
-        self._emit_progress: Callable[[], object] = lambda: None
+        self._emit: Emit = lambda event: None
 
     def run(self, emit: Emit) -> Outcome:
         """Train and evaluate all epochs, or those after the newest checkpoint."""
-        self._emit_progress = functools.partial(emit, Progress())
+        self._emit = emit
         outcome = Outcome.OK
         stop = self._resume()
         while not stop and len(self.epochs) < self.config.epochs:
@@ -130,7 +127,9 @@ class RankTrainer(Generic[Task]):
         self.stopping.restore(self.model)
         if outcome is Outcome.OK:
             with self.clock.phase("inference_s"):
-                self.finish_metrics = self.task.finish(self._evaluate_test)
+                self.finish_metrics = self.task.finish(
+                    lambda forward: self._evaluate("test", forward).means(self.collective)
+                )
         with self.clock.phase("checkpoint_s"):
             save_weights(self.model, self.rank)
             self.checkpoints.remove()
@@ -147,8 +146,8 @@ class RankTrainer(Generic[Task]):
         self._train(number - 1, meter)
         warmup_s, train_s, samples = self.timer.end_epoch()
 
-        self.clock.add("warmup_s", warmup_s)
-        self.clock.add("train_s", train_s)
+        self.clock.seconds["warmup_s"] += warmup_s
+        self.clock.seconds["train_s"] += train_s
         epoch.train_s, epoch.warmup_s = self.collective.max([train_s, warmup_s])
         _store_means(epoch, local, "train", meter.means(self.collective))
         epoch.images = int(self.collective.sum([samples])[0])
@@ -177,17 +176,17 @@ class RankTrainer(Generic[Task]):
 
     def _train(self, epoch: int, meter: Meter) -> None:
         """One pass over the training samples, without waiting for the device."""
-        optimizer_step, forward = self.optimizer_step, self.ddp_model.forward
+        optimizer_step = self.optimizer_step
         self.model.train()
         for micro_batch, batch in self.task.train_batches(epoch):
             if self.noise is not None:
                 self.noise.begin_pass(micro_batch, optimizer_step.loss_scale())
 
-            if micro_batch.ends_step:
-                loss, outputs = self._forward_backward(forward, batch, micro_batch.scale)
-            else:
-                with self.ddp_model.without_reduction():
-                    loss, outputs = self._forward_backward(forward, batch, micro_batch.scale)
+            with self.ddp_model.reducing(micro_batch.ends_step):
+                with autocast(self.config, self.device):
+                    outputs = self.task.predict(self.ddp_model.forward, batch)
+                    loss = self.task.loss(outputs, batch)
+                optimizer_step.backward(loss, micro_batch.scale)
 
             if self.noise is not None:
                 self.noise.end_pass(optimizer_step.parameters, micro_batch)
@@ -197,15 +196,7 @@ class RankTrainer(Generic[Task]):
             if micro_batch.ends_step:
                 optimizer_step.step()
                 self.timer.step()
-            self._emit_progress()
-
-    def _forward_backward(self, forward: Forward, batch: Any, scale: float) -> tuple[torch.Tensor, Any]:
-        """Returns the summed loss and the outputs."""
-        with autocast(self.config, self.device):
-            outputs = self.task.predict(forward, batch)
-            loss = self.task.loss(outputs, batch)
-        self.optimizer_step.backward(loss, scale)
-        return loss, outputs
+            self._emit(Progress())
 
     @torch.inference_mode()
     def _evaluate(self, split: EvalSplit, forward: Forward) -> Meter:
@@ -219,11 +210,8 @@ class RankTrainer(Generic[Task]):
             with autocast(self.config, self.device):
                 outputs = self.task.predict(forward, batch)
             meter.add_evaluation(outputs, batch)
-            self._emit_progress()
+            self._emit(Progress())
         return meter
-
-    def _evaluate_test(self, forward: Forward) -> Means:
-        return self._evaluate("test", forward).means(self.collective)
 
     def _meter(self) -> Meter:
         # max-autotune replays CUDA graphs, and each replay overwrites the outputs of the previous one.
@@ -279,31 +267,25 @@ class RankTrainer(Generic[Task]):
 
     def result(self, outcome: Outcome) -> dict[str, Any]:
         """The return value of `run_training`, without the utilization."""
-        rank, task = self.rank, self.task
-        reason = f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else ""
-        final = self.local_epochs[self.stopping.best_epoch - 1] if self.stopping.best_epoch else self.local_epochs[-1]
+        kept = self.local_epochs[(self.stopping.best_epoch or 0) - 1]
         return {
             "outcome": outcome.value,
-            "reason": reason,
-            "rank": rank.rank,
-            "machine": rank.machine,
-            "device": rank.device,
-            "pid": os.getpid(),
+            "reason": f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else "",
             **self.clock.seconds,
             "total_s": self.clock.total_s,
             **self.timer.percentiles(),
             **self.memory.read(),
             **self.ddp_model.communication(),
-            **{name: final.get(name) for name in LEARNED},
+            **{name: kept.get(name) for name in LEARNED},
             "epochs": self.local_epochs,
             "run": {
                 "device": device_name(self.device),
-                "backend": rank.backend or "",
+                "backend": self.rank.backend or "",
                 "parameters": sum(item.numel() for item in self.model.parameters() if item.requires_grad),
                 "scaled_lr": self.config.scaled_lr,
-                "train_samples": task.train_samples,
-                "validation_samples": task.validation_samples,
-                "test_samples": task.test_samples,
+                "train_samples": self.task.train_samples,
+                "validation_samples": self.task.validation_samples,
+                "test_samples": self.task.test_samples,
                 "steps": self.steps_per_epoch * len(self.epochs),
                 "warmup_steps": self.warmup_steps,
                 "skipped_steps": self.optimizer_step.skipped_steps,

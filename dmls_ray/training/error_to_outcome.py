@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 
 import torch
@@ -18,7 +19,8 @@ from dmls_ray.util.text import first_line
 def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
     """The result of a training function, or the description of its failure."""
     try:
-        return RankResult.of({"rank": rank.rank, **train(config, rank, emit)})
+        facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
+        return RankResult.of({**facts, **train(config, rank, emit)})
     except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - any error ends this run only
         return failure(error, rank)
 

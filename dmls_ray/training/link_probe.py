@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.rank import RankInfo
 
 _SMALL_ROUNDS = 20
@@ -66,8 +67,7 @@ def _seconds(group: Any, size: int, device: torch.device) -> float:
     values = torch.zeros(max(size // 4, 1), dtype=torch.float32, device=device)
     began = time.perf_counter()
     dist.all_reduce(values, group=group)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(device)
     return time.perf_counter() - began
 
 

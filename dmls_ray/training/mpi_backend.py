@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -39,7 +38,7 @@ def backend_name() -> str:
         return "mpi"
     world()
     if not hasattr(dist.Backend, NAME.upper()):
-        dist.Backend.register_backend(NAME, _make, devices=["cpu"])
+        dist.Backend.register_backend(NAME, lambda store, rank, size, timeout: MPIBackend(rank, size), devices=["cpu"])
     return NAME
 
 
@@ -54,10 +53,6 @@ def world() -> Any:
     except ImportError as error:
         raise UnavailableError(f"backend=mpi needs mpi4py and MPI: pip install 'dmls_ray[mpi]' ({error}).") from error
     return MPI.COMM_WORLD
-
-
-def _make(store: dist.Store, rank: int, size: int, timeout: timedelta) -> MPIBackend:
-    return MPIBackend(rank, size)
 
 
 class MPIBackend(backend_class()):  # type: ignore[misc]

@@ -23,7 +23,10 @@ RESERVED_FIELDS = ("train", "workload")
 
 
 class Workload:
-    """What a rank runs. A subclass sets `name`, `config`, `entrypoint` and `metrics`; the rest has defaults."""
+    """What a rank runs. A subclass sets `name`, `config`, `entrypoint` and `metrics`; the rest has defaults.
+
+    Methods that take configurations get objects of the class `config`.
+    """
 
     name: str
     """Name of the workload in the registry, in records and after `--workload`."""
@@ -54,8 +57,7 @@ class Workload:
 
     def specs(self) -> Mapping[str, FieldSpec]:
         """The fields of the configuration class, without importing user code."""
-        config_class: type = self.config
-        return field_specs(config_class)
+        return field_specs(self.config)
 
     def schema(self) -> Schema:
         """The fields that a sweep can vary.
@@ -67,20 +69,14 @@ class Workload:
         for name in RESERVED_FIELDS:
             if name in specs:
                 raise ConfigError(f"workload {self.name}: its field {name} has a reserved name; give it another name.")
+        fixed = {"workload": self.name}
         defaults = {name: spec.default for name, spec in specs.items()}
-
-        def hash_of(values: Mapping[str, Any]) -> str:
-            return digest_of_changes({**values, "workload": self.name}, defaults)
-
-        def make(**values: Any) -> RuntimeConfig:
-            return self.config(**values)
-
         return Schema(
             title=f"the configuration of {self.name}",
             specs=specs,
-            make=make,
-            hash_of=hash_of,
-            fixed={"workload": self.name},
+            make=self.config,
+            hash_of=lambda values: digest_of_changes({**values, **fixed}, defaults),
+            fixed=fixed,
         )
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,35 +91,35 @@ class Workload:
         """
         check_field_values(field_specs(self.config), config)
 
-    def infeasible_reason(self, config: RuntimeConfig) -> str:
+    def infeasible_reason(self, config: Any) -> str:
         """The reason why no cluster can run this configuration; empty if there is none."""
         return ""
 
-    def check(self, configs: Sequence[RuntimeConfig]) -> None:
+    def check(self, configs: Sequence[Any]) -> None:
         """Refuse names that do not exist, before anything starts.
 
         Raises:
             InputError: one line that names the field, its value and the way out.
         """
 
-    def prepare(self, configs: Sequence[RuntimeConfig], notify: Callable[[str], None]) -> None:
+    def prepare(self, configs: Sequence[Any], notify: Callable[[str], None]) -> None:
         """Prepare the data of these configurations once on this machine, before ranks start.
 
         Raises:
             InputError: as `check`.
         """
 
-    def cached_data(self, configs: Sequence[RuntimeConfig]) -> tuple[tuple[Any, ...], ...]:
+    def cached_data(self, configs: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
         """Arguments of `load_cached` for each data set that a machine prepares before its ranks start."""
         return ()
 
     def load_cached(self, *arguments: Any) -> None:
         """Prepare one data set of `cached_data` on this machine."""
 
-    def writes_files(self, config: RuntimeConfig) -> bool:
+    def writes_files(self, config: Any) -> bool:
         """Whether each run needs a folder for files besides its record."""
         return False
 
-    def estimate_s(self, config: RuntimeConfig) -> float | None:
+    def estimate_s(self, config: Any) -> float | None:
         """Estimated seconds of a run that was never measured; None if unknown."""
         return None

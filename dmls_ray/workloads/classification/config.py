@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -128,11 +128,6 @@ class TrialConfig(TrainingConfig):
         return ""
 
 
-def content_hash(values: Mapping[str, Any]) -> str:
-    """12 hex digits of the values that differ from their field's default."""
-    return digest_of_changes(values, DEFAULTS)
-
-
 DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
 """Each field's default, by name."""
 
@@ -140,4 +135,9 @@ DEFAULTS: dict[str, Any] = field_defaults(TrialConfig)
 @functools.cache
 def trial_schema() -> Schema:
     """The fields of `TrialConfig`."""
-    return Schema(title="TrialConfig", specs=field_specs(TrialConfig), make=TrialConfig, hash_of=content_hash)
+    return Schema(
+        title="TrialConfig",
+        specs=field_specs(TrialConfig),
+        make=TrialConfig,
+        hash_of=lambda values: digest_of_changes(values, DEFAULTS),
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.provenance import slow_precisions
 from dmls_ray.records.training_metrics import LEARNED, TRAINING_METRICS
@@ -43,7 +42,7 @@ class ClassificationWorkload(Workload):
             factors["global_batch"] = factors["batch_per_rank"] * factors["world_size"] * factors["accum_steps"]
         return factors
 
-    def check(self, configs: Sequence[RuntimeConfig]) -> None:
+    def check(self, configs: Sequence[TrialConfig]) -> None:
         """Refuse models and data sets that do not exist.
 
         Raises:
@@ -52,16 +51,15 @@ class ClassificationWorkload(Workload):
         from dmls_ray.workloads.classification.data.sources import check_source
         from dmls_ray.workloads.classification.models import MODEL_NAMES
 
-        trials = _trials(configs)
-        for model in dict.fromkeys(config.model for config in trials):
+        for model in dict.fromkeys(config.model for config in configs):
             if model not in MODEL_NAMES:
                 from dmls_ray.workloads.classification.model_builder import find_model
 
                 find_model(model)
-        for dataset, data_dir in dict.fromkeys((config.dataset, config.data_dir) for config in trials):
+        for dataset, data_dir in dict.fromkeys((config.dataset, config.data_dir) for config in configs):
             check_source(dataset, data_dir)
 
-    def prepare(self, configs: Sequence[RuntimeConfig], notify: Callable[[str], None]) -> None:
+    def prepare(self, configs: Sequence[TrialConfig], notify: Callable[[str], None]) -> None:
         """Decode each data set once, so that bad data are reported in one line before Ray starts.
 
         Raises:
@@ -70,8 +68,7 @@ class ClassificationWorkload(Workload):
         from dmls_ray.workloads.classification.models import builtin_model
 
         models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
-        trials = _trials(configs)
-        for config in trials:
+        for config in configs:
             shape, classes, samples = _shape_of_data(config, notify)
             config.held_out(samples)
             if (spec := builtin_model(config.model)) is None:
@@ -86,39 +83,34 @@ class ClassificationWorkload(Workload):
             from dmls_ray.workloads.classification.model_builder import check_fits
 
             check_fits(*model)
-        if slow := {config.precision for config in trials} & slow_precisions():
+        if slow := {config.precision for config in configs} & slow_precisions():
             notify(
                 f"This processor has no units for {', '.join(sorted(slow))}: such runs may take many times as long as "
                 "in fp32."
             )
 
-    def cached_data(self, configs: Sequence[RuntimeConfig]) -> tuple[tuple[Any, ...], ...]:
-        trials = [config for config in _trials(configs) if config.loader == "resident"]
-        return tuple(dict.fromkeys((config.dataset, config.data_dir, config.image_size) for config in trials))
+    def cached_data(self, configs: Sequence[TrialConfig]) -> tuple[tuple[Any, ...], ...]:
+        resident = [config for config in configs if config.loader == "resident"]
+        return tuple(dict.fromkeys((config.dataset, config.data_dir, config.image_size) for config in resident))
 
     def load_cached(self, *arguments: Any) -> None:
         from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 
         load_decoded(*arguments)
 
-    def writes_files(self, config: RuntimeConfig) -> bool:
+    def writes_files(self, config: TrialConfig) -> bool:
         """Whether the run writes profiler tables."""
-        return isinstance(config, TrialConfig) and config.inference_batch is not None
+        return config.inference_batch is not None
 
-    def estimate_s(self, config: RuntimeConfig) -> float | None:
+    def estimate_s(self, config: TrialConfig) -> float | None:
         from dmls_ray.workloads.classification.datasets import builtin_dataset
 
-        assert isinstance(config, TrialConfig)
         spec = builtin_dataset(config.dataset)
         samples = spec.train_samples(config.dataset) if spec else None
         return None if samples is None else config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S
 
 
 WORKLOAD = ClassificationWorkload
-
-
-def _trials(configs: Sequence[RuntimeConfig]) -> list[TrialConfig]:
-    return [config for config in configs if isinstance(config, TrialConfig)]
 
 
 def _shape_of_data(config: TrialConfig, notify: Callable[[str], None]) -> tuple[tuple[int, int, int], int, int]:

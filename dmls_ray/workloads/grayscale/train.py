@@ -20,9 +20,9 @@ MOST_APART = 1
 
 def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """Measure `turn_grey` on this rank as a training function is measured."""
-    from dmls_ray.workloads.user_function.rank_run import run_function
+    from dmls_ray.workloads.user_function.rank_run import run_user_function
 
-    return run_function(config, rank, emit, load=lambda: (turn_grey, GrayscaleConfig))
+    return run_user_function(config, rank, emit, load=lambda config: (turn_grey, GrayscaleConfig))
 
 
 def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str, Any]], object]) -> dict[str, Any]:

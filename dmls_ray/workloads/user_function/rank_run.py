@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -27,24 +26,13 @@ _WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
 
 
-def run_user_function(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
-    """Call the user's function on this rank.
-
-    Raises:
-        UnknownNameError, UserCodeError: the function cannot be found here.
-        ValueError, Exception: as `run_function`.
-    """
-    return run_function(config, rank, emit, load=lambda: load_function(config))
-
-
-def run_function(
+def run_user_function(
     config: UserFunctionConfig,
     rank: RankInfo,
     emit: Emit,
-    *,
-    load: Callable[[], tuple[Callable[..., Any], type | None]],
+    load: Callable[[UserFunctionConfig], tuple[Callable[..., Any], type | None]] = load_function,
 ) -> dict[str, Any]:
-    """Call a training function on this rank; `emit` and the result are as those of `train_rank`.
+    """Call a training function on this rank; `emit` and the result are as those of `run_training`.
 
     The process is set up as for any run: seeded (the same on all ranks), its threads set, its device current. Memory,
     the time of the run, and the time between optimizer steps are measured around it.
@@ -56,7 +44,8 @@ def run_function(
         load: returns the function and the dataclass of its configuration. Loading counts as set-up.
 
     Raises:
-        ValueError: what it reports is no plain value.
+        UnknownNameError, UserCodeError: the function cannot be found here.
+        ValueError: a value that the function reports is no plain value.
         Exception: whatever the function raises.
     """
     device = torch.device(rank.device)
@@ -64,7 +53,7 @@ def run_function(
     with clock.phase("setup_s"):
         prepare_process(config, rank)
         memory = MemoryMeter(device)
-        train, config_class = load()
+        train, config_class = load(config)
         given = config.for_function(config_class)
     reporter = _Reporter(rank, emit)
     steps = _Steps(device, emit)
@@ -77,10 +66,6 @@ def run_function(
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
         "reason": f"{diverged} is not finite" if diverged else "",
-        "rank": rank.rank,
-        "machine": rank.machine,
-        "device": rank.device,
-        "pid": os.getpid(),
         "setup_s": clock.seconds["setup_s"],
         "total_s": total_s,
         **steps.timer.percentiles(),
@@ -122,15 +107,14 @@ class _Reporter:
         if kind == "progress":
             self._emit(Progress())
             return
-        if not isinstance(event, Mapping):
-            raise ValueError(f"what it emitted is a {type(event).__name__}; give a dict of plain values.")
-        values = plain_values({name: item for name, item in event.items() if name != "kind"}, "what it emitted")
+        values = plain_values(event, "what it emitted")
+        values.pop("kind", None)
         number = values.pop("epoch", len(self.epochs) + 1)
         if not isinstance(number, int) or isinstance(number, bool):
             raise ValueError(f"epoch={number!r} in what it emitted is no whole number.")
-        known = {name: value for name, value in values.items() if name in RETURNABLE_PER_EPOCH and value is not None}
+        metrics = {name: value for name, value in values.items() if name in RETURNABLE_PER_EPOCH and value is not None}
         measures = {name: value for name, value in values.items() if name not in RETURNABLE_PER_EPOCH}
-        epoch = {"epoch": number, **known, "measures": measures}
+        epoch = {"epoch": number, **metrics, "measures": measures}
         self.epochs.append(epoch)
         if (wrong := _not_finite(values)) and not self.not_finite:
             self.not_finite = f"{wrong} of epoch {number}"
@@ -214,8 +198,6 @@ def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
 
 
 def _not_finite(values: Mapping[str, Any]) -> str:
-    """The first loss that is not finite."""
-    for name, value in values.items():
-        if is_loss(name) and isinstance(value, float) and not math.isfinite(value):
-            return name
-    return ""
+    """The name of the first loss that is not finite; empty if all are."""
+    losses = ((name, value) for name, value in values.items() if is_loss(name) and isinstance(value, float))
+    return next((name for name, value in losses if not math.isfinite(value)), "")

@@ -22,12 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, plain_spec
-from dmls_ray.config.hashing import digest
-from dmls_ray.config.runtime import (
-    RUNTIME_FIELDS,
-    RuntimeConfig,
-    without_derived_fields,
-)
+from dmls_ray.config.hashing import digest_of_changes
+from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
 from dmls_ray.util.importing import import_function
@@ -55,17 +51,15 @@ class UserFunctionConfig(RuntimeConfig):
         return field_specs(RuntimeConfig)
 
     def canonical(self) -> dict[str, Any]:
-        first, *others = RUNTIME_FIELDS
-        text = {"train": self.train, first: getattr(self, first), **self.values}
-        return text | {name: getattr(self, name) for name in others}
+        runtime = {name: getattr(self, name) for name in RUNTIME_FIELDS}
+        return {"train": self.train, "world_size": runtime.pop("world_size"), **self.values, **runtime}
 
     def replace(self, **changes: Any) -> UserFunctionConfig:
-        given = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return UserFunctionConfig(**{**without_derived_fields(given, changes), **changes})
+        return UserFunctionConfig(**{**without_derived_fields(vars(self), changes), **changes})
 
     @property
     def hash(self) -> str:
-        return _name_of(self.canonical())
+        return _hash_of(self.canonical())
 
     def for_function(self, config_class: type | None) -> Any:
         """The configuration as the function takes it: an object of its dataclass, or a dict.
@@ -79,26 +73,22 @@ class UserFunctionConfig(RuntimeConfig):
         return config_class(**{name: value for name, value in given.items() if name in names})
 
 
-def find_function(train: str | Callable[..., Any]) -> tuple[str, str, Callable[..., Any], type | None]:
-    """Find a training function and look it over.
+def find_function(train: str | Callable[..., Any]) -> tuple[str, str, type | None]:
+    """Find a training function and check how it is called.
 
     Args:
         train: `module:function`, or the function.
 
     Returns:
         Its name (with a digest of its code where it is not imported by that name), its pickled form where no other
-        process can import it (else ""), itself, and its configuration's dataclass; None where that is a dict.
+        process can import it (else ""), and its configuration's dataclass; None where that is a dict.
 
     Raises:
         ConfigError: it is no such function, or its annotation is neither a dataclass nor a dict.
         UnknownNameError, UserCodeError: as `import_function`.
     """
-    if isinstance(train, str):
-        name, function = train, import_function(train, flag=FLAG)
-        importable = True
-    else:
-        function = train
-        name, importable = _name(function)
+    function = import_function(train, flag=FLAG) if isinstance(train, str) else train
+    name, importable = (train, True) if isinstance(train, str) else _name(function)
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError as error:
@@ -107,10 +97,10 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, str, Callable[.
         ) from error
     config_class = config_class_of(function, name)
     if importable:
-        return name, "", function, config_class
+        return name, "", config_class
     code = _pickled(function, config_class, name)
     # Only its code distinguishes it from another function of the same name.
-    return f"{name}#{hashlib.sha256(code.encode()).hexdigest()[:8]}", code, function, config_class
+    return f"{name}#{hashlib.sha256(code.encode()).hexdigest()[:8]}", code, config_class
 
 
 def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type | None]:
@@ -135,11 +125,11 @@ def config_class_of(function: Callable[..., Any], name: str) -> type | None:
     first = next(iter(inspect.signature(function).parameters.values()))
     if first.annotation is first.empty:
         return None
-    # Of this parameter alone: the others' names may be there for a type checker only.
-    alone = types.SimpleNamespace(__annotations__={first.name: first.annotation})
+    # Of this parameter alone: the names of others may be imported for a type checker only.
+    parameter = types.SimpleNamespace(__annotations__={first.name: first.annotation})
     try:
         names = getattr(inspect.unwrap(function), "__globals__", {})
-        hint = typing.get_type_hints(alone, globalns=names)[first.name]
+        hint = typing.get_type_hints(parameter, globalns=names)[first.name]
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
         raise ConfigError(f"{FLAG}={name}: the annotation of {first.name} cannot be resolved ({error}).") from error
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -162,7 +152,7 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
     Raises:
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
-    name, code, _, config_class = find_function(train)
+    name, code, config_class = find_function(train)
     return function_schema(name, config_class, names, code=code)
 
 
@@ -177,12 +167,9 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
     """
     specs = _specs(config_class, names)
     required = _required(config_class)
-    specs = {
-        key: spec
-        if key in required or spec.default is None
-        else dataclasses.replace(spec, default=spec.check(spec.default))
-        for key, spec in specs.items()
-    }
+    for key, spec in specs.items():
+        if key not in required and spec.default is not None:
+            specs[key] = dataclasses.replace(spec, default=spec.check(spec.default))
 
     def make(**given: Any) -> UserFunctionConfig:
         missing = [field_name for field_name in required if field_name not in given]
@@ -202,7 +189,7 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
 
     return Schema(
         title=f"the configuration of {name}", specs=specs, make=make,
-        hash_of=_name_of, fixed={"train": name},
+        hash_of=_hash_of, fixed={"train": name},
     )  # fmt: skip
 
 
@@ -227,22 +214,16 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
 
 def _required(config_class: type | None) -> list[str]:
     """Fields without a default."""
-    if config_class is None:
-        return []
     return [
         item.name
-        for item in dataclasses.fields(config_class)
-        if item.init
-        and item.name not in RUNTIME_FIELDS
-        and item.default is dataclasses.MISSING
-        and item.default_factory is dataclasses.MISSING
+        for item in dataclasses.fields(config_class or RuntimeConfig)
+        if item.init and item.name not in RUNTIME_FIELDS and item.default is item.default_factory is dataclasses.MISSING
     ]
 
 
-def _name_of(values: Mapping[str, Any]) -> str:
+def _hash_of(values: Mapping[str, Any]) -> str:
     """A hash of all values of the function, whose defaults may change, and of `RUNTIME_FIELDS` without defaults."""
-    usual = field_defaults(RuntimeConfig)
-    return digest({name: value for name, value in values.items() if name not in RUNTIME_FIELDS or value != usual[name]})
+    return digest_of_changes(values, field_defaults(RuntimeConfig))
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, bool]:
@@ -262,8 +243,8 @@ def _name(function: Callable[..., Any]) -> tuple[str, bool]:
             )
         module = spec.name if spec else Path(str(file)).stem
         return f"{module}:{name}", True
-    found = getattr(sys.modules.get(module) or importlib.import_module(module), name, None)
-    return f"{module}:{name}", found is function
+    imported = getattr(sys.modules.get(module) or importlib.import_module(module), name, None)
+    return f"{module}:{name}", imported is function
 
 
 def _pickled(function: Callable[..., Any], config_class: type | None, name: str) -> str:

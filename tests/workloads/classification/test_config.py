@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.util.errors import ConfigError, ConflictError
-from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, content_hash, trial_schema
+from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
 
 
 def test_global_batch_follows_from_batch_per_rank() -> None:
@@ -213,8 +213,8 @@ def test_golden_hashes_so_that_results_on_disk_keep_their_names() -> None:
 
 def test_a_field_at_its_default_is_left_out_of_the_hash() -> None:
     given = {"batch_per_rank": 32}
-    assert content_hash(given) == content_hash({**given, "epochs": DEFAULTS["epochs"]})
-    assert content_hash(given) != content_hash({**given, "epochs": DEFAULTS["epochs"] + 1})
+    assert trial_schema().hash_of(given) == trial_schema().hash_of({**given, "epochs": DEFAULTS["epochs"]})
+    assert trial_schema().hash_of(given) != trial_schema().hash_of({**given, "epochs": DEFAULTS["epochs"] + 1})
 
 
 def test_the_order_of_fields_in_tables_and_flags_is_pinned_and_new_fields_follow() -> None:

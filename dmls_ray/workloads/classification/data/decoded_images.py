@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,9 +27,10 @@ from numpy.typing import NDArray
 
 from dmls_ray.util.cache_folder import cache_root
 from dmls_ray.util.errors import DataError
-from dmls_ray.workloads.classification.data.image_arrays import UNREADABLE, describe_array, to_chw
+from dmls_ray.workloads.classification.data.image_arrays import describe_array, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source
+from dmls_ray.workloads.image_files import UNREADABLE
 
 _LAYOUT = 1
 _CHUNK = 256
@@ -119,16 +119,15 @@ def _folder(name: str, source: Source, image_size: int | None) -> Path:
 
 def _fill(folder: Path, source: Source, image_size: int | None) -> None:
     """Decode into a temporary folder and rename it, so that an existing cache folder is complete."""
-    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-    try:
+    with tempfile.TemporaryDirectory(
+        prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
+    ) as temporary_name:
+        temporary = Path(temporary_name)
         first = to_chw(source.halves[0][0][0], image_size)
         for split, samples in zip(("train", "test"), source.halves, strict=True):
             _decode(temporary, split, samples, first, image_size, source.classes)
         (temporary / "meta.json").write_text(json.dumps({"classes": source.classes, "fingerprint": source.fingerprint}))
         os.replace(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def _decode(

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
-from dmls_ray.workloads.image_files import UNREADABLE as UNREADABLE
 
 
 def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> NDArray[Any]:
@@ -25,19 +24,10 @@ def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> N
         image = image.convert("L" if grey else "RGB")
         if image_size is not None and image.size != (image_size, image_size):
             image = image.resize((image_size, image_size), Image.Resampling.BILINEAR)
-        array = np.asarray(image)
-    elif hasattr(image, "permute"):  # a tensor is channels first already
-        return _resized(np.asarray(image), image_size)
-    else:
-        array = np.asarray(image)
-    if array.ndim == 2:
-        array = array[:, :, None]
-    if array.ndim == 3:
-        array = np.ascontiguousarray(array.transpose(2, 0, 1))
-    return _resized(array, image_size)
-
-
-def _resized(array: NDArray[Any], image_size: int | None) -> NDArray[Any]:
+    array = np.asarray(image)
+    if not hasattr(image, "permute"):  # a tensor is channels first already
+        array = array[:, :, None] if array.ndim == 2 else array
+        array = np.ascontiguousarray(array.transpose(2, 0, 1)) if array.ndim == 3 else array
     if array.ndim != 3 or array.dtype not in (np.uint8, np.float32):
         raise DataError(
             f"an image is {describe_array(array)}; give PIL images, uint8 arrays of height x width (x channels), "
