@@ -1,11 +1,12 @@
-"""The set of images that all implementations turn grey, and what they must make of it."""
+"""The images that all implementations turn grey, the grey levels expected of them, and the contact sheet of both."""
 
 from __future__ import annotations
 
+import base64
+import io
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,51 +20,37 @@ from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
 from dmls_ray.workloads.image_files import UNREADABLE
 
 _AT_ONCE = 2**24
-"""Pixels of which the float64 reference is worked out at once."""
+"""Pixels whose float64 reference is computed at once."""
+_SHEET_IMAGES = 4
+"""Images of a contact sheet."""
+_SHEET_SIDE = 64
+"""Pixels of each side of an image on a contact sheet."""
 
 
-@dataclass(frozen=True)
 class Images:
-    """A set of images where they are turned grey, and room for the result, allocated once.
+    """A set of images on the device that turns them grey, with memory for the result, allocated once.
+
+    Args:
+        pictures: images x height x width x 3, in uint8.
+        planar: whether to store each channel as a plane of its own.
+        device: where the images are turned grey.
 
     Raises:
-        ValueError: they are of a shape, type, device or stride that no implementation takes.
+        ValueError: the pictures have another shape or type.
     """
 
-    pixels: torch.Tensor
-    """uint8, contiguous: images x height x width x 3 (interleaved), or images x 3 x height x width (planar)."""
-    grey: torch.Tensor
-    """uint8, contiguous, on the same device: images x height x width."""
-    planar: bool = False
-
-    def __post_init__(self) -> None:
-        for name, tensor, axes in (("pixels", self.pixels, 4), ("grey", self.grey, 3)):
-            if tensor.dtype != torch.uint8:
-                raise ValueError(f"{name} are {str(tensor.dtype).removeprefix('torch.')}; give uint8, levels 0 to 255.")
-            if tensor.dim() != axes:
-                raise ValueError(f"{name} have {tensor.dim()} dimensions; give {axes}, the first of them the images.")
-            if not tensor.is_contiguous():
-                raise ValueError(f"{name} have the strides {tensor.stride()}; give a contiguous tensor.")
-        channels = self.pixels.shape[1 if self.planar else 3]
-        if channels != 3:
-            layout = "planar" if self.planar else "interleaved"
-            raise ValueError(f"pixels have {channels} channels in {layout} layout; give 3: red, green and blue.")
-        if self.grey.shape != self._shape:
-            raise ValueError(f"grey has the shape {tuple(self.grey.shape)}, and the images {tuple(self._shape)}.")
-        if self.grey.device != self.pixels.device:
-            raise ValueError(f"grey is on {self.grey.device} and pixels on {self.pixels.device}; give one device.")
-
-    @classmethod
-    def of(cls, pictures: NDArray[np.uint8], *, planar: bool, device: torch.device) -> Images:
-        """A set of pictures, images x height x width x 3, on a device."""
+    def __init__(self, pictures: NDArray[np.uint8], *, planar: bool, device: torch.device) -> None:
+        if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] != 3:
+            raise ValueError(
+                f"pictures are {pictures.dtype} of shape {pictures.shape}; give uint8, levels 0 to 255, of shape "
+                "images x height x width x 3: red, green and blue."
+            )
         pixels = torch.from_numpy(pictures)
-        pixels = (pixels.permute(0, 3, 1, 2) if planar else pixels).contiguous()
-        count, height, width, _ = pictures.shape
-        return cls(pixels.to(device), torch.zeros(count, height, width, dtype=torch.uint8, device=device), planar)
-
-    def first(self, count: int) -> Images:
-        """The first images alone, which share their memory with these."""
-        return Images(self.pixels[:count], self.grey[:count], self.planar)
+        self.planar = planar
+        self.pixels = (pixels.permute(0, 3, 1, 2) if planar else pixels).contiguous().to(device)
+        """uint8, contiguous: images x height x width x 3 (interleaved), or images x 3 x height x width (planar)."""
+        self.grey = torch.zeros(pictures.shape[:3], dtype=torch.uint8, device=device)
+        """uint8, contiguous, on the same device: images x height x width."""
 
     def channels(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Red, green and blue, each images x height x width."""
@@ -72,13 +59,8 @@ class Images:
 
     @property
     def bytes_moved(self) -> int:
-        """What a pass cannot do without: each pixel read once, and its grey level written once."""
+        """The least that a pass moves: each pixel is read once, and its grey level written once."""
         return self.pixels.numel() + self.grey.numel()
-
-    @property
-    def _shape(self) -> torch.Size:
-        count, *rest = self.pixels.shape
-        return torch.Size((count, *(rest[1:] if self.planar else rest[:2])))
 
 
 def load_pictures(count: int, size: int, folder: str | None = None) -> NDArray[np.uint8]:
@@ -152,6 +134,24 @@ def reference(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return levels.reshape(pictures.shape[:-1])
 
 
-def levels_apart(levels: NDArray[np.uint8], right: NDArray[np.uint8]) -> int:
-    """How many grey levels two sets of pictures are apart where they are most."""
-    return int(max(np.max(levels - np.minimum(levels, right)), np.max(right - np.minimum(levels, right))))
+def levels_apart(levels: NDArray[np.uint8], expected: NDArray[np.uint8]) -> int:
+    """The largest difference between the grey levels of two sets of pictures."""
+    return int(np.max(np.abs(levels.astype(np.int16) - expected)))
+
+
+def contact_sheet(pictures: NDArray[np.uint8], grey: NDArray[np.uint8]) -> str:
+    """The first images in colour and below them in grey, as a JPEG in base64, small enough for a record.
+
+    Args:
+        pictures: images x height x width x 3.
+        grey: the same images in grey, images x height x width.
+    """
+    pairs = list(zip(pictures, grey, strict=True))[:_SHEET_IMAGES]
+    sheet = Image.new("RGB", (len(pairs) * _SHEET_SIDE, 2 * _SHEET_SIDE))
+    for column, pair in enumerate(pairs):
+        for row, image in enumerate(map(Image.fromarray, pair)):
+            small = image.convert("RGB").resize((_SHEET_SIDE, _SHEET_SIDE))
+            sheet.paste(small, (column * _SHEET_SIDE, row * _SHEET_SIDE))
+    file = io.BytesIO()
+    sheet.save(file, format="JPEG", quality=75)
+    return base64.b64encode(file.getvalue()).decode()

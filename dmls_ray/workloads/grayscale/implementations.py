@@ -24,7 +24,7 @@ RED, GREEN, BLUE = 0.2989, 0.5870, 0.1140
 """Weights of the channels: luma of ITU-R BT.601, rounded to four digits as in MATLAB's rgb2gray."""
 
 IMPLEMENTATIONS: dict[str, Callable[[Images], Pass]] = {}
-"""Functions by name, the plainest first, as tables order them."""
+"""Functions by name, the plainest first, as tables order them; `UnavailableError`: the machine lacks what one needs."""
 ON_A_GPU: list[str] = []
 """Implementations that need a GPU; the others run on the processor."""
 INTERLEAVED_ONLY: list[str] = []
@@ -48,15 +48,6 @@ def implementation(
         return function
 
     return register
-
-
-def make_pass(name: str, images: Images) -> Pass:
-    """Return the pass of an implementation over these images.
-
-    Raises:
-        UnavailableError: this machine lacks what the implementation needs.
-    """
-    return IMPLEMENTATIONS[name](images)
 
 
 # --- on the processor -----------------------------------------------------------------------------------------------
@@ -178,10 +169,8 @@ def _cpp(images: Images) -> Pass:
 # --- on a GPU -------------------------------------------------------------------------------------------------------
 
 
-@implementation("torch_cuda", gpu=True)
-def _torch_cuda(images: Images) -> Pass:
-    """As torch on the processor: a kernel for each step of the sum."""
-    return lambda: _weighted_sum(images.pixels, images.grey, images.planar)
+# A kernel for each step of the sum.
+implementation("torch_cuda", gpu=True)(_torch)
 
 
 @implementation("torch_compile_cuda", gpu=True)

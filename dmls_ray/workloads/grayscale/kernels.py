@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import torch
@@ -34,9 +34,7 @@ def cpu_kernel() -> Kernel:
         UnavailableError: there is no C++ compiler here, or no ninja.
         RuntimeError: the compiler does not take it, or makes what cannot be loaded.
     """
-    _build("dmls_ray_grey_cpu", ("cpu.cpp",), with_cuda=False)
-    kernel: Kernel = torch.ops.dmls_ray_grey_cpu.grey
-    return kernel
+    return _build("dmls_ray_grey_cpu", "cpu.cpp", with_cuda=False)
 
 
 @functools.cache
@@ -47,9 +45,7 @@ def cuda_kernel() -> Kernel:
         UnavailableError: there is no nvcc here, no C++ compiler or no ninja.
         RuntimeError: a compiler does not take it, or makes what cannot be loaded.
     """
-    _build("dmls_ray_grey_cuda", ("cuda.cpp", "kernel.cu"), with_cuda=True)
-    kernel: Kernel = torch.ops.dmls_ray_grey_cuda.grey
-    return kernel
+    return _build("dmls_ray_grey_cuda", "cuda.cpp", "kernel.cu", with_cuda=True)
 
 
 def cuda_home() -> Path | None:
@@ -63,8 +59,8 @@ def cuda_home() -> Path | None:
     )
 
 
-def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
-    """Build a library of operators where it has not been built yet, and load it."""
+def _build(name: str, *sources: str, with_cuda: bool) -> Kernel:
+    """Build a library of operators where it has not been built yet, load it, and return its operator `grey`."""
     wanted = f"our {'CUDA' if with_cuda else 'C++'} kernel"
     compiler = _compiler()
     if not shutil.which(compiler[0]):
@@ -76,7 +72,8 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
     # Looks for a toolkit when it is imported, in fewer places.
     from torch.utils import cpp_extension
 
-    with _programs_of_this_python():
+    # In an environment that was not activated, ninja lies next to Python, outside of PATH.
+    with _environment(PATH=os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])):
         if not cpp_extension.is_ninja_available():
             raise UnavailableError(f"{wanted} needs ninja; pip install ninja.")
         if with_cuda:
@@ -95,6 +92,8 @@ def _build(name: str, sources: tuple[str, ...], *, with_cuda: bool) -> None:
                 raise RuntimeError(f"{wanted} cannot be loaded ({why}); build it with g++ (CXX=g++).") from error
             except RuntimeError as error:
                 raise RuntimeError(f"{wanted} cannot be built: {_complaint(str(error))}") from error
+    kernel: Kernel = getattr(torch.ops, name).grey
+    return kernel
 
 
 def _compiler() -> list[str]:
@@ -107,34 +106,24 @@ def _compiler() -> list[str]:
         return [named]
 
 
-@contextmanager
-def _as_one_program(command: list[str], folder: Path) -> Iterator[None]:
-    """While this lasts $CXX is one program without a space: newer loaders take all of it for a program's name, and
-    older ones have a shell divide it.
+def _as_one_program(command: list[str], folder: Path) -> AbstractContextManager[None]:
+    """Make $CXX one program without a space in its path, within the context.
+
+    Newer extension loaders take all of $CXX for the name of a program; older ones have a shell divide it.
     """
     if len(command) == 1 and " " not in command[0]:
-        with _environment(CXX=command[0]):
-            yield
-        return
+        return _environment(CXX=command[0])
     script = folder / "c++"
     script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     script.chmod(0o755)
     # Newer loaders put ccache before a compiler by themselves.
-    with _environment(CXX=str(script), TORCH_NO_COMPILER_WRAPPER="1"):
-        yield
+    return _environment(CXX=str(script), TORCH_NO_COMPILER_WRAPPER="1")
 
 
 def _complaint(log: str) -> str:
     """The line of a failed build that says why: the first ones are the commands."""
     lines = log.splitlines() or [""]
     return next((line for line in lines if re.search(r"(error|fatal)\s*:|not found", line)), lines[0]).strip()
-
-
-@contextmanager
-def _programs_of_this_python() -> Iterator[None]:
-    """In an environment that was not activated ninja lies next to Python, and is on no path."""
-    with _environment(PATH=os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])):
-        yield
 
 
 @contextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from dmls_ray.analysis.figures.chart import Chart
+from dmls_ray.analysis.figures.chart import Axis, Chart, Panel
+from dmls_ray.analysis.figures.series import limit_items, measured_series
 from dmls_ray.analysis.presentation import Presentation
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
@@ -23,24 +25,69 @@ from dmls_ray.analysis.table.order import positions_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, RECORDED_NAME, TIMES_THE_CACHE, is_complete
-from dmls_ray.workloads.grayscale.metrics import GRAYSCALE_METRICS
-from dmls_ray.workloads.grayscale.presentation_figure import chart
 from dmls_ray.workloads.grayscale.presentation_published import (
     LAYOUT,
     by_implementation,
     match_images,
     published_images,
 )
+from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
 _ONE_THREAD = ("python_loops", "numpy", "pillow")
-_TOLD = ("pass_ms", "gb_per_s", "of_copy")
+_SUMMARY = ("pass_ms", "gb_per_s", "of_copy")
+"""Metrics of the sentence on another axis than the implementation."""
+_PASS = (
+    "ms: a pass over all images, uint8 in and out, the output allocated once{}. GB/s: the bytes that it cannot but "
+    "read and write."
+)
+_OF_COPY = (
+    "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a copy writes "
+    "half of them and a pass a quarter, so more than 1 is possible."
+)
 _DOUBTS: dict[str, tuple[str | None, ...]] = {
     "indistinguishable from it:": ("indistinguishable", "slower"),
     "too few repeats to distinguish it from": ("unknown",),
     "not compared, for they ran elsewhere or at other times:": (None,),
 }
-"""Why the one of least time is not called the fastest, by what comparing it with others came to."""
+"""Why the implementation of least time is not called the fastest -> verdicts of its comparisons with others."""
+
+
+def chart(table: Table) -> Chart | None:
+    """The figure: bars by implementation, a panel for each set of images; None if no images were turned grey.
+
+    The last panel has some images in colour, and in grey by the fastest implementation.
+    """
+    rows = [row for row in table.rows if row.median_of("pass_ms") is not None]
+    if not rows:
+        return None
+    groups, notes = limit_items(group_by_other_factors(rows, IMPLEMENTATION_FIELDS), "sets of images", most=3)
+    panels = [
+        _bars(group, context_phrase(group, *IMPLEMENTATION_FIELDS).removeprefix("at ").rstrip(", ")) for group in groups
+    ]
+    fastest = min(groups[0], key=_ms)
+    pictures = [record.picture for record in fastest.counted if record.picture]
+    if pictures:
+        title = f"In colour, and grey by {_name(fastest)}"
+        panels.append(Panel(title=title, picture=pictures[0]))
+    return Chart(
+        name="implementations", title="Turning images grey: time by implementation", panels=panels,
+        notes=(*notes, *(note.text for note in table.typed_notes if note.kind == "scaled")),
+    )  # fmt: skip
+
+
+def _bars(rows: Sequence[Row], title: str) -> Panel:
+    series = []
+    for device, place in _PLACES.items():
+        points = [(_name(row), row, row.by_block("pass_ms")) for row in _on_device(rows, device)]
+        series += [replace(line, kind="bar") for line in measured_series(f"on {place}", points)]
+    x = Axis("implementation", categories=[_name(row) for row in rows])
+    return Panel(x=x, y=Axis(_label(rows), log=True), series=series, title=title)
+
+
+def _label(rows: Sequence[Row]) -> str:
+    sets = {f"{_config(row)['images']:,} images" for row in rows}
+    return f"a pass over {sets.pop() if len(sets) == 1 else 'the images'} (ms)"
 
 
 class GrayscalePresentation(Presentation):
@@ -52,7 +99,7 @@ class GrayscalePresentation(Presentation):
     scales_world_size = False
 
     def fits(self, rows: Sequence[Row]) -> bool:
-        return all(is_complete(row.counted[0].config) for row in rows if row.counted)
+        return all(is_complete(_config(row)) for row in rows if row.counted)
 
     def add_speed_up(self, rows: Sequence[Row], fixed_batch_field: str) -> None:
         for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
@@ -77,10 +124,58 @@ class GrayscalePresentation(Presentation):
         ]
 
     def notes(self, rows: Sequence[Row]) -> list[Note]:
-        return _notes(rows)
+        complete = [row for row in rows if row.counted and is_complete(_config(row))]
+        measured = [row for row in complete if row.median_of("pass_ms") is not None]
+        ours = [row for row in measured if row.counted[0].isolation != PUBLISHED]
+        notes: list[Note] = []
+        if ours:
+            names = dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output"))
+            except_by = f" (in each pass by {', '.join(names)})" if names else ""
+            notes.append(Note("method", _PASS.format(except_by)))
+
+        threads = {_config(row).get("threads_per_rank") for row in ours}
+        if len(threads) == 1:
+            names = dict.fromkeys(_name(row) for row in ours if _name(row) in _ONE_THREAD)
+            verb = "uses" if len(names) == 1 else "use"
+            except_by = f"; {', '.join(names)} {verb} one thread at any" if names else ""
+            notes.append(Note("method", f"threads_per_rank is {threads.pop()}{except_by}."))
+
+        for row in ours:
+            timed, images = row.median_of("timed_images"), _config(row)["images"]
+            if timed is not None and timed < images:
+                count = f"{timed:.0f} of {images:,} images"
+                text = f"{_name(row)} went over {count}, and its time is scaled to all; --full goes over all."
+                notes.append(Note("scaled", text))
+        if measured and any(row.speed_up for row in rows):
+            notes.append(Note("baseline", "Speed-up is against python_loops."))
+        if any(row.median_of("of_copy") is not None for row in ours):
+            notes.append(Note("method", _OF_COPY))
+        bounds = (Note("method", text) for row in ours if (text := _without_bound(row)))
+        return list(dict.fromkeys([*notes, *bounds]))
 
     def summary(self, table: Table, axis: str) -> str:
-        return _summary(table, axis)
+        """The fastest implementation on the processor and on the GPU, how much faster, and whether the pictures agree.
+
+        For another axis, what it does to the time of a pass.
+        """
+        rows = [row for row in table.rows if row.median_of("pass_ms") is not None]
+        if not rows:
+            return f"No run ended ok, so nothing can be said of {axis}."
+        if axis != "implementation" or count_values(rows, axis) < 2:
+            return summarize_metrics(table, axis, [name for name in _SUMMARY if name in table.custom_metric_names])
+
+        texts = []
+        for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
+            by_device = [sorted(_on_device(group, device), key=_ms) for device in _PLACES]
+            parts = "; ".join(_fastest(ranked) for ranked in by_device if ranked)
+            texts.append(f"{context_phrase(group, *IMPLEMENTATION_FIELDS)}{parts}")
+        sentence = "; ".join(texts)
+        repeats = sorted({len(row.counted) for row in rows})
+        count = " to ".join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))
+        levels = [estimate for row in rows if (estimate := row.estimate("levels_apart"))]
+        apart = max((value for estimate in levels for value in estimate.values), default=None)
+        agree = "" if apart is None else f"; no grey level is more than {apart:.0f} from the float64 reference's"
+        return f"{sentence[:1].upper()}{sentence[1:]} (n={count}){agree}."
 
     def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
         return f"another function than {RECORDED_NAME}"
@@ -92,147 +187,79 @@ class GrayscalePresentation(Presentation):
         return published_images() if layout == LAYOUT else None
 
 
-def _summary(table: Table, axis: str) -> str:
-    """Which implementation is fastest on the processor and on the GPU, by how much, and whether the pictures agree; or
-    what another axis does to the time of a pass.
-
-    Args:
-        table: the sweep's table.
-        axis: the field that the sweep asks about.
-    """
-    rows = [row for row in table.rows if row.median_of("pass_ms") is not None]
-    if not rows:
-        return f"No run ended ok, so nothing can be said of {axis}."
-    if axis != "implementation" or count_values(rows, axis) < 2:
-        return summarize_metrics(table, axis, [name for name in _TOLD if name in table.custom_metric_names])
-    texts = []
-    for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
-        parts = [_fastest(sorted(on, key=_ms)) for on in _by_device(group) if on]
-        texts.append(f"{context_phrase(group, *IMPLEMENTATION_FIELDS)}{'; '.join(parts)}")
-    apart = [value for row in rows if (known := row.estimate("levels_apart")) for value in known.values]
-    counts = sorted({len(row.counted) for row in rows})
-    of = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    sentence = "; ".join(texts)
-    agree = f"; no grey level is more than {max(apart):.0f} from the float64 reference's" if apart else ""
-    return f"{sentence[:1].upper()}{sentence[1:]} (n={of}){agree}."
+def _config(row: Row) -> Mapping[str, Any]:
+    return row.counted[0].config
 
 
-def _by_device(group: Sequence[Row]) -> list[list[Row]]:
-    return [[row for row in group if row.counted[0].config["device"] == device] for device in _PLACES]
+def _name(row: Row) -> str:
+    return str(_config(row)["implementation"])
 
 
 def _ms(row: Row) -> float:
     return row.median_of("pass_ms") or 0.0
 
 
-def _fastest(rows: Sequence[Row]) -> str:
-    """The fastest of some, which come in the order of their times, against the loops and against the next.
+def _on_device(rows: Sequence[Row], device: str) -> list[Row]:
+    return [row for row in rows if _config(row)["device"] == device]
+
+
+def _fastest(ranked: Sequence[Row]) -> str:
+    """Which implementation is the fastest on a device, compared with the Python loops and with the next one.
 
     It is called the fastest only if it is distinguishable from each of the others.
+
+    Args:
+        ranked: trials in the order of their times.
     """
-    best, *others = rows
-    config = best.counted[0].config
-    size = config["image_size"]
-    of = f"of {config['images']:,} images of {size}x{size}"
-    time = f"{format_interval(best.estimate('pass_ms'), GENERIC)} ms a pass {of}"
-    on = f"on {_PLACES[config['device']]} "
+    best, *others = ranked
+    config, size = _config(best), _config(best)["image_size"]
+    time = f"{_interval(best)} a pass of {config['images']:,} images of {size}x{size}"
+    subject = f"on {_PLACES[config['device']]} {_name(best)}"
+    over_loops = f", {_times(best.speed_up)} as fast as python_loops" if best.speed_up else ""
     if not others:
-        return f"{on}{_name(best)} takes {time}{_over_loops(best)}"
-    # It is picked for being the best, out of so many pairs.
-    level = bonferroni_level(len(rows) * (len(rows) - 1) // 2)
-    against = [(other, best.speed_against(other, level=level)) for other in others]
-    following, ahead = against[0]
-    if ahead and all(than and than.verdict == "faster" for _, than in against):
-        than = f"{_times(ahead)} as fast as {_name(following)}, the next"
-        over = "" if _name(following) == "python_loops" else _over_loops(best)
-        return f"{on}{_name(best)} is the fastest of {len(rows)}: {time}{over}, {than}"
-    doubts = [
-        (why, [other for other, than in against if (than.verdict if than else None) in verdicts])
-        for why, verdicts in _DOUBTS.items()
-    ]
-    texts = [f"{why} {join_names([_timed(row) for row in doubted])}" for why, doubted in doubts if doubted]
-    return f"{on}{_name(best)} took the least time of {len(rows)}: {time}{_over_loops(best)}; {'; '.join(texts)}"
+        return f"{subject} takes {time}{over_loops}"
+
+    # It was chosen as the best, out of so many pairs.
+    level = bonferroni_level(len(ranked) * (len(ranked) - 1) // 2)
+    comparisons = [best.speed_against(row, level=level) for row in others]
+    verdicts = [comparison.verdict if comparison else None for comparison in comparisons]
+    if comparisons[0] and set(verdicts) == {"faster"}:
+        following = _name(others[0])
+        over_loops = "" if following == "python_loops" else over_loops
+        ahead = f"{_times(comparisons[0])} as fast as {following}, the next"
+        return f"{subject} is the fastest of {len(ranked)}: {time}{over_loops}, {ahead}"
+
+    doubts = []
+    for reason, doubtful in _DOUBTS.items():
+        rows = [row for row, verdict in zip(others, verdicts, strict=True) if verdict in doubtful]
+        if rows:
+            doubts.append(f"{reason} {join_names([f'{_name(row)} ({_interval(row)})' for row in rows])}")
+    return f"{subject} took the least time of {len(ranked)}: {time}{over_loops}; {'; '.join(doubts)}"
 
 
-def _timed(row: Row) -> str:
-    return f"{_name(row)} ({format_interval(row.estimate('pass_ms'), GENERIC)} ms)"
-
-
-def _over_loops(row: Row) -> str:
-    return f", {_times(row.speed_up)} as fast as python_loops" if row.speed_up else ""
+def _interval(row: Row) -> str:
+    return f"{format_interval(row.estimate('pass_ms'), GENERIC)} ms"
 
 
 def _times(ahead: Comparison) -> str:
     return f"{format_interval(ahead.ratio, RATIO, null=1)} times"
 
 
-def _name(row: Row) -> str:
-    return str(row.counted[0].config["implementation"])
-
-
-def _notes(rows: Sequence[Row]) -> list[Note]:
-    """What was timed, and what its times can be compared with."""
-    known = [
-        row
-        for row in rows
-        if row.counted and is_complete(row.counted[0].config) and row.median_of("pass_ms") is not None
-    ]
-    ours = [row for row in known if row.counted[0].isolation != PUBLISHED]
-    notes: list[Note] = []
-    if ours:
-        allocating = ", ".join(dict.fromkeys(_name(row) for row in ours if row.counted[0].measures.get("own_output")))
-        besides = f" (in each pass by {allocating})" if allocating else ""
-        notes.append(
-            Note(
-                "method",
-                f"ms: a pass over all images, uint8 in and out, the output allocated once{besides}. GB/s: the bytes "
-                "that it cannot but read and write.",
-            )
-        )
-    threads = {row.counted[0].config.get("threads_per_rank") for row in ours}
-    if len(threads) == 1:
-        alone = dict.fromkeys(_name(row) for row in ours if _name(row) in _ONE_THREAD)
-        whatever = f"; {', '.join(alone)} {'uses' if len(alone) == 1 else 'use'} one thread at any" if alone else ""
-        notes.append(Note("method", f"threads_per_rank is {threads.pop()}{whatever}."))
-    for row in ours:
-        timed, images = row.median_of("timed_images"), row.counted[0].config["images"]
-        if timed is not None and timed < images:
-            notes.append(
-                Note(
-                    "scaled",
-                    f"{_name(row)} went over {timed:.0f} of {images:,} images, and its time is scaled to all; --full "
-                    "goes over all.",
-                )
-            )
-    if known and any(row.speed_up for row in rows):
-        notes.append(Note("baseline", "Speed-up is against python_loops."))
-    if any(row.median_of("of_copy") is not None for row in ours):
-        notes.append(
-            Note(
-                "method",
-                "of a copy: against the bytes a second of a copy that moves as many, timed in turn with the passes; a "
-                "copy writes half of them and a pass a quarter, so more than 1 is possible.",
-            )
-        )
-    bounds = (Note("method", text) for row in ours if (text := _without_bound(row)))
-    return list(dict.fromkeys([*notes, *bounds]))
-
-
 def _without_bound(row: Row) -> str:
     """Why a time is not compared with the bandwidth of memory; empty if it is, or if it need not be."""
     if row.median_of("of_copy") is not None or row.counted[0].measures.get("own_output"):
         return ""
-    images, on = row.counted[0].config["images"], _PLACES[row.counted[0].config["device"]]
+    images, place = _config(row)["images"], _PLACES[_config(row)["device"]]
     size, cache = row.median_of("set_mib"), row.median_of("cache_mib")
     if cache is None or not math.isfinite(cache):
-        return f"The last-level cache of {on} is not known, so no time is compared with its memory's bandwidth."
+        return f"The last-level cache of {place} is not known, so no time is compared with its memory's bandwidth."
     if not size or size >= TIMES_THE_CACHE * cache:
-        return ""  # one of which a part was timed
+        return ""  # large enough; a part of the images was timed
     enough = images * TIMES_THE_CACHE * cache / size
     if not math.isfinite(enough):
-        return ""  # no cache is so large, and no set so small
+        return ""  # the record has impossible sizes
     return (
-        f"{images:,} images are {GENERIC(size)} MiB read and written, and the last-level cache of {on} has "
+        f"{images:,} images are {GENERIC(size)} MiB read and written, and the last-level cache of {place} has "
         f"{GENERIC(cache)}: memory's bandwidth bounds nothing there. From --images "
         f"{math.ceil(enough)} on it is measured."
     )

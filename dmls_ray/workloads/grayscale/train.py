@@ -47,22 +47,19 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
 
     from dmls_ray.training.clocks import MIB
     from dmls_ray.workloads.grayscale import timing
-    from dmls_ray.workloads.grayscale.contact_sheet import SHOWN, contact_sheet
-    from dmls_ray.workloads.grayscale.images import Images, levels_apart, load_pictures, reference
-    from dmls_ray.workloads.grayscale.implementations import make_pass
+    from dmls_ray.workloads.grayscale.images import Images, contact_sheet, levels_apart, load_pictures, reference
+    from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS
 
     def progress() -> None:
         emit({"kind": "progress"})
 
     device = torch.device(rank.device)
     scaled = config.implementation == "python_loops" and not config.full and config.images > LOOPED
-    pictures = load_pictures(config.images, config.image_size, config.pictures)
+    pictures = load_pictures(LOOPED if scaled else config.images, config.image_size, config.pictures)
     progress()
-    images = Images.of(pictures, planar=config.layout == "planar", device=device)
-    if scaled:
-        images, pictures = images.first(LOOPED), pictures[:LOOPED]
+    images = Images(pictures, planar=config.layout == "planar", device=device)
     began = time.perf_counter()
-    run = make_pass(config.implementation, images)
+    run = IMPLEMENTATIONS[config.implementation](images)
     own_output = run() is not None
     prepare_s = time.perf_counter() - began
     progress()
@@ -101,4 +98,4 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     apart = levels_apart(grey, reference(pictures))
     if apart > MOST_APART:
         raise RuntimeError(f"{config.implementation} is {apart} grey levels from the reference; {MOST_APART} is right.")
-    return values | {"levels_apart": apart, "picture": contact_sheet(pictures[:SHOWN], grey[:SHOWN])}
+    return values | {"levels_apart": apart, "picture": contact_sheet(pictures, grey)}

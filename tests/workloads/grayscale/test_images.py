@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
@@ -82,39 +83,34 @@ def test_levels_are_apart_in_either_direction() -> None:
 
 def test_planes_hold_the_same_pixels() -> None:
     pictures = load_pictures(2, 5)
-    interleaved = Images.of(pictures, planar=False, device=CPU)
-    planar = Images.of(pictures, planar=True, device=CPU)
+    interleaved = Images(pictures, planar=False, device=CPU)
+    planar = Images(pictures, planar=True, device=CPU)
     assert planar.pixels.shape == (2, 3, 5, 5)
     for one, other in zip(interleaved.channels(), planar.channels(), strict=True):
         assert torch.equal(one, other)
     assert interleaved.bytes_moved == planar.bytes_moved == 2 * 5 * 5 * 4
 
 
-def test_the_first_images_share_their_memory_with_all() -> None:
-    images = Images.of(load_pictures(3, 4), planar=False, device=CPU)
-    images.first(1).grey.fill_(9)
-    assert images.grey[:, 0, 0].tolist() == [9, 0, 0]
-
-
-PIXELS, GREY = torch.zeros(2, 4, 6, 3, dtype=torch.uint8), torch.zeros(2, 4, 6, dtype=torch.uint8)
+PICTURES = np.zeros((2, 4, 6, 3), dtype=np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("pixels", "grey", "planar", "reason"),
+    ("pictures", "reason"),
     [
-        (PIXELS.float(), GREY, False, "pixels are float32; give uint8"),
-        (PIXELS, GREY.int(), False, "grey are int32; give uint8"),
-        (PIXELS[0], GREY, False, "pixels have 3 dimensions; give 4"),
-        (PIXELS, GREY[0], False, "grey have 2 dimensions; give 3"),
-        (PIXELS.transpose(1, 2), GREY, False, "pixels have the strides .* give a contiguous tensor"),
-        (PIXELS[..., :2].contiguous(), GREY, False, "pixels have 2 channels in interleaved layout"),
-        (PIXELS, GREY, True, "pixels have 4 channels in planar layout"),
-        (PIXELS, torch.zeros(2, 6, 4, dtype=torch.uint8), False, r"grey has the shape \(2, 6, 4\), and the images"),
-        (PIXELS, GREY.to("meta"), False, "grey is on meta and pixels on cpu"),
+        (PICTURES.astype(np.float32), r"pictures are float32 of shape \(2, 4, 6, 3\); give uint8"),
+        (PICTURES[0], r"pictures are uint8 of shape \(4, 6, 3\); give .* images x height x width x 3"),
+        (PICTURES[..., :2], r"pictures are uint8 of shape \(2, 4, 6, 2\); give .* 3: red, green and blue"),
     ],
 )
-def test_what_no_implementation_takes_is_refused(
-    pixels: torch.Tensor, grey: torch.Tensor, planar: bool, reason: str
-) -> None:
+def test_pictures_of_another_shape_or_type_are_refused(pictures: NDArray[np.uint8], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        Images(pixels, grey, planar)
+        Images(pictures, planar=False, device=CPU)
+
+
+@pytest.mark.parametrize("planar", [False, True])
+def test_kernels_get_contiguous_memory_for_pixels_and_grey_levels(planar: bool) -> None:
+    images = Images(PICTURES.transpose(0, 2, 1, 3), planar=planar, device=CPU)
+    assert images.pixels.is_contiguous()
+    assert images.grey.is_contiguous()
+    assert images.grey.shape == (2, 6, 4)
+    assert images.pixels.dtype == images.grey.dtype == torch.uint8

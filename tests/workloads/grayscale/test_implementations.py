@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from dmls_ray.util.errors import UnavailableError
-from dmls_ray.workloads.grayscale import implementations, kernels
-from dmls_ray.workloads.grayscale.config import IMPLEMENTATIONS, INTERLEAVED_ONLY, ON_A_GPU
+from dmls_ray.workloads.grayscale import config, kernels
 from dmls_ray.workloads.grayscale.images import Images, levels_apart, reference
-from dmls_ray.workloads.grayscale.implementations import make_pass
+from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS, INTERLEAVED_ONLY, ON_A_GPU
 from tests.workloads.grayscale.samples import PICTURES
 
 ON_THE_PROCESSOR = [name for name in IMPLEMENTATIONS if name not in ON_A_GPU]
@@ -21,8 +20,8 @@ COMPILED = "torch_compile"
 
 
 def grey_by(name: str, pictures: NDArray[np.uint8], *, planar: bool, device: str = "cpu") -> NDArray[np.uint8]:
-    images = Images.of(pictures, planar=planar, device=torch.device(device))
-    returned = make_pass(name, images)()
+    images = Images(pictures, planar=planar, device=torch.device(device))
+    returned = IMPLEMENTATIONS[name](images)()
     grey: NDArray[np.uint8] = (images.grey if returned is None else returned).cpu().numpy()
     return grey
 
@@ -36,8 +35,8 @@ def check(name: str, sample: str, *, planar: bool, device: str = "cpu") -> None:
 
 
 def test_every_name_that_can_be_asked_for_is_registered() -> None:
-    assert set(implementations.IMPLEMENTATIONS) == set(IMPLEMENTATIONS)
-    assert all(function.__doc__ for function in implementations.IMPLEMENTATIONS.values())
+    assert set(IMPLEMENTATIONS) == set(config.IMPLEMENTATIONS)
+    assert all(function.__doc__ for function in IMPLEMENTATIONS.values())
 
 
 @pytest.mark.parametrize("sample", PICTURES)
@@ -82,9 +81,11 @@ def test_every_colour_there_is_becomes_the_right_grey_in_our_kernel() -> None:
 
 
 def test_what_allocates_its_output_in_each_pass_says_so_by_returning_it() -> None:
-    images = Images.of(PICTURES["random"], planar=False, device=torch.device("cpu"))
+    images = Images(PICTURES["random"], planar=False, device=torch.device("cpu"))
     anew = {
-        name for name in ON_THE_PROCESSOR if name not in (COMPILED, "opencv") and make_pass(name, images)() is not None
+        name
+        for name in ON_THE_PROCESSOR
+        if name not in (COMPILED, "opencv") and IMPLEMENTATIONS[name](images)() is not None
     }
     assert anew == {"torchvision"}
 
@@ -92,7 +93,7 @@ def test_what_allocates_its_output_in_each_pass_says_so_by_returning_it() -> Non
 def test_opencv_has_as_many_threads_as_the_others() -> None:
     cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
     cv2.setNumThreads(3)
-    make_pass("opencv", Images.of(PICTURES["random"], planar=False, device=torch.device("cpu")))
+    IMPLEMENTATIONS["opencv"](Images(PICTURES["random"], planar=False, device=torch.device("cpu")))
     assert cv2.getNumThreads() == torch.get_num_threads()
 
 
@@ -108,15 +109,15 @@ def test_without_its_library_an_implementation_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "dmls_ray.workloads.grayscale.triton_kernel", raising=False)
-    images = Images.of(PICTURES["random"], planar=False, device=torch.device("cpu"))
+    images = Images(PICTURES["random"], planar=False, device=torch.device("cpu"))
     with pytest.raises(UnavailableError, match=told):
-        make_pass(name, images)
+        IMPLEMENTATIONS[name](images)
 
 
 @pytest.mark.parametrize("name", ["cpp", "torch_compile"])
 def test_without_a_compiler_an_implementation_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     kernels.cpu_kernel.cache_clear()
-    images = Images.of(PICTURES["random"], planar=False, device=torch.device("cpu"))
+    images = Images(PICTURES["random"], planar=False, device=torch.device("cpu"))
     with pytest.raises(UnavailableError, match=r"needs a C\+\+ compiler"):
-        make_pass(name, images)
+        IMPLEMENTATIONS[name](images)

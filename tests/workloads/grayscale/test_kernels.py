@@ -93,12 +93,14 @@ def test_without_ninja_a_kernel_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch
 BUILD = "from dmls_ray.workloads.grayscale.kernels import cpu_kernel; cpu_kernel(); print('built')"
 
 
-def test_ninja_is_found_beside_a_python_that_is_called_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ninja_is_found_next_to_a_python_that_is_called_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch.utils import cpp_extension
 
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    with kernels._programs_of_this_python():
-        assert cpp_extension.is_ninja_available()
+    with_ninja: list[bool] = []
+    monkeypatch.setattr(cpp_extension, "load", lambda *_, **__: with_ninja.append(cpp_extension.is_ninja_available()))
+    kernels._build("dmls_ray_grey_cpu", "cpu.cpp", with_cuda=False)
+    assert with_ninja == [True]
     assert os.environ["PATH"] == "/usr/bin:/bin"
 
 

@@ -20,11 +20,11 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.grayscale import presentation_figure as implementations
-from dmls_ray.workloads.grayscale.presentation import GrayscalePresentation
+from dmls_ray.workloads.grayscale.presentation import GrayscalePresentation, chart
 from dmls_ray.workloads.grayscale.presentation_published import published_images
 from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
-from tests.analysis.samples import MACHINE
+from tests.analysis.samples import MACHINE, results
+from tests.conftest import jpeg
 
 MS = {"python_loops": 1000.0, "numpy": 10.0, "torchvision": 5.0, "opencv": 0.4, "cpp": 0.2}
 
@@ -301,5 +301,44 @@ def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
     table = make_table(sweep(ALL, usual, **{name: value}))
     assert summarize_axis(table, "implementation")
     assert len(table.frame()) == len(table.numbers()) == 6
-    chart = implementations.chart(table)
-    assert chart is None or interactive.plotly_figure(chart)
+    figure = chart(table)
+    assert figure is None or interactive.plotly_figure(figure)
+
+
+def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was_scaled() -> None:
+    figure = chart(make_table(sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)))
+    assert figure is not None
+    (panel,) = figure.panels
+    assert panel.x.categories == ["python_loops", "numpy", "torchvision", "opencv", "cpp", "cuda"]
+    assert panel.y.log
+    assert panel.y.label == "a pass over 200 images (ms)"
+    processor, gpu = panel.series
+    assert (processor.name, gpu.name) == ("on the processor", "on the GPU")
+    assert {series.kind for series in panel.series} == {"bar"}
+    assert list(processor.x) == ["python_loops", "numpy", "torchvision", "opencv", "cpp"]
+    assert (list(gpu.x), list(gpu.y)) == (["cuda"], [0.01])
+    assert [round(value or 0, 3) for value in processor.y] == [1010, 10.1, 5.05, 0.404, 0.202]
+    assert any("python_loops went over 4 of 200 images" in note for note in figure.notes)
+
+
+def test_beside_them_stands_what_the_fastest_made() -> None:
+    sample = sweep(ALL, usual)
+    for record in sample.records:
+        record.picture = jpeg(10 if record.config["implementation"] == "cpp" else 20)
+    figure = chart(make_table(sample))
+    assert figure is not None
+    assert [panel.picture for panel in figure.panels] == ["", jpeg(10)]
+    assert figure.panels[1].title == "In colour, and grey by cpp"
+
+
+def test_sets_of_images_have_a_panel_each_three_at_most() -> None:
+    figure = chart(make_table(sweep({**ALL, "images": [100, 200, 300, 400]}, usual)))
+    assert figure is not None
+    assert [panel.title for panel in figure.panels] == ["images 100", "images 300", "images 400"]
+    assert [panel.y.label for panel in figure.panels] == [f"a pass over {n} images (ms)" for n in (100, 300, 400)]
+    assert any("sets of images" in note for note in figure.notes)
+
+
+def test_where_no_images_were_turned_grey_there_is_none() -> None:
+    assert chart(make_table(results({"batch_per_rank": [16]}, lambda values, repeat: 100.0))) is None
+    assert chart(make_table(sweep(ALL, lambda values, repeat: None))) is None

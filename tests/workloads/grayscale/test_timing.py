@@ -40,7 +40,7 @@ def test_passes_go_on_for_as_long_as_was_asked() -> None:
 
 
 def test_a_copy_moves_as_many_bytes_as_a_pass() -> None:
-    images = Images.of(load_pictures(2, 8), planar=False, device=CPU)
+    images = Images(load_pictures(2, 8), planar=False, device=CPU)
     assert 2 * timing.copy_of(images)().numel() == images.bytes_moved == 512
 
 
@@ -51,7 +51,7 @@ def test_on_a_gpu_passes_are_timed_by_its_own_clock() -> None:
     passes, _ = timing.time_passes(lambda: matrix @ matrix, device, 0.2, lambda: None)
     # 137 Gflop in fp32: no GPU does it in a tenth of a millisecond, and the host issues it in less.
     assert min(passes) > 0.1
-    images = Images.of(load_pictures(8, 128), planar=False, device=device)
+    images = Images(load_pictures(8, 128), planar=False, device=device)
     before = images.pixels.clone()
     to_device, from_device = timing.transfers_of(images, 0.05, lambda: None)
     assert min(to_device) > 0 < min(from_device)

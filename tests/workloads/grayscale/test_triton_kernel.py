@@ -17,7 +17,7 @@ from dmls_ray.workloads.grayscale.triton_kernel import turn_grey
 from tests.workloads.grayscale.samples import PICTURES
 for name, pictures in PICTURES.items():
     for planar in (False, True):
-        images = Images.of(pictures, planar=planar, device=torch.device("cpu"))
+        images = Images(pictures, planar=planar, device=torch.device("cpu"))
         turn_grey(images)
         print(name, planar, levels_apart(images.grey.numpy(), reference(pictures)) <= 1, int(images.grey.max()) > 0)
 """
