@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import pickle
 import re
 import subprocess
@@ -20,49 +21,54 @@ from tests.conftest import PROJECT
 HEAVY = ("torch", "torchvision", "ray", "pandas", "numpy", "scipy", "matplotlib", "plotly", "PIL", "pyarrow")
 
 
-def loaded_by(module: str) -> set[str]:
-    code = f"import sys, {module}; print(*[name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+def loaded_after(*modules: str) -> dict[str, set[str]]:
+    """Import modules of dmls_ray, one after the other in one new process; return what is loaded after each of them."""
+    code = (
+        "import importlib, json, sys\n"
+        "for name in sys.argv[2:]:\n"
+        "    importlib.import_module(name)\n"
+        "    print(json.dumps([name, [heavy for heavy in json.loads(sys.argv[1]) if heavy in sys.modules]]))"
+    )
+    names = [f"dmls_ray.{module}".removesuffix(".") for module in modules]
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(HEAVY), *names], capture_output=True, text=True, check=True
+    )
+    return {name: set(heavy) for name, heavy in map(json.loads, done.stdout.splitlines())}
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
+def test_the_lowest_layers_load_no_heavy_library() -> None:
+    loaded = loaded_after(
         "",
-        ".workloads.grayscale.config",
-        ".workloads.classification.config",
-        ".workloads.classification.models.convnet",
-        ".config.fields",
-        ".config.grid",
-        ".records.model",
-        ".util.errors",
-        ".util.importing",
-        ".training.rank",
-        ".storage.folder",
-        ".storage.remote_store",
-    ],
-)
-def test_the_lowest_layers_load_no_heavy_library(module: str) -> None:
-    assert loaded_by(f"dmls_ray{module}") == set()
+        "workloads.grayscale.config",
+        "workloads.classification.config",
+        "workloads.classification.models.convnet",
+        "config.fields",
+        "config.grid",
+        "records.model",
+        "util.errors",
+        "util.importing",
+        "training.rank",
+        "storage.folder",
+        "storage.remote_store",
+    )
+    assert len(loaded) == 12
+    assert {name: heavy for name, heavy in loaded.items() if heavy} == {}
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
+def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw() -> None:
+    never = {"torch", "torchvision", "ray", "matplotlib", "plotly", "PIL"}
+    modules = (
         "results", "stats.intervals", "table.build", "summary.sentence", "summary.sweep_summary",
         "tensorboard.event_file", "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
         "table.layouts", "figures", "figures.static", "figures.interactive", "report.render",
-    ],
-)  # fmt: skip
-def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw(module: str) -> None:
-    never = {"torch", "torchvision", "ray", "matplotlib", "plotly", "PIL"}
-    assert not loaded_by(f"dmls_ray.analysis.{module}") & never
+    )  # fmt: skip
+    loaded = loaded_after(*(f"analysis.{module}" for module in modules))
+    assert len(loaded) == len(modules)
+    assert {name: heavy & never for name, heavy in loaded.items() if heavy & never} == {}
 
 
 def test_training_and_launchers_never_load_ray() -> None:
-    # All in one process: loading PyTorch is most of it.
-    modules = (
+    loaded = loaded_after(
         "training.engine",
         "workloads.user_function.rank_run",
         "workloads.grayscale.train",
@@ -71,21 +77,19 @@ def test_training_and_launchers_never_load_ray() -> None:
         "launchers.inline",
         "launchers.__main__",
     )
-    assert "ray" not in loaded_by(", ".join(f"dmls_ray.{module}" for module in modules))
+    assert [name for name, heavy in loaded.items() if "ray" in heavy] == []
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
+def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must() -> None:
+    loaded = loaded_after(
         "cluster.scheduler.broker",
         "cluster.connect",
         "cli.sweep_script",
         "execution.run_plan",
         "workloads.classification.data.sources",
-    ],
-)
-def test_what_starts_a_sweep_loads_neither_torch_nor_ray_before_it_must(module: str) -> None:
-    assert not loaded_by(f"dmls_ray.{module}") & {"torch", "ray"}
+    )
+    assert len(loaded) == 5
+    assert {name: heavy for name, heavy in loaded.items() if heavy & {"torch", "ray"}} == {}
 
 
 LAYERS = (

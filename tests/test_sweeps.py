@@ -323,11 +323,10 @@ def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
     done = sweep_command("grid", *flags)
     assert done.returncode == 0, done.stderr
     assert f"world_size={many} needs {many} cores" in done.stdout
-    for _ in range(2):
-        records = load(tmp_path / "results" / "grid").records
-        assert [record.outcome.value for record in records] == ["skipped", "skipped"]
-        assert len(lines(tmp_path / "results" / "grid")) == 2, "a skipped run is recorded once"
-        sweep_command("grid", *flags)
+    records = load(tmp_path / "results" / "grid").records
+    assert [record.outcome.value for record in records] == ["skipped", "skipped"]
+    sweep_command("grid", *flags)
+    assert len(lines(tmp_path / "results" / "grid")) == 2, "a skipped run is recorded once"
 
 
 RAY = str(Path(sys.executable).with_name("ray"))
