@@ -15,7 +15,6 @@ from dmls_ray.analysis.summary.generic import summarize_metrics
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.analysis.table.speed_up import add_scaling_speed_up
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import DEFAULT, workload, workload_names
@@ -55,8 +54,20 @@ class Presentation:
         return True
 
     def add_speed_up(self, rows: Sequence[Row], fixed_batch_field: str) -> None:
-        """Fill in the speed-up of rows over their baseline: world size 1, all else equal."""
-        add_scaling_speed_up(rows, fixed_batch_field)
+        """Fill in the speed-up of rows over their baseline: world size 1 at the same fixed batch, all else equal."""
+        free = {"world_size", "machines", "ranks_per_machine", "batch_per_rank", "global_batch"} - {fixed_batch_field}
+
+        def rest(row: Row, *besides: str) -> str:
+            return repr([value for name, value in row.factors.items() if name not in free and name not in besides])
+
+        single = [row for row in reversed(rows) if row.world_size == 1]
+        bases = {rest(row): row for row in single}
+        # World size 1 has no backend, so it is the baseline for every backend.
+        bases_without_backend = {rest(row, "backend"): row for row in single if not row.factors.get("backend")}
+        for row in rows:
+            base = bases.get(rest(row)) or bases_without_backend.get(rest(row, "backend"))
+            if base is not None and row.world_size > 1:
+                row.speed_up = row.speed_against(base)
 
     def order(self, rows: list[Row], names: Sequence[str]) -> None:
         """Sort the rows in place, which are in the order of their factors."""

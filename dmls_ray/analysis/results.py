@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,6 +29,9 @@ PICTURE = "picture"
 KEYS = ("run_id", "trial_id", "repeat")
 RESERVED = (*KEYS, "outcome", "reason", "run_seed")
 """Columns that say which run a row is of, and how it ended: no user-defined field takes their place."""
+
+
+Shared = TypeVar("Shared", bound=Mapping[str, Any])
 
 
 class Results:
@@ -88,7 +91,7 @@ class Results:
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
         read = _columns(records, [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)])
         columns: dict[str, Any] = {name: read.pop(name) for name in KEYS}
-        columns |= _spread([record.config for record in records], _factor_columns)
+        columns |= _spread([record.config for record in records], _factors)
         columns["run_seed"] = read.pop("seed")
         read["outcome"] = [outcome.value for outcome in read["outcome"]]
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
@@ -96,9 +99,9 @@ class Results:
         for name in field_names(record.measures for record in records):
             column = _apart(name, columns)
             columns[column] = [record.measures.get(name) for record in records]
-        columns |= _spread([record.machine for record in records], _machine_columns)
-        columns |= _spread([record.versions for record in records], _version_columns)
-        columns |= _spread([record.git for record in records], _git_columns)
+        columns |= _spread([record.machine for record in records], _of_machine)
+        columns |= _spread([record.versions for record in records], _of_versions)
+        columns |= _spread([record.git for record in records], _of_git)
         frame = pd.DataFrame(columns)
         for head in frame.select_dtypes("float"):
             if np.isinf(frame[head]).any():
@@ -109,11 +112,7 @@ class Results:
     def ranks(self) -> pd.DataFrame:
         """One row a rank of a run."""
         columns = [item.name for item in fields(RankRecord) if item.name != "epochs"]
-        rows = [
-            {name: getattr(record, name) for name in KEYS} | {name: getattr(rank, name) for name in columns}
-            for record in self.records
-            for rank in record.ranks
-        ]
+        rows = [_fields(record, KEYS) | _fields(rank, columns) for record in self.records for rank in record.ranks]
         return pd.DataFrame(rows, columns=[*KEYS, *columns])
 
     @cached_property
@@ -123,9 +122,9 @@ class Results:
         names = field_names(epoch.measures for record in self.records for epoch in record.epochs)
         custom = [_apart(name, columns) for name in names]
         rows = [
-            {name: getattr(record, name) for name in KEYS}
+            _fields(record, KEYS)
             | {_apart(name, columns): value for name, value in epoch.measures.items()}
-            | {name: getattr(epoch, name) for name in columns}
+            | _fields(epoch, columns)
             for record in self.records
             for epoch in record.epochs
         ]
@@ -135,7 +134,7 @@ class Results:
     def rank_epochs(self) -> pd.DataFrame:
         """One row an epoch of a rank, over the samples of that rank."""
         rows = [
-            {name: getattr(record, name) for name in KEYS} | {"rank": rank.rank, **epoch}
+            _fields(record, KEYS) | {"rank": rank.rank, **epoch}
             for record in self.records
             for rank in record.ranks
             for epoch in rank.epochs
@@ -189,6 +188,11 @@ def _check_configs(records: Sequence[RunRecord]) -> None:
             ) from error
 
 
+def distinct(objects: Iterable[Shared]) -> Collection[Shared]:
+    """Each object once: many runs share a configuration, or the description of their machine."""
+    return {id(item): item for item in objects}.values()
+
+
 def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
     """The names that any of them has, in their order."""
     names: dict[str, None] = {}
@@ -209,36 +213,37 @@ def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, li
     return columns
 
 
+def _fields(item: RunRecord | EpochRecord | RankRecord, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in names}
+
+
 def _spread(
-    objects: Sequence[Mapping[str, Any]], columns_of: Callable[[list[Mapping[str, Any]]], dict[str, list[Any]]]
+    objects: Sequence[Mapping[str, Any]], cells_of: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     """The columns of objects that many runs share: worked out once an object, and then spread over the runs."""
-    distinct = {id(item): item for item in objects}
-    place = {key: number for number, key in enumerate(distinct)}
-    spread = pd.DataFrame(columns_of(list(distinct.values()))).take([place[id(item)] for item in objects])
+    places = {id(item): place for place, item in enumerate(distinct(objects))}
+    cells = [cells_of(item) for item in distinct(objects)]
+    columns = {name: [item.get(name) for item in cells] for name in field_names(cells)}
+    spread = pd.DataFrame(columns).take([places[id(item)] for item in objects])
     return {str(name): column.array for name, column in spread.items()}
 
 
-def _factor_columns(configs: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    factors = [config_factors(config) for config in configs]
-    names = {name: f"config_{name}" if name in RESERVED else name for name in field_names(factors)}
-    return {column: [item.get(name) for item in factors] for name, column in names.items()}
+def _factors(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"config_{name}" if name in RESERVED else name: value for name, value in config_factors(config).items()}
 
 
-def _machine_columns(machines: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    columns = {
-        name: [machine.get(name, default) for machine in machines]
-        for name, default in (("host", ""), ("cpu", ""), ("cores", None))
-    }
-    return {**columns, "gpus": [", ".join(machine.get("gpus", [])) for machine in machines]}
-
-
-def _version_columns(versions: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [item.get(name, "") for item in versions] for name in ("torch", "ray")}
-
-
-def _git_columns(states: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _of_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "git_commit": [state.get("commit", "") for state in states],
-        "git_dirty": [state.get("dirty") for state in states],
+        "host": machine.get("host", ""),
+        "cpu": machine.get("cpu", ""),
+        "cores": machine.get("cores"),
+        "gpus": ", ".join(machine.get("gpus", [])),
     }
+
+
+def _of_versions(versions: Mapping[str, Any]) -> dict[str, Any]:
+    return {"torch": versions.get("torch", ""), "ray": versions.get("ray", "")}
+
+
+def _of_git(git: Mapping[str, Any]) -> dict[str, Any]:
+    return {"git_commit": git.get("commit", ""), "git_dirty": git.get("dirty")}

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of
 from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import Estimate, Interval, compare, difference, estimate
-from dmls_ray.analysis.stats.paired import logarithm_of, ratio_of
+from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.model import Table
@@ -25,27 +23,17 @@ TIME_TO_TARGET = "target_s"
 """The measure of an objective that is judged by the time to a target accuracy."""
 
 
-class UnableReason(Enum):
-    """Why a configuration cannot be chosen."""
-
-    OUTCOME = "its runs did not end ok"
-    NO_TIMES = "its runs shared the machine in a search"
-    TIMES_UNKNOWN = "the times of its epochs are not recorded"
-    NO_METRIC = "it does not report the metric"
-    BELOW_TARGET = "its accuracy is below the target"
-    TARGET_NOT_REACHED = "fewer than half of its runs reached the target"
-
-
 @dataclass(frozen=True)
 class Unable:
-    """Why one configuration cannot be chosen, with the text of its table cell."""
+    """Why a configuration cannot be chosen."""
 
-    reason: UnableReason
     text: str
+    """Text of its table cell."""
+    kind: Literal["times_unknown", "target_not_reached", "other"] = "other"
 
 
-_SEARCHED = Unable(UnableReason.NO_TIMES, "searched: no times")
-_TIMES_UNKNOWN = Unable(UnableReason.TIMES_UNKNOWN, "times of its epochs not known")
+_SEARCHED = Unable("searched: no times")
+_TIMES_UNKNOWN = Unable("times of its epochs not known", "times_unknown")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +56,10 @@ class Objective:
     """After `--for`."""
     needs_times: ClassVar[bool] = False
     """Whether runs of a search, which shared the machine, say nothing of it."""
-    as_ratio: ClassVar[bool] = True
-    """Whether configurations are compared by a ratio; else by a difference."""
-    takes_target: ClassVar[bool] = True
+    is_learned: ClassVar[bool] = False
+    """Whether it is a result of training: compared by a difference in place of a ratio, of any metric, without a target
+    accuracy, and affected neither by drift between sessions nor by oversubscribed cores."""
     takes_price: ClassVar[bool] = False
-    takes_metric: ClassVar[bool] = False
-    depends_on_machine: ClassVar[bool] = True
-    """Whether drift between sessions and oversubscribed cores affect it."""
     work_matters: ClassVar[bool] = False
     """Whether a configuration that does less work looks better."""
     ranks_may_help: ClassVar[bool] = False
@@ -119,44 +104,49 @@ class Objective:
 
     def badness(self, value: float) -> float:
         """A value on a scale on which less is better and differences count: its logarithm where ratios do."""
-        scaled = math.log(value) if self.as_ratio else value
+        scaled = value if self.is_learned else math.log(value)
         return scaled if self.minimizes else -scaled
 
     def compared(self, candidate: Candidate, baseline: Candidate, level: float = 0.95) -> Interval | None:
-        """By how much a candidate is worse than a baseline, on the scale of `badness`.
+        """By how much a candidate is worse than a baseline, on the scale of `badness`; None without common blocks.
 
-        Samples are paired by block; of times only blocks in which both ran on one machine and device count. None
-        without any. At the same level it is the interval of the sweep's summary.
+        At the same level it is the interval of the sweep's summary.
         """
-        samples, baseline_samples = self.paired_samples(candidate, baseline)
-        if not self.as_ratio:
-            worse = difference(samples, baseline_samples, level=level)
-            return Interval(worse.centre, worse.low, worse.high) if worse else None
-        sides = ({block: math.exp(value) for block, value in side.items()} for side in (samples, baseline_samples))
-        times = compare(*sides, level=level)
-        return logarithm_of(times.ratio) if times else None
+        worse = self.differences(candidate, baseline)
+        if not worse:
+            return None
+        if self.is_learned:
+            value = estimate(worse, level=level)
+            return Interval(value.centre, value.low, value.high)
+        ratio = estimate([math.exp(difference) for difference in worse], "ratio", level=level)
+        low, high = (
+            None if end is None else math.log(end) if end > 0 else -math.inf for end in (ratio.low, ratio.high)
+        )
+        return Interval(math.log(ratio.centre), low, high)
 
-    def paired_samples(self, candidate: Candidate, baseline: Candidate) -> tuple[dict[int, float], dict[int, float]]:
-        """The samples of both, of the blocks that can be compared."""
+    def differences(self, candidate: Candidate, baseline: Candidate) -> list[float]:
+        """By how much a candidate is worse in each common block, on the scale of `badness`.
+
+        Of times only blocks in which both ran on one machine and device count.
+        """
         blocks = candidate.samples.keys() & baseline.samples.keys()
         if is_time(self.measure) or self.measure == TIME_TO_TARGET:
             blocks &= candidate.row.blocks_on_same_hardware(baseline.row)
-        samples, baseline_samples = (
-            {block: item.samples[block] for block in sorted(blocks)} for item in (candidate, baseline)
-        )
-        return samples, baseline_samples
+        return [candidate.samples[block] - baseline.samples[block] for block in sorted(blocks)]
 
-    def inverse(self, worse: Interval) -> Interval:
-        """By how much the baseline is worse than the candidate."""
-        low, high = (None if end is None else -end for end in (worse.high, worse.low))
-        return Interval(-worse.centre, low, high)
+    def describe_advantage(self, worse: Interval) -> str:
+        """What a baseline has relative to a candidate that is worse by so much: `1.20 times the images/s`."""
+        if self.minimizes:
+            low, high = (None if end is None else -end for end in (worse.high, worse.low))
+            worse = Interval(-worse.centre, low, high)
+        if self.is_learned:
+            return f"{format_interval(worse, with_sign(self.form))} {self.label}"
+        low, high = (None if end is None else math.exp(min(end, 700.0)) for end in (worse.low, worse.high))
+        return f"{format_interval(Interval(math.exp(worse.centre), low, high), RATIO)} times the {self.label}"
 
-    def describe(self, worse: Interval) -> str:
-        """What the candidate has relative to the baseline: `1.20 times the images/s`, `+0.010 test acc.`."""
-        turned = worse if self.minimizes else self.inverse(worse)
-        if self.as_ratio:
-            return f"{format_interval(ratio_of(turned), RATIO)} times the {self.label}"
-        return f"{format_interval(turned, with_sign(self.form))} {self.label}"
+    def price_per_second(self, row: Row) -> float:
+        """What a second of all ranks of a trial costs; 1 where the price does not matter."""
+        return 1.0 if self.price_per_hour is None else row.world_size * self.price_per_hour / 3600
 
 
 @dataclass(frozen=True)
@@ -184,11 +174,28 @@ def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
         ConfigError: the objective lacks something, is given something that has no meaning for it, or the runs do not
             report what it needs.
     """
-    _check(kind, request)
-    ok = [record for row in table.rows for record in row.counted]
-    if not ok:
+    target, price = request.target, request.price_per_hour
+    if target is not None and not 0 < target <= 1:
+        raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
+    if price is None and kind.takes_price:
+        raise ConfigError(f"--for {kind.name} needs what a rank costs an hour; give --price-per-hour 2.5, say.")
+    if price is not None and kind.takes_price and not 0 < price < math.inf:
+        raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
+
+    goal = None if request.minimizes is None else "min" if request.minimizes else "max"
+    for flag, given, has_meaning, instead in (
+        ("--target-accuracy", target, not kind.is_learned, ""),
+        ("--price-per-hour", price, kind.takes_price, ""),
+        ("--metric", request.metric, kind.is_learned, ", or give --for accuracy"),
+        ("--goal", goal, kind.is_learned, ", or give --for accuracy"),
+    ):
+        if given is not None and not has_meaning:
+            text = given if isinstance(given, str) else f"{given:g}"
+            raise ConfigError(f"{flag} {text} means nothing for --for {kind.name}; leave it out{instead}.")
+
+    if not any(row.counted for row in table.rows):
         raise ConfigError("no run ended ok, so there is nothing to choose from; see the reasons in its table.md.")
-    if kind.needs_times and all(record.mode == "search" for record in ok):
+    if kind.needs_times and not any(row.timed for row in table.rows):
         raise ConfigError(
             f"--for {kind.name} needs times, and these runs went side by side in a search, whose times say nothing. "
             "Give --for accuracy, or measure the configurations again with --mode bench."
@@ -198,38 +205,11 @@ def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
 
 def candidates(table: Table, objective: Objective) -> tuple[list[Candidate], list[tuple[Row, Unable]]]:
     """The configurations that can be chosen, the best first, and the others with the reason why not."""
-    able: list[Candidate] = []
-    unable: list[tuple[Row, Unable]] = []
-    for row in table.rows:
-        by_time = objective.measure == TIME_TO_TARGET
-        judged = _by_time_to_target(row, objective) if by_time else _by_metric(row, objective)
-        if isinstance(judged, Candidate):
-            able.append(judged)
-        else:
-            unable.append((row, judged))
-    able.sort(key=lambda item: objective.badness(item.value.centre))
-    return able, unable
-
-
-def _check(kind: type[Objective], request: Request) -> None:
-    target, price, metric = request.target, request.price_per_hour, request.metric
-    if target is not None and not 0 < target <= 1:
-        raise ConfigError(f"--target-accuracy {target:g} is out of range; give more than 0 and at most 1.")
-    if target is not None and not kind.takes_target:
-        raise ConfigError(f"--target-accuracy {target:g} means nothing for --for {kind.name}; leave it out.")
-    if price is None and kind.takes_price:
-        raise ConfigError(f"--for {kind.name} needs what a rank costs an hour; give --price-per-hour 2.5, say.")
-    if price is not None and not kind.takes_price:
-        raise ConfigError(f"--price-per-hour {price:g} means nothing for --for {kind.name}; leave it out.")
-    if price is not None and not 0 < price < math.inf:
-        raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
-    if metric is not None and not kind.takes_metric:
-        raise ConfigError(
-            f"--metric {metric} means nothing for --for {kind.name}; leave it out, or give --for accuracy."
-        )
-    if request.minimizes is not None and not kind.takes_metric:
-        given = "min" if request.minimizes else "max"
-        raise ConfigError(f"--goal {given} means nothing for --for {kind.name}; leave it out, or give --for accuracy.")
+    judge = _by_time_to_target if objective.measure == TIME_TO_TARGET else _by_metric
+    judged = [(row, judge(row, objective)) for row in table.rows]
+    able = [item for _, item in judged if isinstance(item, Candidate)]
+    unable = [(row, item) for row, item in judged if isinstance(item, Unable)]
+    return sorted(able, key=lambda item: objective.badness(item.value.centre)), unable
 
 
 def target_of(table: Table, target: float | None) -> float:
@@ -256,56 +236,42 @@ def target_of(table: Table, target: float | None) -> float:
 
 def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     """A configuration by a measure of its runs, or why it cannot be judged by it."""
-    values = row.by_block(objective.measure)
     if not row.counted:
-        return Unable(UnableReason.OUTCOME, row.outcome)
-    if objective.as_ratio:
+        return Unable(row.outcome)
+    values = row.by_block(objective.measure)
+    if not objective.is_learned:
         values = {block: value for block, value in values.items() if value > 0}
     if not values:
-        searched = is_time(objective.measure) and all(record.mode == "search" for record in row.counted)
-        return _SEARCHED if searched else Unable(UnableReason.NO_METRIC, f"no {objective.measure}")
+        return _SEARCHED if is_time(objective.measure) and not row.timed else Unable(f"no {objective.measure}")
     reached = row.median_of("test_accuracy")
     if objective.target is not None and (reached is None or reached < objective.target):
-        known = "test accuracy not known" if reached is None else f"test accuracy {reached:.3f}"
-        return Unable(UnableReason.BELOW_TARGET, known)
-    if objective.price_per_hour is not None:
-        values = {block: value * _price(row, objective.price_per_hour) for block, value in values.items()}
-    quantity = "amount" if objective.price_per_hour is not None else quantity_of(objective.measure)
-    value = estimate(list(values.values()), quantity)
-    return Candidate(
-        row,
-        value,
-        format_interval(value, objective.form),
-        {key: objective.badness(each) for key, each in values.items()},
-    )
+        return Unable("test accuracy not known" if reached is None else f"test accuracy {reached:.3f}")
+    price = objective.price_per_second(row)
+    value = estimate([value * price for value in values.values()], quantity_of(objective.measure))
+    samples = {block: objective.badness(value * price) for block, value in values.items()}
+    return Candidate(row, value, format_interval(value, objective.form), samples)
 
 
 def _by_time_to_target(row: Row, objective: Objective) -> Candidate | Unable:
     """A configuration by when its runs reached the target, or why it cannot be judged by it."""
     reached = time_to_target(row.records, objective.target)
     if reached is None and not row.timed:
-        return _SEARCHED if row.counted else Unable(UnableReason.OUTCOME, row.outcome)
+        return _SEARCHED if row.counted else Unable(row.outcome)
     if reached is None:
         return _TIMES_UNKNOWN
-    # The estimate may be known where fewer have: such a configuration is not one to count on.
+    # The median may be known although fewer than half of the runs reached the target, which is not reliable.
     if reached.median is None or 2 * reached.reached < reached.n:
-        return Unable(UnableReason.TARGET_NOT_REACHED, f"not yet ({reached.reached} of {reached.n})")
+        return Unable(f"not yet ({reached.reached} of {reached.n})", "target_not_reached")
     if reached.median <= 0:
         return _TIMES_UNKNOWN
-    factor = 1.0 if objective.price_per_hour is None else _price(row, objective.price_per_hour)
-    median, low, high = (None if end is None else end * factor for end in (reached.median, reached.low, reached.high))
-    assert median is not None
+    price = objective.price_per_second(row)
+    low, high = (None if end is None else end * price for end in (reached.low, reached.high))
+    value = Interval(reached.median * price, low, high)
     samples: dict[int, float] = {}
     for record in row.records:
         alone = time_to_target([record], objective.target)
-        # A run that has not got there took longer than it lasted.
-        taken = None if alone is None else alone.median or record.total_s
-        if taken:
-            samples[record.repeat] = objective.badness(taken * factor)
-    text = replace(reached, median=median, low=low, high=high).describe(objective.form)
-    return Candidate(row, Interval(median, low, high), text, samples, reached.reached == reached.n)
-
-
-def _price(row: Row, per_hour: float) -> float:
-    """What a second of all ranks costs."""
-    return row.world_size * per_hour / 3600
+        # A run that did not reach the target would have taken longer than it lasted.
+        if alone is not None and (taken := alone.median or record.total_s):
+            samples[record.repeat] = objective.badness(taken * price)
+    text = replace(reached, median=value.centre, low=low, high=high).describe(objective.form)
+    return Candidate(row, value, text, samples, reached.reached == reached.n)

@@ -15,6 +15,7 @@ EQUAL_MEMORY = 0.02
 """Below this share trials do not differ in memory: a process's resident set varies by as much by itself."""
 
 _DECIMALS = {"total_s": 3, "peak_mem_mib": 0}
+"""Digits to which medians are compared; other measures to four digits, shares to three decimals."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,14 @@ def front(points: Sequence[Sequence[float]]) -> list[int]:
     Args:
         points: of each, what it costs; less is better throughout, so give an accuracy with a minus.
     """
-    best: list[int] = []
-    # In the order of their values a point comes after all that could beat it, and what is beaten needs no watching:
-    # whoever beat it beats all that it would.
+    front: list[int] = []
+    # In the order of their values a point comes after all that could beat it. Beaten points beat no others that a
+    # point on the front does not beat.
     for place in sorted(range(len(points)), key=lambda place: tuple(points[place])):
-        if not any(_beats(points[other], points[place]) for other in best):
-            best.append(place)
-    return sorted(best)
+        if not any(_beats(points[better], points[place]) for better in front):
+            front.append(place)
+    return sorted(front)
 
 
-def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    return tuple(one) != tuple(other) and all(mine <= its for mine, its in zip(one, other, strict=True))
+def _beats(point: Sequence[float], other: Sequence[float]) -> bool:
+    return tuple(point) != tuple(other) and all(a <= b for a, b in zip(point, other, strict=True))

@@ -9,9 +9,9 @@ from statistics import fmean
 from dmls_ray.analysis.advise.objective import Candidate, Objective
 from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import factors_of
-from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, difference
-from dmls_ray.analysis.stats.paired import paired, repeats_to_tell
+from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, RATIO, format_interval
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, is_above
+from dmls_ray.analysis.stats.power import repeats_to_tell
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration
 from dmls_ray.analysis.table.grouping import all_groups_along_axis
 from dmls_ray.analysis.table.model import Table
@@ -58,14 +58,12 @@ def suggestions_for(
 def _beyond(table: Table, objective: Objective, best: Candidate, able: Sequence[Candidate], axis: str) -> str:
     """The next value of an axis at whose end the best one lies, where it is better than its neighbour there."""
     derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.fixed_batch_field)
-    passes = objective.measure in ("images_per_s", "peak_mem_mib", "total_s")
+    is_work = axis == "epochs" and objective.measure in ("images_per_s", "peak_mem_mib", "total_s")
     spec = best.row.workload.specs().get(axis)
-    is_explored = spec is None or spec.setting.is_explored
-    if not is_explored or axis == derived or (axis == "epochs" and passes):
+    if axis == derived or is_work or (spec is not None and not spec.setting.is_explored):
         return ""
-    group = next(
-        (group for group in all_groups_along_axis(table.rows, axis, table.fixed_batch_field) if best.row in group), []
-    )
+    groups = all_groups_along_axis(table.rows, axis, table.fixed_batch_field)
+    group = next((group for group in groups if best.row in group), [])
     values = [row.factors[axis] for row in group]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return ""
@@ -73,18 +71,17 @@ def _beyond(table: Table, objective: Objective, best: Candidate, able: Sequence[
     measured = [item for item in able if item.row in group and item is not best]
     if not measured or min(values) < here < max(values):
         return ""
-    near = min(measured, key=lambda item: abs(item.row.factors[axis] - here))
-    worse = objective.compared(near, best)
+    neighbour = min(measured, key=lambda item: abs(item.row.factors[axis] - here))
+    near, worse = neighbour.row.factors[axis], objective.compared(neighbour, best)
     if worse is None or worse.centre <= 0 or (worse.low is not None and worse.low <= 0):
         return ""
-    value = _next(here, near.row.factors[axis], best.row, axis)
+    value = _next(here, near, best.row, axis)
     if value is None:
         return ""
-    end = "largest" if here == max(values) else "least"
     return (
-        f"--{_flag(axis)} {_typed(value)}: {here} is the {end} that was tried, with "
-        f"{objective.describe(objective.inverse(worse))} "
-        f"{'of' if objective.as_ratio else 'against'} {near.row.factors[axis]}."
+        f"--{axis.replace('_', '-')} {value if isinstance(value, int) else f'{value:g}'}: {here} is the "
+        f"{'largest' if here == max(values) else 'least'} that was tried, with {objective.describe_advantage(worse)} "
+        f"{'against' if objective.is_learned else 'of'} {near}."
     )
 
 
@@ -95,11 +92,9 @@ def _next(here: float, near: float, row: Row, axis: str) -> int | float | None:
     if here <= 0:
         return None
     step = here / near if near > 0 else 2.0
-    value: int | float
+    value = float(f"{here * min(max(step, 0.1), 10.0):.3g}")
     if isinstance(here, int):
         value = here * 2 if here > near else here // 2
-    else:
-        value = float(f"{here * min(max(step, 0.1), 10.0):.3g}")
     if axis == "world_size":
         value = min(value, _capacity(row) or value)
     if value <= 0 or value == here or (value - here) * (here - near) < 0:
@@ -109,23 +104,21 @@ def _next(here: float, near: float, row: Row, axis: str) -> int | float | None:
 
 def _capacity(row: Row) -> int | None:
     """How many ranks the machine of a trial has room for; None where that is not known."""
-    rank_limits = set()
+    limits = []
     for record in row.counted:
-        cores = record.machine.get("cores")
         if record.device.startswith("cuda"):
-            rank_limits.add(len(record.machine.get("gpus") or []))
-        elif cores:
-            rank_limits.add(cores // record.config.get("threads_per_rank", 1))
-    return min(rank_limits) if rank_limits else None
+            limits.append(len(record.machine.get("gpus") or []))
+        elif cores := record.machine.get("cores"):
+            limits.append(cores // record.config.get("threads_per_rank", 1))
+    return min(limits, default=None)
 
 
 def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
     """World sizes that were not tried and have room, where none but one was."""
     tried = {row.world_size for row in table.rows}
     room = _capacity(best.row)
-    if not objective.ranks_may_help or len(tried) > 1 or room is None or room <= max(tried):
-        return ""
-    if not table.presentation.scales_world_size:
+    may_help = objective.ranks_may_help and table.presentation.scales_world_size
+    if not may_help or len(tried) > 1 or room is None or room <= max(tried):
         return ""
     sizes = sorted({min(2**power, room) for power in range(math.ceil(math.log2(room)) + 1)} | tried)
     return (
@@ -138,52 +131,45 @@ def _more_repeats(objective: Objective, best: Candidate, indistinguishable: Sequ
     """How many repeats would distinguish the best one from the indistinguishable ones."""
     if not indistinguishable:
         return ""
-    known = [paired(*objective.paired_samples(other, best)) for other in indistinguishable]
-    if min(map(len, known)) < MIN_REPEATS:
-        return f"--repeats 5: with n={min(map(len, known))} the best ones are indistinguishable."
+    differences = [objective.differences(candidate, best) for candidate in indistinguishable]
+    fewest = min(map(len, differences))
+    if fewest < MIN_REPEATS:
+        return f"--repeats 5: with n={fewest} the best ones are indistinguishable."
     # What hardly differs is not worth repeats, however few would show it.
-    needed = [
-        None if objective.as_ratio and abs(fmean(worse)) < _HARDLY else repeats_to_tell(worse, level, MOST_REPEATS)
-        for worse in known
-    ]
-    enough = [count for count in needed if count is not None]
-    if not enough:
+    worth = [worse for worse in differences if objective.is_learned or abs(fmean(worse)) >= _HARDLY]
+    needed = [count for worse in worth if (count := repeats_to_tell(worse, level, MOST_REPEATS)) is not None]
+    if not needed:
         return ""
-    if len(enough) == len(indistinguishable):
-        of_them, rest = "the other one" if len(indistinguishable) == 1 else f"all {len(indistinguishable)} others", ""
-    else:
-        of_them, rest = f"{len(enough)} of {len(indistinguishable)} others", "; the rest differ too little"
+    of_them = "the other one" if len(differences) == 1 else f"all {len(differences)} others"
+    rest = ""
+    if len(needed) < len(differences):
+        of_them, rest = f"{len(needed)} of {len(differences)} others", "; the rest differ too little"
     return (
-        f"--repeats {max(*enough, len(best.samples) + 1)}: would distinguish the best one from {of_them} 4 times in 5, "
+        f"--repeats {max(*needed, len(best.samples) + 1)}: would distinguish the best one from {of_them} 4 times in 5, "
         f"if the differences and spreads seen here are the true ones{rest}."
     )
 
 
 def _scaled_lr(table: Table, objective: Objective) -> str:
     """A learning rate that follows the batch, where accuracy falls with the batch at one learning rate."""
-    if (
-        not table.presentation.tunes_training
-        or not objective.follows_learning_rate
-        or {"lr", "lr_scaling", "epochs"} & set(table.varied)
-    ):
+    if not table.presentation.tunes_training or not objective.follows_learning_rate:
         return ""
-    if any(record.config.get("lr_scaling", "none") != "none" for row in table.rows for record in row.records):
+    is_scaled = any(record.config.get("lr_scaling", "none") != "none" for row in table.rows for record in row.records)
+    if is_scaled or {"lr", "lr_scaling", "epochs"} & set(table.varied):
         return ""
     rows = [row for row in table.rows if row.median_of("test_accuracy") is not None and "global_batch" in row.factors]
-    groups = [sorted(group, key=lambda row: int(row.factors["global_batch"]))
-              for group in all_groups_along_axis(rows, table.fixed_batch_field, table.fixed_batch_field)]  # fmt: skip
+    groups = all_groups_along_axis(rows, table.fixed_batch_field, table.fixed_batch_field)
     for group in sorted(groups, key=len, reverse=True):
-        small, large = group[0], group[-1]
-        less = difference(small.by_block("test_accuracy"), large.by_block("test_accuracy"))
+        ordered = sorted(group, key=lambda row: int(row.factors["global_batch"]))
+        small, large = ordered[0], ordered[-1]
+        less = small.difference_from(large, "test_accuracy")
         faster = large.speed_against(small)
-        if less and faster and less.low is not None and less.low > 0 and faster.verdict == "faster":
+        if is_above(less, 0) and is_above(faster, 1):
             base = small.factors["global_batch"]
             return (
                 f"--lr-scaling none sqrt linear --lr-base-batch {base}: from global_batch {base} to "
-                f"{large.factors['global_batch']} training is {format_interval(faster.ratio, RATIO)} "
-                "times as fast, and test "
-                f"accuracy falls by {format_interval(less, ACCURACY)} at one learning rate and equal "
-                "epochs."
+                f"{large.factors['global_batch']} training is {format_interval(faster, RATIO)} times as fast, and test "
+                f"accuracy falls by {format_interval(less, ACCURACY)} at one learning rate and equal epochs."
             )
     return ""
 
@@ -192,27 +178,52 @@ def _smaller(table: Table) -> list[str]:
     """The same global batch in less memory, for what ran out of it."""
     if not table.presentation.tunes_training:
         return []
-    known = {str(sorted(factors_of(row.records[0]).items(), key=str)) for row in table.rows}
+    tried = [factors_of(row.records[0]) for row in table.rows]
     lines = []
-    for row in table.rows:
-        factors = factors_of(row.records[0])
-        batch, passes = factors.get("batch_per_rank"), factors.get("accum_steps", 1)
-        if not batch or batch % 2 or any(item.outcome is not Outcome.OOM for item in row.records):
+    for row, factors in zip(table.rows, tried, strict=True):
+        batch, passes = factors.get("batch_per_rank"), 2 * factors.get("accum_steps", 1)
+        if not batch or batch % 2 or any(record.outcome is not Outcome.OOM for record in row.records):
             continue
-        other = {**factors, "batch_per_rank": batch // 2, "accum_steps": passes * 2}
-        if str(sorted(other.items(), key=str)) not in known and table.presentation.can_run(
-            row, "accum_steps", passes * 2
-        ):
+        is_tried = {**factors, "batch_per_rank": batch // 2, "accum_steps": passes} in tried
+        if not is_tried and table.presentation.can_run(row, "accum_steps", passes):
             lines.append(
-                f"--batch-per-rank {batch // 2} --accum-steps {passes * 2}: the global_batch of "
+                f"--batch-per-rank {batch // 2} --accum-steps {passes}: the global_batch of "
                 f"{describe_configuration(row.factors)}, which ran out of memory, in smaller passes."
             )
     return lines[:3]
 
 
-def _flag(axis: str) -> str:
-    return axis.replace("_", "-")
+def batch_by_noise_scale(table: Table, best: Candidate | None) -> str:
+    """Which global batch the gradient noise scale suggests, and what that means; empty where it was not measured.
+
+    McCandlish et al. 2018, arXiv 1812.06162, section 2: to a given loss, (steps / fewest steps - 1) x (samples / fewest
+    samples - 1) = 1, and both are twice their least at a batch of about the noise scale.
+
+    Args:
+        table: the sweep's table.
+        best: the configuration whose noise scale is used where it is known.
+    """
+    measured = [row for row in table.rows if (row.median_of("gradient_noise_scale") or 0) > 0]
+    if not measured:
+        return ""
+    row = best.row if best is not None and best.row in measured else measured[0]
+    scale = row.estimates["gradient_noise_scale"]
+    size = _power_of_two(scale.median)
+    bounds = ""
+    if scale.low is not None and scale.high is not None and scale.low > 0 and scale.high < 2**31:
+        low, high = _power_of_two(scale.low), _power_of_two(scale.high)
+        bounds = f" ({low} to {high} by its interval)" if low < high else ""
+    levels = [row.estimates["gradient_noise_scale"].median for row in measured]
+    spread = f"; {GENERIC(min(levels))} to {GENERIC(max(levels))} over configurations" if len(levels) > 1 else ""
+    tried = {factors_of(row.records[0]).get("global_batch") for row in table.rows}
+    return (
+        f"--global-batch {size}{bounds}, {'which was tried' if size in tried else 'not tried'}, is about the gradient "
+        f"noise scale of {describe_configuration(row.factors)}: {format_interval(scale, GENERIC)} samples "
+        f"(n={scale.n}{spread}). There training takes twice the fewest steps and twice the fewest samples (McCandlish "
+        "et al. 2018, arXiv 1812.06162); the scale grows while training goes on, and says nothing of how fast a step "
+        "is."
+    )
 
 
-def _typed(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
+def _power_of_two(value: float) -> int:
+    return int(2 ** max(round(math.log2(value)), 0))

@@ -9,8 +9,7 @@ from typing import Literal
 
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart
-from dmls_ray.analysis.stats.paired import mean_interval, paired
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart, mean_interval, verdict_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
@@ -20,10 +19,10 @@ Way = Literal["speed", "amount", "difference"]
 
 Unit = Literal["repeat", "session"]
 
-_VERDICTS: dict[Way, tuple[str, str]] = {
-    "speed": ("faster", "slower"), "amount": ("more", "less"), "difference": ("higher", "lower")
+_VERDICTS: dict[Way, tuple[float, str, str]] = {
+    "speed": (1, "faster", "slower"), "amount": (1, "more", "less"), "difference": (0, "higher", "lower")
 }  # fmt: skip
-"""What B is where the interval lies above, and below, that of no difference."""
+"""The value that means no difference, and what B is where the interval lies above it, and below."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +95,15 @@ def change_of(a: Mapping[str, float], b: Mapping[str, float], measure: str, leve
     """How B's samples relate to A's; None where there is nothing to relate."""
     way = way_of(measure)
     if way == "difference":
-        more = paired(b, a)
-        return _judged(mean_interval(more, level), 0, way) if more else None
-    if not a or not b:
+        more = [value - a[name] for name, value in b.items() if name in a]
+        if not more:
+            return None
+        interval = mean_interval(more, level)
+    elif a and b:
+        # Of times the inverse, so that more is faster.
+        power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1
+        rates_a, rates_b = ([value**power for value in samples.values()] for samples in (a, b))
+        interval = compare_apart(rates_b, rates_a, level=level)
+    else:
         return None
-    # Of times the inverse, so that more is faster.
-    power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1
-    apart = compare_apart([value**power for value in b.values()], [value**power for value in a.values()], level=level)
-    return _judged(Interval(apart.ratio.centre, apart.ratio.low, apart.ratio.high), 1, way)
-
-
-def _judged(interval: Interval, same: float, way: Way) -> Change:
-    if interval.low is None or interval.high is None:
-        return Change(interval, "unknown")
-    above, below = _VERDICTS[way]
-    return Change(interval, above if interval.low > same else below if interval.high < same else "indistinguishable")
+    return Change(interval, verdict_of(interval, *_VERDICTS[way]))

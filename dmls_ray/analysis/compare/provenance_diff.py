@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
-_SHOWN = {"gpus": "GPUs", "memory_mib": "memory MiB", "cpu": "CPU", "os": "system"}
+_LABELS = {"gpus": "GPUs", "memory_mib": "memory MiB", "cpu": "CPU", "os": "system"}
+_HOW_MADE = ("device", "backend", "isolation", "mode", "oversubscribed", "compile_cache")
+"""Fields of a record that say how its run was made."""
 _BUSIER = 0.25
 """Difference of load averages, by core, that is worth a line."""
 
@@ -23,20 +25,17 @@ def differences(a: Results, b: Results) -> list[str]:
         b: the other.
     """
     sides = _begun(a), _begun(b)
-    sentences = []
-    for kind, field in (("machines", "machine"), ("versions", "versions")):
-        names = dict.fromkeys(name for side in sides for item in _distinct(side, field) for name in item)
-        if lines := [text for name in names if (text := _differs(sides, _reader(field, name), _SHOWN.get(name, name)))]:
-            sentences.append(f"The {kind} differ: {'; '.join(lines)}.")
-    if text := _differs(sides, lambda record: _commit(record.git), "commit"):
-        sentences.append(f"The source differs: {text}.")
-    made = [("device", lambda record: record.device), ("backend", lambda record: record.backend or None),
-            ("isolation", lambda record: record.isolation), ("mode", lambda record: record.mode),
-            ("oversubscribed", lambda record: record.oversubscribed),
-            ("compile_cache", lambda record: record.compile_cache or None)]  # fmt: skip
-    if lines := [text for name, read in made if (text := _differs(sides, read, name))]:
-        sentences.append(f"The runs were made differently: {'; '.join(lines)}.")
-    return sentences
+    commits = [[_commit(record.git) for record in side] for side in sides]
+    kinds = {
+        "The machines differ": _differing_entries(sides, "machine"),
+        "The versions differ": _differing_entries(sides, "versions"),
+        "The source differs": [_difference("commit", commits)],
+        "The runs were made differently": [
+            _difference(name, [[getattr(record, name) for record in side] for side in sides]) for name in _HOW_MADE
+        ],
+    }
+    texts = {head: "; ".join(filter(None, lines)) for head, lines in kinds.items()}
+    return [f"{head}: {text}." for head, text in texts.items() if text]
 
 
 def apart_in_time(a: Results, b: Results) -> list[str]:
@@ -59,23 +58,20 @@ def _begun(results: Results) -> list[RunRecord]:
     return [record for record in results.records if record.outcome is not Outcome.SKIPPED]
 
 
-def _distinct(records: Iterable[RunRecord], field: str) -> list[dict[str, Any]]:
-    """Each object once: many runs share one."""
-    return list({id(item): item for item in (getattr(record, field) for record in records)}.values())
+def _differing_entries(sides: Sequence[Sequence[RunRecord]], field: str) -> list[str]:
+    """The differences in each entry of a field that is a dict."""
+    entries = [[getattr(record, field) for record in side] for side in sides]
+    names = dict.fromkeys(name for side in entries for entry in side for name in entry)
+    return [_difference(_LABELS.get(name, name), [[entry.get(name) for entry in side] for side in entries])
+            for name in names]  # fmt: skip
 
 
-def _reader(field: str, name: str) -> Callable[[RunRecord], Any]:
-    return lambda record: getattr(record, field).get(name)
-
-
-def _differs(sides: Sequence[Sequence[RunRecord]], read: Callable[[RunRecord], Any], name: str) -> str:
-    """`torch 2.9 in A, 2.10 in B`; empty where both have the same values."""
-    values_a, values_b = ({_text(value) for record in side if (value := read(record)) is not None} for side in sides)
-    if values_a == values_b:
+def _difference(name: str, values: Sequence[Iterable[Any]]) -> str:
+    """`torch 2.9 in A, 2.10 in B`; empty where both have the same values. None and an empty text are no values."""
+    texts_a, texts_b = (sorted({_text(value) for value in side if value not in (None, "")}) for side in values)
+    if texts_a == texts_b:
         return ""
-    return (
-        f"{name} {' and '.join(sorted(values_a)) or 'unknown'} in A, {' and '.join(sorted(values_b)) or 'unknown'} in B"
-    )
+    return f"{name} {' and '.join(texts_a) or 'unknown'} in A, {' and '.join(texts_b) or 'unknown'} in B"
 
 
 def _text(value: Any) -> str:

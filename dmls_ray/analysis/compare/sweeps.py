@@ -14,8 +14,8 @@ from dmls_ray.analysis.compare.join import common_measure, join
 from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
 from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quantity_of
 from dmls_ray.analysis.results import Results, field_names
-from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate, is_below
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
@@ -27,6 +27,8 @@ class Pair:
 
     a: Row
     b: Row
+    samples: tuple[dict[str, float], dict[str, float]]
+    """The values of A and of B by the name of the sample."""
     change: Change | None
     """None where it did not end ok in both. The intervals of all pairs hold together, at 95%."""
 
@@ -84,28 +86,24 @@ class SweepComparison:
                 f"--fail-if-slower is about speed and --measure {self.measure} is none; give one of {speeds}."
             )
         changes = [("over all", self.overall), *((pair.name, pair.change) for pair in self.compared)]
-        return [name for name, change in changes
-                if change and change.interval.high is not None and change.interval.high < 1 - share]  # fmt: skip
+        return [name for name, change in changes if change and is_below(change.interval, 1 - share)]
 
     def frame(self) -> pd.DataFrame:
         """A row a configuration of both, as texts."""
-        head, form = label_of(self.measure), format_of(self.measure)
-        change = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}[self.way]
+        head, form, quantity = label_of(self.measure), format_of(self.measure), quantity_of(self.measure)
+        change_head = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}[self.way]
         rows = []
         for pair in self.pairs:
-            cells: dict[str, str] = {}
-            known = [values_of(row, self.measure, self.unit) for row in (pair.a, pair.b)]
-            for side, values in zip("AB", known, strict=True):
-                cells[f"{side} {head} [95%]"] = (
-                    format_interval(estimate(list(values.values()), quantity_of(self.measure)), form) if values else ""
-                )
-            cells[f"{change} [95% of all rows]"] = (
-                format_interval(pair.change.interval, self._form) if pair.change else ""
-            )
-            cells["n"] = ", ".join(str(len(values)) for values in known)
+            cells = {
+                f"{side} {head} [95%]": format_interval(estimate(list(values.values()), quantity), form)
+                if values
+                else ""
+                for side, values in zip("AB", pair.samples, strict=True)
+            }
+            cells[f"{change_head} [95% of all rows]"] = self._format(pair.change) if pair.change else ""
+            cells["n"] = ", ".join(str(len(values)) for values in pair.samples)
             cells["verdict"] = pair.change.verdict if pair.change else ""
-            same = pair.a.outcome == pair.b.outcome
-            cells["outcome"] = pair.a.outcome if same else f"{pair.a.outcome} in A, {pair.b.outcome} in B"
+            cells["outcome"] = pair.a.outcome if pair.a.outcome == pair.b.outcome else _outcomes(pair)
             rows.append(factor_cells(pair.a.factors, other_headers=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
 
@@ -114,30 +112,31 @@ class SweepComparison:
         """The verdict over all configurations."""
         if not self.compared:
             return "No configuration ended ok in both, so nothing can be compared."
+        count = len(self.compared)
         if self.overall is None:
-            count = len(self.compared)
-            return f"No {self.unit} has all {count} configurations ok, so nothing is said over all. {self._each()}"
-        verdict, change = self.overall.verdict, format_interval(self.overall.interval, self._form)
-        over = f"by {self.measure} over {count_noun(len(self.compared), 'configuration')}"
+            return f"No {self.unit} has all {count} configurations ok, so nothing is said over all. {self._verdicts()}"
+        over = f"by {self.measure} over {count_noun(count, 'configuration')}"
         counts = f"n={' and '.join(map(str, self.samples))}" + (" sessions" if self.unit == "session" else "")
-        words = {"speed": f"{change} times as fast", "amount": f"{change} times as much", "difference": change}
-        changes = words[self.way]
         if self._is_same():
             return f"B is the same as A {over}, run by run ({counts})."
+        unit = {"speed": " times as fast", "amount": " times as much", "difference": ""}[self.way]
+        verdict, changes = self.overall.verdict, f"{self._format(self.overall)}{unit} ({counts})."
         if verdict == "unknown":
             return (
-                f"B against A {over}: {changes} ({counts}). Whether that is more than chance cannot be said below "
+                f"B against A {over}: {changes} Whether that is more than chance cannot be said below "
                 f"{MIN_REPEATS} {self.unit}s of each."
             )
         as_what = "indistinguishable from A" if verdict == "indistinguishable" else f"{verdict} than A"
-        return f"B is {as_what} {over}: {changes} ({counts}). {self._open()}{self._each()}".rstrip()
+        low = self.overall.interval.low
+        if verdict == "indistinguishable" and self.way == "speed" and low is not None:
+            changes += f" A slowdown by {1 - low:.1%} is not ruled out."
+        return f"B is {as_what} {over}: {changes} {self._verdicts()}".rstrip()
 
     @property
     def notes(self) -> list[str]:
         """How the numbers came about, what is not in both, and what else differs."""
         notes = [self._method()]
-        rows = [row for pair in self.compared for row in (pair.a, pair.b)]
-        least = min((len(values_of(row, self.measure, self.unit)) for row in rows), default=MIN_REPEATS)
+        least = min((len(values) for pair in self.compared for values in pair.samples), default=MIN_REPEATS)
         if least < MIN_REPEATS and self.unit == "session" and self.way == "amount":
             notes.append(
                 "Resident memory is of processes that serve a whole session, so a session is one sample, whatever its "
@@ -151,17 +150,16 @@ class SweepComparison:
         for side, names in (("A", self.only_a), ("B", self.only_b)):
             if names:
                 notes.append(f"Only in {side}: {count_noun(len(names), 'configuration')} ({join_names(names)}).")
-        ended = [f"{pair.name}: {pair.a.outcome} in A, {pair.b.outcome} in B"
-                 for pair in self.pairs if _kinds(pair.a) != _kinds(pair.b)]  # fmt: skip
+        kinds = [[{record.outcome for record in row.records} for row in (pair.a, pair.b)] for pair in self.pairs]
+        ended = [f"{pair.name}: {_outcomes(pair)}" for pair, (of_a, of_b) in zip(self.pairs, kinds, strict=True)
+                 if of_a != of_b]  # fmt: skip
         if ended:
             notes.append(f"Outcomes differ: {join_names(ended)}.")
         return [*notes, *self.origins]
 
-    @property
-    def _form(self) -> NumberFormat:
-        if self.way != "difference":
-            return RATIO
-        return with_sign(format_of(self.measure))
+    def _format(self, change: Change) -> str:
+        form = with_sign(format_of(self.measure)) if self.way == "difference" else RATIO
+        return format_interval(change.interval, form)
 
     def _method(self) -> str:
         count = len(self.compared)
@@ -178,21 +176,10 @@ class SweepComparison:
     def _is_same(self) -> bool:
         """Whether A and B came to the same, bit for bit."""
         return self.way == "difference" and all(
-            row_a == {repeat: row_b.get(repeat) for repeat in row_a}
-            for row_a, row_b in (
-                (values_of(pair.a, self.measure), values_of(pair.b, self.measure)) for pair in self.compared
-            )
+            a.items() <= b.items() for a, b in (pair.samples for pair in self.compared)
         )
 
-    def _open(self) -> str:
-        """What a verdict of indistinguishable does not rule out."""
-        assert self.overall is not None
-        low = self.overall.interval.low
-        if self.overall.verdict != "indistinguishable" or self.way != "speed" or low is None:
-            return ""
-        return f"A slowdown by {1 - low:.1%} is not ruled out. "
-
-    def _each(self) -> str:
+    def _verdicts(self) -> str:
         """How many configurations have which verdict."""
         if len(self.compared) < 2:
             return ""
@@ -215,28 +202,29 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     joined = join(a, b)
     name = common_measure(a, b, measure)
     unit = unit_of(a, b, name)
-    values = [(values_of(row_a, name, unit), values_of(row_b, name, unit)) for row_a, row_b in joined.both]
-    changes = [pair for pair in values if all(pair)]
+    samples = [(values_of(row_a, name, unit), values_of(row_b, name, unit)) for row_a, row_b in joined.both]
+    compared = [values for values in samples if all(values)]
+    level = bonferroni_level(len(compared))
     pairs = [
-        Pair(row_a, row_b, change_of(of_a, of_b, name, bonferroni_level(len(changes))))
-        for (row_a, row_b), (of_a, of_b) in zip(joined.both, values, strict=True)
+        Pair(*rows, values, change_of(*values, name, level)) for rows, values in zip(joined.both, samples, strict=True)
     ]
-    whole_a, whole_b = (means_of([pair[side] for pair in changes], name) for side in (0, 1))
+    means_a, means_b = (means_of([values[side] for values in compared], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
-    sides = [
-        side.of([record for pair in joined.both for record in pair[index].records]) for index, side in enumerate((a, b))
-    ]
+    common_a, common_b = (
+        side.of([record for rows in joined.both for record in rows[index].records]) for index, side in enumerate((a, b))
+    )
     return SweepComparison(
         measure=name,
         pairs=pairs,
         only_a=joined.only_a,
         only_b=joined.only_b,
-        overall=change_of(whole_a, whole_b, name, 0.95),
+        overall=change_of(means_a, means_b, name, 0.95),
         unit=unit,
-        samples=(len(whole_a), len(whole_b)),
-        origins=differences(*sides) + (apart_in_time(*sides) if way_of(name) == "speed" else []),
+        samples=(len(means_a), len(means_b)),
+        origins=differences(common_a, common_b)
+        + (apart_in_time(common_a, common_b) if way_of(name) == "speed" else []),
     )
 
 
-def _kinds(row: Row) -> set[str]:
-    return {record.outcome.value for record in row.records}
+def _outcomes(pair: Pair) -> str:
+    return f"{pair.a.outcome} in A, {pair.b.outcome} in B"

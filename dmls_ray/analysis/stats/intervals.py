@@ -1,4 +1,4 @@
-"""Medians with bootstrap intervals, the appropriate means, and comparisons.
+"""Medians and means with their intervals, and comparisons of two trials.
 
 A 95% interval contains the true median in 95% of samples of three values or more, if the values or their logarithms are
 roughly normally distributed; a simulation in the tests verifies it.
@@ -38,8 +38,6 @@ _RESOLVED = 0.999
 Quantity = Literal["rate", "amount", "ratio", "share", "value"]
 """rate: units per second; amount: seconds, memory, losses; ratio: of two rates or amounts. These three are positive.
 share: from 0 to 1, as accuracies. value: any number."""
-
-Verdict = Literal["faster", "slower", "indistinguishable", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -116,25 +114,29 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Interval:
-    """A number with an interval that was not computed from the median of a sample."""
+    """A number with an interval that was not computed from the median of a sample; without ends, none is known."""
 
     centre: float
     low: float | None
     high: float | None
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The ratio of the rates of two trials."""
-
-    ratio: Estimate | Interval
-    verdict: Verdict
-    """`faster` or `slower` if the interval does not contain 1; `unknown` without an interval."""
-
-
 def estimate(values: Sequence[float], quantity: Quantity = "value", *, level: float = _LEVEL) -> Estimate:
     """Return the median of one value or more, with an interval from `MIN_REPEATS` values on."""
     return Estimate(tuple(map(float, values)), quantity, level)
+
+
+def mean_interval(values: Sequence[float], level: float = _LEVEL) -> Interval:
+    """Return the mean of one value or more, with Student's interval from `MIN_REPEATS` on."""
+    centre = statistics.fmean(values)
+    if len(values) < MIN_REPEATS:
+        return Interval(centre, None, None)
+    from scipy.special import stdtrit
+
+    # Exactly 0 for equal values, without rounding errors.
+    spread = 0.0 if min(values) == max(values) else statistics.stdev(values)
+    half_width = float(stdtrit(len(values) - 1, 0.5 + level / 2)) * spread / math.sqrt(len(values))
+    return Interval(centre, centre - half_width, centre + half_width)
 
 
 def bonferroni_level(count: int) -> float:
@@ -148,54 +150,66 @@ def difference(values: Mapping[int, float], base: Mapping[int, float], *, level:
     return estimate([values[block] - base[block] for block in blocks], level=level) if blocks else None
 
 
-def compare(rates: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL) -> Comparison | None:
+def compare(rates: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL) -> Estimate | None:
     """Return the ratio of two trials' rates, paired by block; None without a common block.
 
     Args:
         rates: block -> rate (more is faster).
         base: block -> rate of the baseline.
-        level: how often the interval is to hold the truth.
+        level: confidence level of the interval.
     """
     blocks = sorted(rates.keys() & base.keys())
-    if not blocks:
-        return None
-    ratio = estimate([rates[block] / base[block] for block in blocks], "ratio", level=level)
-    return Comparison(ratio, _verdict(ratio))
+    return estimate([rates[block] / base[block] for block in blocks], "ratio", level=level) if blocks else None
 
 
-def compare_apart(rates: Sequence[float], base: Sequence[float], *, level: float = _LEVEL) -> Comparison:
+def compare_apart(rates: Sequence[float], base: Sequence[float], *, level: float = _LEVEL) -> Interval:
     """Return the ratio of the geometric means of two trials' rates without common blocks, with Welch's interval.
 
     Args:
         rates: rates of one trial (more is faster), each above 0.
         base: rates of the baseline.
-        level: how often the interval is to hold the truth.
+        level: confidence level of the interval.
     """
     logs, base_logs = np.log(rates), np.log(base)
     centre = float(np.exp(logs.mean() - base_logs.mean()))
     if min(len(logs), len(base_logs)) < MIN_REPEATS:
-        return Comparison(Interval(centre, None, None), "unknown")
+        return Interval(centre, None, None)
     if np.ptp(logs) == 0 and np.ptp(base_logs) == 0:
-        ratio = Interval(centre, centre, centre)
-    else:
-        from scipy.special import stdtrit
+        return Interval(centre, centre, centre)
+    from scipy.special import stdtrit
 
-        # Not by scipy.stats.ttest_ind: it warns if the values of one side are equal, as a GPU's memory often is.
-        parts = [side.var(ddof=1) / len(side) for side in (logs, base_logs)]
-        degrees = sum(parts) ** 2 / sum(
-            part**2 / (len(side) - 1) for part, side in zip(parts, (logs, base_logs), strict=True)
-        )
-        half_width = float(stdtrit(degrees, 0.5 + level / 2)) * math.sqrt(sum(parts))
-        ratio = Interval(centre, centre * math.exp(-half_width), centre * _exp(half_width))
-    return Comparison(ratio, _verdict(ratio))
+    # Not by scipy.stats.ttest_ind: it warns if the values of one side are equal, as a GPU's memory often is.
+    parts = [side.var(ddof=1) / len(side) for side in (logs, base_logs)]
+    degrees = sum(parts) ** 2 / (parts[0] ** 2 / (len(logs) - 1) + parts[1] ** 2 / (len(base_logs) - 1))
+    half_width = float(stdtrit(degrees, 0.5 + level / 2)) * math.sqrt(sum(parts))
+    return Interval(centre, centre * math.exp(-half_width), centre * _exp(half_width))
 
 
-def _verdict(ratio: Estimate | Interval) -> Verdict:
-    if ratio.low is None or ratio.high is None:
+def is_above(value: Estimate | Interval | None, bound: float) -> bool:
+    """Whether a value has an interval, and all of it lies above a bound."""
+    return value is not None and value.low is not None and value.low > bound
+
+
+def is_below(value: Estimate | Interval | None, bound: float) -> bool:
+    """Whether a value has an interval, and all of it lies below a bound."""
+    return value is not None and value.high is not None and value.high < bound
+
+
+def verdict_of(value: Estimate | Interval, null: float, above: str, below: str) -> str:
+    """Return a word for where an interval lies.
+
+    Args:
+        value: a ratio or a difference of two trials.
+        null: the value that means no difference.
+        above: the word for an interval above it.
+        below: the word for an interval below it.
+
+    Returns:
+        `indistinguishable` for an interval that contains `null`, `unknown` without an interval.
+    """
+    if value.low is None or value.high is None:
         return "unknown"
-    if ratio.low > 1:
-        return "faster"
-    return "slower" if ratio.high < 1 else "indistinguishable"
+    return above if value.low > null else below if value.high < null else "indistinguishable"
 
 
 def _exp(value: float) -> float:
@@ -234,14 +248,17 @@ def _median_errors(count: int) -> NDArray[np.float64]:
 
 
 def _percentile_interval(values: Sequence[float], level: float) -> tuple[float, float]:
-    ordered = np.sort(values)
-    middles, counts = _middles(len(values))
-    medians = ordered[middles].mean(axis=1)
+    from scipy.special import ndtr, stdtrit
+
+    count = len(values)
+    middles, draws = _middles(count)
+    medians = np.sort(values)[middles].mean(axis=1)
     order = np.argsort(medians)
-    reached = np.cumsum(counts[order])
-    below, above = (share * _DRAWS for share in _shares(len(values), level))
-    last = len(order) - 1
-    low, high = np.searchsorted(reached, below), min(int(np.searchsorted(reached, above, side="right")), last)
+    reached = np.cumsum(draws[order])
+    # The share of the medians of draws that lie below the lower end, and above the upper one.
+    share = float(ndtr(math.sqrt(count / (count - 1)) * stdtrit(count - 1, (1 - level) / 2)))
+    low = np.searchsorted(reached, share * _DRAWS)
+    high = min(int(np.searchsorted(reached, (1 - share) * _DRAWS, side="right")), len(order) - 1)
     return float(medians[order[low]]), float(medians[order[high]])
 
 
@@ -256,12 +273,3 @@ def _middles(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     draws = np.sort(np.concatenate([half, count - 1 - half]), axis=1)
     middles, counts = np.unique(draws[:, [(count - 1) // 2, count // 2]], axis=0, return_counts=True)
     return middles, counts
-
-
-@cache
-def _shares(count: int, level: float) -> tuple[float, float]:
-    """Return the fractions of the medians of draws that lie below the two ends of the interval."""
-    from scipy.special import ndtr, stdtrit
-
-    share = float(ndtr(math.sqrt(count / (count - 1)) * stdtrit(count - 1, (1 - level) / 2)))
-    return share, 1 - share

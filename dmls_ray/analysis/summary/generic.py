@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
-from dmls_ray.analysis.stats.intervals import bonferroni_level, difference
-from dmls_ray.analysis.summary.phrases import describe_configuration
-from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
+from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
+from dmls_ray.analysis.summary.phrases import context_phrase, describe_configuration, paired_note
+from dmls_ray.analysis.table.grouping import count_values, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
@@ -22,19 +22,17 @@ def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
         metric: what was searched for.
         minimizes: whether it is to be small.
     """
-    known = [row for row in table.rows if row.median_of(metric) is not None]
-    best_first = sorted(known, key=lambda row: _level_of(row, metric), reverse=not minimizes)
+    reported = [row for row in table.rows if row.median_of(metric) is not None]
+    best_first = sorted(reported, key=lambda row: _level_of(row, metric), reverse=not minimizes)
     if not best_first:
         return f"No run that ended ok reported its {metric}, so nothing can be said of it."
-    best, *others = best_first
+    levels = [
+        f"{GENERIC(_level_of(row, metric))}, with {describe_configuration(row.factors)}" for row in best_first[:2]
+    ]
+    parts = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is {levels[0]}"]
+    parts += [f"the next is {level}" for level in levels[1:]]
     stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip
-    parts = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is "
-            f"{GENERIC(_level_of(best, metric))}, with {describe_configuration(best.factors)}"]  # fmt: skip
-    if others:
-        parts.append(
-            f"the next is {GENERIC(_level_of(others[0], metric))}, with {describe_configuration(others[0].factors)}"
-        )
     if stopped:
         parts.append(f"{stopped} were stopped early")
     return (
@@ -105,11 +103,11 @@ def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level
     low, high = (format_value(row.estimate(name), GENERIC) for row in (first, last))
     if first is last:
         return f"{words} is {low} with every {axis}"
-    more = difference(last.by_block(name), first.by_block(name), level=level)
-    parts = "no block in common" if more is None else format_interval(more, with_sign(GENERIC), null=0)
-    parts += "" if more is None else paired_note(more.n, first, last)
-    if more is not None and more.low is not None and more.high is not None and more.low <= 0 <= more.high:
-        parts += ", indistinguishable"
+    more = last.difference_from(first, name, level=level)
+    by = "no block in common"
+    if more is not None:
+        by = f"{format_interval(more, with_sign(GENERIC), null=0)}{paired_note(more.n, first, last)}"
+        by += ", indistinguishable" if verdict_of(more, 0, "higher", "lower") == "indistinguishable" else ""
     if not choices:
-        return f"{words} went from {low} to {high} ({parts})"
-    return f"{words} from {low} with {axis} {first.factors[axis]} to {high} with {last.factors[axis]} ({parts})"
+        return f"{words} went from {low} to {high} ({by})"
+    return f"{words} from {low} with {axis} {first.factors[axis]} to {high} with {last.factors[axis]} ({by})"

@@ -1,4 +1,4 @@
-"""How configurations are named in sentences."""
+"""How configurations, and what they have in common, are named in sentences."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.stats.formatting import GENERIC
+from dmls_ray.analysis.table.row import Row
 
 
 def describe_configuration(factors: Mapping[str, Any]) -> str:
@@ -21,6 +22,27 @@ def without_derived_batch(factors: Mapping[str, Any]) -> dict[str, Any]:
     if "batch_per_rank" in kept:
         kept.pop("global_batch", None)
     return kept
+
+
+def context_phrase(group: Sequence[Row], *axes: str) -> str:
+    """The varied factors but the axes, as far as they are equal in the group: `at batch_per_rank 32, `."""
+    same: dict[str, Any] = {
+        name: value
+        for name, value in group[0].factors.items()
+        if name not in axes and all(row.factors[name] == value for row in group)
+    }
+    backends = {row.factors["backend"] for row in group if row.factors.get("backend")}
+    if "backend" not in same and len(backends) == 1 and "backend" not in axes:
+        same["backend"] = backends.pop()  # one rank has none
+    text = ", ".join(f"{name} {value}" for name, value in without_derived_batch(same).items())
+    return f"at {text}, " if text else ""
+
+
+def paired_note(blocks: int, row: Row, base: Row, where_they_ran: str = "") -> str:
+    """How many blocks a comparison of two trials is of, where it is not of all."""
+    if blocks == max(len(row.counted), len(base.counted)):
+        return ""
+    return f" in {f'the {blocks} blocks that have' if blocks > 1 else 'the one block that has'} both{where_they_ran}"
 
 
 def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:

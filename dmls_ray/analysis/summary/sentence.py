@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import median
 
-from dmls_ray.analysis.metrics import format_of, label_of
-from dmls_ray.analysis.stats.formatting import (
-    ACCURACY,
-    INTEGER,
-    RATE,
-    RATIO,
-    SECONDS,
-    format_interval,
-    format_value,
-    with_sign,
-)
-from dmls_ray.analysis.stats.intervals import Comparison, Estimate, bonferroni_level, compare, difference
-from dmls_ray.analysis.summary.phrases import without_derived_batch
-from dmls_ray.analysis.table.grouping import context_phrase, count_values, groups_along_axis, paired_note
+from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
+from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, compare, difference, is_above, verdict_of
+from dmls_ray.analysis.summary.phrases import context_phrase, paired_note, without_derived_batch
+from dmls_ray.analysis.table.grouping import count_values, group_by_other_factors, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
 _MOST_LOST = 4
 """Trials that are named of those that could not be measured."""
-
-_WORDS = {"faster": "faster", "slower": "slower", "indistinguishable": "indistinguishable in speed"}
 
 
 def summarize_axis(table: Table, axis: str) -> str:
@@ -49,20 +38,20 @@ def summarize_training(table: Table, axis: str) -> str:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis == "batch_per_rank" and table.fixed_batch_field == "global_batch":
         axis = "global_batch"
-    asked, alone = axis, ""
+    asked = axis
+    alone = ""
     if count_values(rows, axis) < 2:
-        # The one that does vary is the question then: world_size at one global_batch, say.
-        if axis in table.varied:
-            alone = _only_one(table, rows[0], asked)
-        axis = next((name for name in table.varied if count_values(rows, name) > 1), axis)
-    if count_values(rows, axis) < 2:
-        return alone or f"Only one value of {axis} was measured, so nothing can be compared: {_level(rows[0])}."
+        alone = _only_one(table, rows[0], axis) if axis in table.varied else ""
+        # The field that does vary is the question then: world_size at one global_batch, say.
+        axis = next((name for name in table.varied if count_values(rows, name) > 1), "")
+        if not axis:
+            return alone or f"Only one value of {asked} was measured, so nothing can be compared: {_level(rows[0])}."
     groups = groups_along_axis(rows, axis, table.fixed_batch_field)
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
     sentence = f"{sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)}){_lost(table, rows)}."
-    return f"{alone} {sentence}" if asked != axis and alone else sentence
+    return f"{alone} {sentence}" if alone else sentence
 
 
 def summarize_variants(table: Table, changed: Collection[str]) -> str:
@@ -72,51 +61,42 @@ def summarize_variants(table: Table, changed: Collection[str]) -> str:
         table: the sweep's table.
         changed: the fields that variants change.
     """
-    groups: dict[str, list[Row]] = {}
-    for row in table.rows:
-        if row.by_block("test_accuracy"):
-            same = {name: value for name, value in row.factors.items() if name not in changed}
-            groups.setdefault(repr(same), []).append(row)
-    level = bonferroni_level(sum(len(rows) - 1 for rows in groups.values()))
-    texts = [sentence for rows in groups.values() if (sentence := _against_base(rows, changed, level))]
+    tested = [row for row in table.rows if row.by_block("test_accuracy")]
+    groups = group_by_other_factors(tested, changed)
+    comparisons = len(tested) - len(groups)
+    texts = [text for rows in groups if (text := _against_base(rows, changed, bonferroni_level(comparisons)))]
     if not texts:
         return "There is no trial to compare with, so nothing can be said of what was changed."
-    together = ", intervals that hold together" if sum(len(rows) - 1 for rows in groups.values()) > 1 else ""
-    return f"{'; '.join(texts)} ({_repeats([row for rows in groups.values() for row in rows])}{together})."
+    together = ", intervals that hold together" if comparisons > 1 else ""
+    return f"{'; '.join(texts)} ({_repeats(tested)}{together})."
 
 
 def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -> str:
     base = next((row for row in rows if not _changes(row, changed)), None)
     if base is None or len(rows) < 2:
         return ""
-    texts: dict[str, list[str]] = {"higher with": [], "lower with": [], "indistinguishable with": []}
+    texts: dict[str, list[str]] = {"higher": [], "lower": [], "indistinguishable": []}
     for row in sorted(rows, key=lambda row: -row.estimates["test_accuracy"].median):
-        more = difference(row.by_block("test_accuracy"), base.by_block("test_accuracy"), level=level)
+        more = row.difference_from(base, "test_accuracy", level=level)
         if row is base or more is None:
             continue
-        verdict = "indistinguishable with"
-        if more.low is not None and more.high is not None:
-            verdict = "higher with" if more.low > 0 else "lower with" if more.high < 0 else verdict
+        verdict = verdict_of(more, 0, "higher", "lower").replace("unknown", "indistinguishable")
         by = f"{format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, row, base)}"
         texts[verdict].append(f"{_changes(row, changed)} ({by})")
     if not any(texts.values()):
         return ""
-    parts = ", ".join(f"{verdict} {', '.join(names)}" for verdict, names in texts.items() if names)
-    gaps = [row for row in rows if "accuracy_gap" in row.estimates]
-    least = min(gaps, key=lambda row: abs(row.estimates["accuracy_gap"].median), default=base)
+    parts = ", ".join(f"{verdict} with {', '.join(names)}" for verdict, names in texts.items() if names)
+    with_gap = [row for row in rows if "accuracy_gap" in row.estimates]
+    least = min(with_gap, key=lambda row: abs(row.estimates["accuracy_gap"].median), default=base)
     gap = ""
-    if "accuracy_gap" in base.estimates and least is not base:
+    if base in with_gap and least is not base:
         gap = (
-            f"; the gap to training accuracy, {format_value(base.estimates['accuracy_gap'], ACCURACY)}, "
-            "is closest to zero with "
-            f"{_changes(least, changed)}: {format_value(least.estimates['accuracy_gap'], ACCURACY)}"
+            f"; the gap to training accuracy, {base.text('accuracy_gap')}, is closest to zero with "
+            f"{_changes(least, changed)}: {least.text('accuracy_gap')}"
         )
-    shared = {name: value for name, value in base.factors.items() if name not in changed}
-    at = f"At {', '.join(f'{name} {value}' for name, value in shared.items())}, against" if shared else "Against"
-    return (
-        f"{at} a test accuracy of {format_interval(base.estimates['test_accuracy'], ACCURACY)} without, it is "
-        f"{parts}{gap}"
-    )
+    shared = ", ".join(f"{name} {value}" for name, value in base.factors.items() if name not in changed)
+    at = f"At {shared}, against" if shared else "Against"
+    return f"{at} a test accuracy of {base.text('test_accuracy', interval=True)} without, it is {parts}{gap}"
 
 
 def _changes(row: Row, changed: Collection[str]) -> str:
@@ -128,14 +108,14 @@ def _changes(row: Row, changed: Collection[str]) -> str:
 
 def _only_one(table: Table, row: Row, axis: str) -> str:
     """That, and why, only one of several values could be measured."""
-    value = row.factors.get(axis)
-    others = [other for other in table.rows if other.factors.get(axis) != value]
+    value = row.factors[axis]
+    others = [row for row in table.rows if row.factors[axis] != value]
     if not others:
         return ""
-    names = ", ".join(dict.fromkeys(str(other.factors.get(axis)) for other in others))
-    if any(other.counted for other in others):
+    names = ", ".join(dict.fromkeys(str(row.factors[axis]) for row in others))
+    if any(row.counted for row in others):
         return f"Of {axis} the times are known of {value} alone, so its speed is not compared with {names}."
-    why = next((f" ({other.reason.rstrip('.')})" for other in others if other.reason), "")
+    why = next((f" ({row.reason.rstrip('.')})" for row in others if row.reason), "")
     return f"Of {axis} only {value} could be measured, so it is not compared with {names}{why}."
 
 
@@ -161,7 +141,7 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
         measure: what is to be high; without it, the speed.
     """
     values = [(row.by_block(measure) if measure else row.rates()).values() for row in ordered]
-    levels = {index: median(each) for index, each in enumerate(values) if each}
+    levels = {index: median(samples) for index, samples in enumerate(values) if samples}
     best = max(levels, key=lambda index: levels[index], default=0)
     if best in (0, len(ordered) - 1):
         return ""
@@ -169,35 +149,26 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
     # It is picked for being the best, out of so many pairs.
     level = bonferroni_level(len(ordered) * (len(ordered) - 1) // 2)
     if measure:
-        more = [difference(row.by_block(measure), end.by_block(measure), level=level) for end in ends]
-        if any(item is None or item.low is None or item.low <= 0 for item in more):
-            return ""
-        return (
-            f", highest at {axis} {row.factors[axis]} ({format_interval(row.estimates[measure], format_of(measure))})"
-        )
-    faster = [row.speed_against(end, level=level) for end in ends]
-    if any(item is None or item.verdict != "faster" for item in faster):
-        return ""
-    return f", fastest at {axis} {row.factors[axis]} ({_rate(row)})"
+        null, better = 0, [row.difference_from(end, measure, level=level) for end in ends]
+        text = f"highest at {axis} {row.factors[axis]} ({row.text(measure, interval=True)})"
+    else:
+        null, better = 1, [row.speed_against(end, level=level) for end in ends]
+        text = f"fastest at {axis} {row.factors[axis]} ({_rate(row)})"
+    return f", {text}" if all(is_above(item, null) for item in better) else ""
 
 
 def _pace(first: Row, last: Row) -> str:
     """How fast training goes in one trial and in another; where no rate is known, by how long a run takes."""
     faster = last.speed_against(first)
     if "images_per_s" in first.estimates and "images_per_s" in last.estimates:
-        went = f"training went from {format_value(first.estimates['images_per_s'], RATE)} to {_rate(last)}"
-        return f"{went}, {_speed(faster, first, last)}"
+        return f"training went from {first.text('images_per_s')} to {_rate(last)}, {_speed(faster, first, last)}"
     if "total_s" not in first.estimates or "total_s" not in last.estimates:
         return f"training went on at {_rate(first)} and at {_rate(last)}, which do not compare"
-    times = [format_value(row.estimates["total_s"], SECONDS) for row in (first, last)]
-    took = f"a run went from {times[0]} to {times[1]} s"
+    took = f"a run went from {first.text('total_s')} to {last.text('total_s')} s"
     longer = first.speed_against(last)
-    if faster is None or longer is None or faster.ratio.centre >= 1:
+    if faster is None or longer is None or faster.centre >= 1:
         return f"{took}, {_speed(faster, first, last)}"
-    verdict = "" if faster.verdict == "unknown" else f"{_WORDS[faster.verdict]}: "
-    return (
-        f"{took}, {verdict}{format_interval(longer.ratio, RATIO, null=1)} times as long{_blocks(longer, first, last)}"
-    )
+    return f"{took}, {_speed_words(faster)}{_times(longer, first, last, 'as long')}"
 
 
 def _among(group: Sequence[Row], axis: str) -> str:
@@ -221,12 +192,12 @@ def _best(group: Sequence[Row], axis: str, level: float) -> str:
     if not tested:
         return f"no test accuracy is known of any {axis}"
     best, *others = sorted(tested, key=lambda row: -row.estimates["test_accuracy"].median)
-    reached = f"{axis} {best.factors[axis]} reached {format_interval(best.estimates['test_accuracy'], ACCURACY)}"
+    reached = f"{axis} {best.factors[axis]} reached {best.text('test_accuracy', interval=True)}"
     if not others:
         return f"{reached} of test accuracy"
     if any(row.estimates["test_accuracy"].low is None for row in tested):
         return f"{reached} of test accuracy, the highest that was seen, of too few repeats to rule out chance"
-    ties = [row for row in others if not _is_lower(row, best, level)]
+    ties = [row for row in others if not is_above(best.difference_from(row, "test_accuracy", level=level), 0)]
     if not ties:
         return f"{reached}, the highest test accuracy"
     names = ", ".join(str(row.factors[axis]) for row in ties)
@@ -235,66 +206,58 @@ def _best(group: Sequence[Row], axis: str, level: float) -> str:
     return f"{reached}, the highest test accuracy but indistinguishable from {names}"
 
 
-def _is_lower(row: Row, best: Row, level: float) -> bool:
-    """Whether a row's test accuracy is below the best one's in the blocks they share, as far as repeats show."""
-    less = difference(row.by_block("test_accuracy"), best.by_block("test_accuracy"), level=level)
-    return less is not None and less.high is not None and less.high < 0
-
-
 def _quantized(row: Row) -> str:
     """What int8 does to accuracy, size and latency of one kind of quantization."""
     if "int8_test_accuracy" not in row.estimates:
         return ""
     changed = difference(row.by_block("int8_test_accuracy"), row.by_block("fp32_test_accuracy"))
     parts = [
-        f"{row.factors['quantization']}: int8 test accuracy "
-        f"{format_interval(row.estimates['int8_test_accuracy'], ACCURACY)}, "
+        f"{row.factors['quantization']}: int8 test accuracy {row.text('int8_test_accuracy', interval=True)}, "
         f"{format_interval(changed, with_sign(ACCURACY), null=0)} against its fp32 form"
     ]
-    sizes = [row.estimates.get(f"{form}_checkpoint_bytes") for form in ("int8", "fp32")]
-    if all(sizes):
-        parts.append("checkpoint {} against {} bytes".format(*(format_value(size, INTEGER) for size in sizes)))
-    times = [row.by_block(f"{form}_compiled_ms_p50") for form in ("fp32", "int8")]
-    comparison = compare(*times)
-    if comparison is not None:
+    int8_bytes, fp32_bytes = row.text("int8_checkpoint_bytes"), row.text("fp32_checkpoint_bytes")
+    if int8_bytes and fp32_bytes:
+        parts.append(f"checkpoint {int8_bytes} against {fp32_bytes} bytes")
+    faster = compare(row.by_block("fp32_compiled_ms_p50"), row.by_block("int8_compiled_ms_p50"))
+    if faster is not None:
         batch = row.records[0].config["inference_batch"]
-        parts.append(f"inference of {batch} images {_speed(comparison, row, row)} as in fp32, both compiled")
+        parts.append(f"inference of {batch} images {_speed(faster, row, row)} as in fp32, both compiled")
     return ", ".join(parts)
 
 
-def _speed(comparison: Comparison | None, one: Row, other: Row) -> str:
-    if comparison is None:
+def _speed(faster: Estimate | None, row: Row, base: Row) -> str:
+    if faster is None:
         return "not compared: no block has both on one machine and device"
-    times = f"{format_interval(comparison.ratio, RATIO, null=1)} times as fast{_blocks(comparison, one, other)}"
-    return times if comparison.verdict == "unknown" else f"{_WORDS[comparison.verdict]}: {times}"
+    return f"{_speed_words(faster)}{_times(faster, row, base, 'as fast')}"
 
 
-def _blocks(comparison: Comparison, one: Row, other: Row) -> str:
-    """How many blocks a comparison is of, where it is not of all."""
-    pairs = comparison.ratio.n if isinstance(comparison.ratio, Estimate) else 0
-    return paired_note(pairs, one, other, " on one machine and device")
+def _speed_words(faster: Estimate) -> str:
+    verdict = verdict_of(faster, 1, "faster", "slower")
+    return {"indistinguishable": "indistinguishable in speed: ", "unknown": ""}.get(verdict, f"{verdict}: ")
+
+
+def _times(ratio: Estimate, row: Row, base: Row, as_what: str) -> str:
+    """A ratio of two trials, and how many blocks it is of, where it is not of all."""
+    blocks = paired_note(ratio.n, row, base, " on one machine and device")
+    return f"{format_interval(ratio, RATIO, null=1)} times {as_what}{blocks}"
 
 
 def _memory(first: Row, last: Row) -> str:
-    one, other = first.estimates.get("peak_mem_mib"), last.estimates.get("peak_mem_mib")
-    return (
-        ""
-        if one is None or other is None
-        else f", peak memory from {format_value(one, INTEGER)} to {format_value(other, INTEGER)} MiB"
-    )
+    before, after = first.text("peak_mem_mib"), last.text("peak_mem_mib")
+    return f", peak memory from {before} to {after} MiB" if before and after else ""
 
 
 def _learned(first: Row, last: Row) -> str:
     """What becomes of test accuracy, paired by block."""
-    one, other = first.estimates.get("test_accuracy"), last.estimates.get("test_accuracy")
-    if one is None or other is None:
+    before, after = first.text("test_accuracy"), last.text("test_accuracy")
+    if not before or not after:
         return ""
-    went = f", test accuracy from {format_value(one, ACCURACY)} to {format_value(other, ACCURACY)}"
-    more = difference(last.by_block("test_accuracy"), first.by_block("test_accuracy"))
-    if more is None or more.low is None or more.high is None:
+    went = f", test accuracy from {before} to {after}"
+    more = last.difference_from(first, "test_accuracy")
+    if more is None or more.low is None:
         return went
-    verdict = "higher" if more.low > 0 else "lower" if more.high < 0 else "indistinguishable"
-    return f"{went}, {verdict}: {format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, first, last)}"
+    by = f"{format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, first, last)}"
+    return f"{went}, {verdict_of(more, 0, 'higher', 'lower')}: {by}"
 
 
 def _lost(table: Table, rows: Sequence[Row]) -> str:
@@ -302,24 +265,21 @@ def _lost(table: Table, rows: Sequence[Row]) -> str:
     lost = [row for row in table.rows if row not in rows and not row.counted]
     if not lost:
         return ""
-    texts = [f"{_named(row)} ({row.outcome})" for row in lost[:_MOST_LOST]]
+    named = [" ".join(f"{name} {value}" for name, value in without_derived_batch(row.factors).items()) for row in lost]
+    texts = [f"{name} ({row.outcome})" for name, row in zip(named, lost[:_MOST_LOST], strict=False)]
     more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
     return f"; not measured: {', '.join(texts)}{more}"
 
 
-def _named(row: Row) -> str:
-    return " ".join(f"{name} {value}" for name, value in without_derived_batch(row.factors).items())
-
-
 def _level(row: Row) -> str:
-    tested = row.estimates.get("test_accuracy")
-    return _rate(row) + (f", test accuracy {format_value(tested, ACCURACY)}" if tested else "")
+    tested = row.text("test_accuracy")
+    return _rate(row) + (f", test accuracy {tested}" if tested else "")
 
 
 def _rate(row: Row) -> str:
     """How fast, with its unit."""
     name = "images_per_s" if "images_per_s" in row.estimates else "total_s"
-    return f"{format_value(row.estimates[name], format_of(name))} {label_of(name)}"
+    return f"{row.text(name)} {label_of(name)}"
 
 
 def _repeats(rows: Sequence[Row]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +14,6 @@ from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.columns import columns_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.notes import notes_of
-from dmls_ray.analysis.table.order import positions_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.gc import gc_disabled
@@ -38,72 +38,69 @@ def make_table(
     factors = [factors_of(records[0]) for records in by_trial.values()]
     names = factor_names(factors, varied)
     rows = [_row(values, records, names) for values, records in zip(factors, by_trial.values(), strict=True)]
-    rows.sort(key=lambda row: positions_of(row, names))
+    rows.sort(key=lambda row: row.position(names))
     if best_by is not None:
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.median_of(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: row.median_of(metric) is None)
-    fixed_batch_field = _held_batch(factors, varied or ())
+    fixed_batch_field = _fixed_batch_field(factors, varied or ())
     presentation = presentation_of_rows(rows)
     table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation)
     presentation.add_speed_up(rows, fixed_batch_field)
     if best_by is None:
         presentation.order(rows, names)
-    table.typed_notes = notes_of(results, table)
+    table.typed_notes = list(notes_of(results, table))
     table.columns = columns_of(table)
     return table
 
 
 def factor_names(factors: Sequence[Mapping[str, Any]], varied: Sequence[str] | None = None) -> tuple[str, ...]:
     """The fields that distinguish trials: those that were varied, and others in which they differ."""
-    known = field_names(factors)
-    names = {*(varied or ()), *(name for name in known if _differs(name, factors))}
+    fields = field_names(factors)
+    names = {*(varied or ()), *(name for name in fields if _differs(name, factors))}
     # A table that shows one batch shows the other.
-    if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"} and "global_batch" in known:
+    if names & {"batch_per_rank", "global_batch", "world_size", "accum_steps"} and "global_batch" in fields:
         names |= {"batch_per_rank", "global_batch"}
     if "machines" not in names:
         names.discard("ranks_per_machine")  # it is world_size then
-    return tuple(name for name in known if name in names)
+    return tuple(name for name in fields if name in names)
 
 
 def _differs(name: str, factors: Sequence[Mapping[str, Any]]) -> bool:
     first = factors[0].get(name)
     # Most are the same object or equal; 1, 1.0 and True differ only as texts.
-    return any(
-        (value := each.get(name)) is not first and (value != first or repr(value) != repr(first)) for each in factors
-    )
+    values = (item.get(name) for item in factors)
+    return any(value is not first and (value != first or repr(value) != repr(first)) for value in values)
 
 
 def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[str]) -> Row:
     row = Row(records[0].trial_id, {name: factors.get(name) for name in names}, records)
-    ok = row.counted
-    timed = [record.mode == "bench" for record in ok]
-    for (name, metric), values in zip(TABLE_METRICS.items(), zip(*map(_measured, ok), strict=True), strict=False):
-        known = [value for value, counts in zip(values, timed, strict=True)
-                 if value is not None and (counts or not metric.is_time)]  # fmt: skip
-        if known:
-            row.estimates[name] = estimate(known, metric.kind)
-    for name in field_names(record.measures for record in ok):
-        anywhere = not is_time(name)
-        reported = [record.measures.get(name) for record, counts in zip(ok, timed, strict=True) if counts or anywhere]
-        numbers = [value for value in reported if isinstance(value, int | float)]
-        if numbers:
-            row.custom_metrics[name] = estimate(numbers, quantity_of(name))
+    # Column by column for the many fields of records; custom metrics are few.
+    by_metric = zip(*map(_measured, row.counted), strict=True)
+    timed = [record.mode == "bench" for record in row.counted]
+    for metric, values in zip(TABLE_METRICS.values(), by_metric, strict=False):
+        counted = compress(values, timed) if metric.is_time else values
+        if reported := [value for value in counted if value is not None]:
+            row.estimates[metric.name] = estimate(reported, metric.kind)
+    for name in field_names(record.measures for record in row.counted):
+        custom = (record.measures.get(name) for record in (row.timed if is_time(name) else row.counted))
+        if reported := [value for value in custom if isinstance(value, int | float)]:
+            row.custom_metrics[name] = estimate(reported, quantity_of(name))
     return row
 
 
-def _held_batch(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
+def _fixed_batch_field(factors: Sequence[Mapping[str, Any]], varied: Sequence[str]) -> str:
     """Which batch stays from one world size, and from one accum_steps, to the next: global_batch (strong scaling) or
     batch_per_rank (weak).
     """
-    sizes: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
+    by_ranks: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for values in factors:
         if "accum_steps" in values and values.get("global_batch") is not None:
-            per_rank, together = sizes.setdefault((values["world_size"], values["accum_steps"]), (set(), set()))
+            per_rank, together = by_ranks.setdefault((values["world_size"], values["accum_steps"]), (set(), set()))
             per_rank.add(values["batch_per_rank"])
             together.add(values["global_batch"])
-    same_per_rank = len({frozenset(item) for item, _ in sizes.values()}) == 1
-    same_together = len({frozenset(item) for _, item in sizes.values()}) == 1
-    if "global_batch" in varied:
-        return "global_batch"
-    return "global_batch" if same_together and not same_per_rank else "batch_per_rank"
+    same_per_rank, same_together = (
+        len({frozenset(sizes[index]) for sizes in by_ranks.values()}) == 1 for index in range(2)
+    )
+    is_strong = "global_batch" in varied or (same_together and not same_per_rank)
+    return "global_batch" if is_strong else "batch_per_rank"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of
-from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, format_value
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval
+from dmls_ray.analysis.metrics import TABLE_METRICS, label_of
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.metric import Metric
@@ -35,7 +35,7 @@ def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
         elif table.has(name):
             columns.append(metric_column(name, interval=True, answers=place == 0))
         elif name in table.custom_metric_names:
-            columns.append(_named(name))
+            columns.append(metric_column(name, interval=True))
     return _headed(table, [*columns, _COUNT, _OUTCOME])
 
 
@@ -56,7 +56,7 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     answer = "images_per_s" if table.has("images_per_s") else "total_s" if table.is_timed else "test_accuracy"
     by_family: dict[str, list[Column]] = {"speed": [], "other": [], "loss": [], "end": []}
     for name, metric in TABLE_METRICS.items():
-        if _is_shown(metric, table):
+        if metric.shown(table) if callable(metric.shown) else metric.shown and table.has(name):
             by_family.get(metric.family, by_family["other"]).append(_default_column(metric, is_answer=name == answer))
     columns = factor_columns(table) + by_family["speed"]
     if any(row.speed_up for row in table.rows):
@@ -71,16 +71,12 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     return columns
 
 
-def _is_shown(metric: Metric, table: Table) -> bool:
-    return metric.shown(table) if callable(metric.shown) else metric.shown and table.has(metric.name)
-
-
 def _default_column(metric: Metric, *, is_answer: bool) -> Column:
     if metric.name == "overfit_epoch":
         return _OVERFIT
-    if metric.family == "loss":
-        return _named(metric.name)
-    return metric_column(metric.name, interval=metric.interval or is_answer, answers=is_answer)
+    # A loss is headed by its field, with its underscore.
+    head = metric.name if metric.family == "loss" else ""
+    return metric_column(metric.name, interval=metric.interval or is_answer, answers=is_answer, head=head)
 
 
 def factor_columns(table: Table) -> list[Column]:
@@ -100,14 +96,9 @@ def ending_columns() -> list[Column]:
 
 def _custom_columns(table: Table) -> list[Column]:
     """Columns of the metrics that are no field of a record: by their entries, if they have one."""
-    columns = []
-    for name in table.custom_metric_names:
-        metric = registered_metrics().get(name)
-        if metric is None:
-            columns.append(_named(name))
-        elif metric.shown(table) if callable(metric.shown) else metric.shown:
-            columns.append(metric_column(name, interval=True))
-    return columns
+    entries = {name: registered_metrics().get(name) for name in table.custom_metric_names}
+    return [metric_column(name, interval=True) for name, metric in entries.items()
+            if metric is None or (metric.shown(table) if callable(metric.shown) else metric.shown)]  # fmt: skip
 
 
 def _factor(name: str) -> Column:
@@ -117,68 +108,47 @@ def _factor(name: str) -> Column:
     return Column(name, text, lambda row: {name: row.factors[name]})
 
 
-def metric_column(name: str, *, interval: bool = False, answers: bool = False) -> Column:
-    """A registered metric.
+def metric_column(name: str, *, interval: bool = False, answers: bool = False, head: str = "") -> Column:
+    """A metric, registered or custom.
 
     Args:
-        name: the field of a record.
+        name: the metric.
         interval: whether its interval is shown.
-        answers: whether a trial of which no run is ok has its outcome for a word here.
+        answers: whether a trial of which no run is ok has its outcome here.
+        head: the heading; by default the label of the metric.
     """
-    write = format_interval if interval else format_value
 
     def text(row: Row) -> str:
-        known = row.estimate(name)
-        return (
-            row.outcome if answers and not row.counted else f"{write(known, format_of(name))}{_of_how_many(known, row)}"
-        )
+        if answers and not row.counted:
+            return row.outcome
+        return f"{row.text(name, interval=interval)}{_of_how_many(row.estimate(name), row)}"
 
-    return Column(label_of(name) + (INTERVAL if interval else ""), text, lambda row: _numbers(name, row.estimate(name)))
-
-
-def _named(name: str) -> Column:
-    """A metric under its name, with its interval."""
-    return Column(
-        f"{name}{INTERVAL}",
-        lambda row: f"{format_interval(row.estimate(name), GENERIC)}{_of_how_many(row.estimate(name), row)}",
-        lambda row: _numbers(name, row.estimate(name)),
-    )
+    head = (head or label_of(name)) + (INTERVAL if interval else "")
+    return Column(head, text, lambda row: _numbers(name, row.estimate(name)))
 
 
-def _of_how_many(known: Estimate | None, row: Row) -> str:
+def _of_how_many(value: Estimate | None, row: Row) -> str:
     """Of how many runs a value is, where not all have one."""
-    return f" ({known.n} of {len(row.counted)})" if known is not None and known.n < len(row.counted) else ""
+    return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
 
 
-def _numbers(name: str, known: Estimate | Interval | None) -> dict[str, Any]:
-    """The value has the name of the metric; an unknown value is None, so every row has the same
-    names.
-    """
-    mean = deviation = None
-    if isinstance(known, Estimate):
-        mean, deviation = known.mean, known.deviation
+def _numbers(name: str, value: Estimate | None) -> dict[str, Any]:
+    """The value has the name of the metric; an unknown value is None, so every row has the same names."""
     return {
-        name: known.centre if known else None,
-        f"{name}_low": known.low if known else None,
-        f"{name}_high": known.high if known else None,
-        f"{name}_mean": mean,
-        f"{name}_deviation": deviation,
+        name: value and value.median,
+        f"{name}_low": value and value.low,
+        f"{name}_high": value and value.high,
+        f"{name}_mean": value and value.mean,
+        f"{name}_deviation": value and value.deviation,
     }
 
 
-def _ratio(row: Row) -> Estimate | Interval | None:
-    return row.speed_up.ratio if row.speed_up else None
-
-
 def _speed_up_text(row: Row) -> str:
-    known = _ratio(row)
-    text = format_interval(known, RATIO, null=1)
-    pairs = known.n if isinstance(known, Estimate) else 0
-    return f"{text} ({pairs} of {len(row.counted)})" if known and pairs < len(row.counted) else text
+    return f"{format_interval(row.speed_up, RATIO, null=1)}{_of_how_many(row.speed_up, row)}"
 
 
 def _efficiency(row: Row) -> float | None:
-    return row.speed_up.ratio.centre / row.world_size if row.speed_up else None
+    return row.speed_up.median / row.world_size if row.speed_up else None
 
 
 def _efficiency_text(row: Row) -> str:
@@ -189,10 +159,7 @@ def _efficiency_text(row: Row) -> str:
 def _overfit(row: Row) -> str:
     """The epoch, and of how many runs where not of all."""
     epoch = row.estimates.get("overfit_epoch")
-    if epoch is None:
-        return ""
-    of_all = len(row.counted)
-    return f"{epoch.median:.0f}" + (f" ({epoch.n} of {of_all})" if epoch.n < of_all else "")
+    return "" if epoch is None else f"{epoch.median:.0f}{_of_how_many(epoch, row)}"
 
 
 def _target(row: Row) -> dict[str, Any]:
@@ -202,11 +169,6 @@ def _target(row: Row) -> dict[str, Any]:
     return {name: getattr(reached, field) if reached else None for name, field in names.items()}
 
 
-def _target_text(row: Row) -> str:
-    reached = row.time_to_target()
-    return "" if reached is None else str(reached)
-
-
 def _outcomes(row: Row) -> dict[str, Any]:
     return {
         "outcome": row.outcome,
@@ -214,9 +176,9 @@ def _outcomes(row: Row) -> dict[str, Any]:
     }
 
 
-_SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, lambda row: _numbers("speed_up", _ratio(row)))
+_SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, lambda row: _numbers("speed_up", row.speed_up))
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
-_TARGET = Column(f"s to target{INTERVAL}", _target_text, _target)
+_TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
 _OVERFIT = Column(
     label_of("overfit_epoch"), _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
 )

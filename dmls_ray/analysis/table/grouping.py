@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from dmls_ray.analysis.table.row import Row
 
@@ -68,30 +67,3 @@ def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[
                 groups.append(group)
     grouped = {row.trial_id for group in groups for row in group}
     return [*groups, *group_by_other_factors([row for row in rows if row.trial_id not in grouped], free)]
-
-
-def context_phrase(group: Sequence[Row], *axes: str) -> str:
-    """The varied factors but the axes, as far as they are equal in the group: `at batch_per_rank 32, `."""
-    same: dict[str, Any] = {
-        name: value
-        for name, value in group[0].factors.items()
-        if name not in axes and value is not None and all(row.factors[name] == value for row in group)
-    }
-    backends = {row.factors["backend"] for row in group if row.factors.get("backend")}
-    if "backend" not in same and len(backends) == 1 and "backend" not in axes:
-        same["backend"] = backends.pop()  # one rank has none
-    if "batch_per_rank" in same and "global_batch" in same:
-        del same["global_batch"]
-    text = ", ".join(f"{name} {value}" for name, value in same.items())
-    return f"at {text}, " if text else ""
-
-
-def paired_note(pairs: int, one: Row, other: Row, where_they_ran: str = "") -> str:
-    """How many blocks a comparison of two trials is of, where it is not of all."""
-    if pairs == max(len(one.counted), len(other.counted)):
-        return ""
-    return (
-        f" in the {pairs} blocks that have both{where_they_ran}"
-        if pairs > 1
-        else (f" in the one block that has both{where_they_ran}")
-    )

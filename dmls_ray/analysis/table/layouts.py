@@ -4,7 +4,7 @@ and the published rows next to ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -14,13 +14,12 @@ from dmls_ray.analysis.presentation import installed_presentations, presentation
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, SECONDS, format_value
+from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, SECONDS, NumberFormat, format_value
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.summary.phrases import factor_cells
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import measure_columns
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.order import positions_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -93,21 +92,24 @@ def by_rank(results: Results, *, with_published: bool = False) -> RenderedTable:
         with_published: whether the published rows stand next to ours.
     """
     table = make_table(results)
-    cells = []
-    found = [match(row.records[0]) if with_published else None for row in table.rows]
+    heads = _heads(table)
+    matches = [match(row.records[0]) if with_published else None for row in table.rows]
     has_failed = any(row.outcome != Outcome.OK for row in table.rows)
-    for row, published_run in zip(table.rows, found, strict=True):
-        ranks: list[int | None] = [*sorted({rank.rank for record in row.counted for rank in record.ranks})]
-        for number_of in ranks or [None]:
-            same = [rank for record in row.counted for rank in record.ranks if rank.rank == number_of]
-            entries = {"rank": "" if number_of is None else str(number_of)}
+    cells = []
+    for row, matched in zip(table.rows, matches, strict=True):
+        ranks = [rank for record in row.counted for rank in record.ranks]
+        numbers: list[int | None] = [*sorted({rank.rank for rank in ranks})]
+        for number in numbers or [None]:
+            same = [rank for rank in ranks if rank.rank == number]
+            entries = {"rank": "" if number is None else str(number)}
             entries |= {label_of(name): _median(same, name) for name in _OF_A_RANK}
-            entries |= _published_rank(published_run, number_of) if with_published else {}
+            if with_published:
+                theirs = [rank for rank in matched.record.ranks if rank.rank == number] if matched else []
+                entries |= {"published test acc.": _median(theirs, "test_accuracy"), **_of_match(matched)}
             entries |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
-            cells.append(_factor_cells(row, _heads(table), entries) | entries)
-    frame = pd.DataFrame(cells, dtype=object).fillna("")
-    notes = _notes_with_published(table, found) if with_published else _notes(table)
-    return RenderedTable(_without_empty(frame), notes)
+            cells.append(_with_factors(row, heads, entries))
+    frame = _without_empty(pd.DataFrame(cells, dtype=object).fillna(""))
+    return RenderedTable(frame, _notes(table, matches if with_published else None))
 
 
 LAYOUTS: dict[str, Callable[..., RenderedTable]] = {
@@ -122,8 +124,7 @@ LAYOUTS: dict[str, Callable[..., RenderedTable]] = {
 
 def all_layouts() -> dict[str, Callable[..., RenderedTable]]:
     """Return the tables of training and those that workloads add, by name."""
-    added = [item.layouts for item in installed_presentations()]
-    return {**LAYOUTS, **{name: layout for layouts in added for name, layout in layouts.items()}}
+    return LAYOUTS | {name: layout for item in installed_presentations() for name, layout in item.layouts.items()}
 
 
 def published_runs(name: str, results: Results) -> Results:
@@ -144,8 +145,7 @@ def match(record: RunRecord) -> Match | None:
 
 def with_published_rows(table: Table) -> RenderedTable:
     """The table of a sweep with the published rows next to ours, matched by configuration."""
-    found = [match(row.records[0]) for row in table.rows]
-    return _with_published(table.frame(), table, found)
+    return _with_published(table.frame(), table)
 
 
 _TIME_MEMORY_ACCURACY = ("total_s", "peak_mem_mib", "peak_mem_mb", "test_accuracy")
@@ -153,93 +153,74 @@ _TIME_MEMORY_ACCURACY = ("total_s", "peak_mem_mib", "peak_mem_mb", "test_accurac
 
 _OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
 
+_OF_A_PUBLISHED_RUN = {
+    "published s/run": ("total_s", SECONDS),
+    "published peak MB": ("peak_mem_mb", GENERIC),
+    "published test acc.": ("test_accuracy", ACCURACY),
+    "published ms": ("pass_ms", GENERIC),
+}
+"""Column -> metric of a published run, and its format."""
+
 
 def _by(results: Results, factors: Sequence[str], measures: Sequence[str], with_published: bool) -> RenderedTable:
     table = make_table(results, factors)
     # Other fields that vary distinguish rows, too.
     heads = list(dict.fromkeys((*factors, *_heads(table))))
     columns = measure_columns(table, measures)
-    rows = sorted(table.rows, key=lambda row: positions_of(row, heads))
-    table = replace(table, rows=rows)
-    cells = []
-    for row in rows:
-        entries = {column.head: column.text(row) for column in columns}
-        cells.append(_factor_cells(row, heads, entries) | entries)
+    table = replace(table, rows=sorted(table.rows, key=lambda row: row.position(heads)))
+    cells = [_with_factors(row, heads, {column.head: column.text(row) for column in columns}) for row in table.rows]
     frame = _without_empty(pd.DataFrame(cells, dtype=object))
-    if with_published:
-        return _with_published(frame, table, [match(row.records[0]) for row in rows])
-    return RenderedTable(frame, _notes(table))
+    return _with_published(frame, table) if with_published else RenderedTable(frame, _notes(table))
 
 
-def _with_published(frame: pd.DataFrame, table: Table, found: Sequence[Match | None]) -> RenderedTable:
-    if not any(found):
-        return RenderedTable(frame, _notes_with_published(table, found))
-    entries = frame.assign(
-        **{head: [read(item.record) if item else "" for item in found] for head, read in _OF_A_PUBLISHED_RUN.items()},
-        **{"published on": [item.hardware if item else "" for item in found]},
-        **{"differs in": [item.differs_in if item else "" for item in found]},
-    )
-    return RenderedTable(_without_empty(entries), _notes_with_published(table, found))
+def _with_published(frame: pd.DataFrame, table: Table) -> RenderedTable:
+    matches = [match(row.records[0]) for row in table.rows]
+    if any(matches):
+        theirs = [
+            {head: _metric_text(matched, *metric) for head, metric in _OF_A_PUBLISHED_RUN.items()} | _of_match(matched)
+            for matched in matches
+        ]
+        frame = _without_empty(frame.join(pd.DataFrame(theirs, index=frame.index)))
+    return RenderedTable(frame, _notes(table, matches))
 
 
-def _notes(table: Table) -> list[str]:
-    """The table's, and whose accuracies those are that were published."""
-    shown = [record for row in table.rows for record in row.records if record.isolation == PUBLISHED]
-    return [*table.notes, *_of_accuracies(shown)]
+def _notes(table: Table, matches: Sequence[Match | None] | None = None) -> list[str]:
+    """The notes of a table, and whose accuracies the published ones are.
+
+    Args:
+        table: the table.
+        matches: the published runs next to its rows; None for a table without them.
+    """
+    matched = [item for item in matches or () if item is not None]
+    of_rows = [record for row in table.rows for record in row.records if record.isolation == PUBLISHED]
+    published = [item.record for item in matched] or of_rows
+    notes = list(table.notes)
+    if any(record.test_accuracy is not None for record in published):
+        notes.append(ACCURACY_CAVEAT)
+    if matched:
+        hardware = next((note.about for note in table.typed_notes if note.kind == "measured_on"), "")
+        ours = hardware.rstrip(".") or "this machine"
+        theirs = ", ".join(dict.fromkeys(item.hardware for item in matched))
+        notes.append(
+            f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do "
+            "not give is compared where ours is not at its default."
+        )
+    elif matches is not None:
+        notes.append("The reports have no run of these configurations.")
+    return notes
 
 
-def _of_accuracies(published: Iterable[RunRecord]) -> list[str]:
-    return [ACCURACY_CAVEAT] if any(record.test_accuracy is not None for record in published) else []
+def _metric_text(matched: Match | None, name: str, form: NumberFormat) -> str:
+    if matched is None:
+        return ""
+    value = matched.record.measures.get(name, getattr(matched.record, name, None))
+    return "" if value is None else form(value)
 
 
-def _notes_with_published(table: Table, found: Sequence[Match | None]) -> list[str]:
-    """Likewise, of a table with these published runs next to ours."""
-    if not any(found):
-        return [*_notes(table), "The reports have no run of these configurations."]
-    hardware = next((note.about for note in table.typed_notes if note.kind == "measured_on"), "")
-    ours = hardware.rstrip(".") or "this machine"
-    theirs = ", ".join(dict.fromkeys(item.hardware for item in found if item))
-    return [
-        *table.notes,
-        *_of_accuracies(item.record for item in found if item),
-        f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do not "
-        "give is compared where ours is not at its default.",
-    ]
-
-
-def _seconds(record: RunRecord) -> str:
-    return "" if record.total_s is None else SECONDS(record.total_s)
-
-
-def _memory(record: RunRecord) -> str:
-    return GENERIC(record.measures["peak_mem_mb"]) if "peak_mem_mb" in record.measures else ""
-
-
-def _tested(record: RunRecord) -> str:
-    return "" if record.test_accuracy is None else ACCURACY(record.test_accuracy)
-
-
-def _pass_ms(record: RunRecord) -> str:
-    return GENERIC(record.measures["pass_ms"]) if "pass_ms" in record.measures else ""
-
-
-_OF_A_PUBLISHED_RUN: dict[str, Callable[[RunRecord], str]] = {
-    "published s/run": _seconds,
-    "published peak MB": _memory,
-    "published test acc.": _tested,
-    "published ms": _pass_ms,
-}
-
-
-def _published_rank(found: Match | None, number_of: int | None) -> dict[str, str]:
-    if found is None:
-        return {"published test acc.": "", "published on": "", "differs in": ""}
-    ranks = {rank.rank: rank for rank in found.record.ranks}
-    tested = ranks[number_of].test_accuracy if number_of in ranks else None
+def _of_match(matched: Match | None) -> dict[str, str]:
     return {
-        "published test acc.": "" if tested is None else ACCURACY(tested),
-        "published on": found.hardware,
-        "differs in": found.differs_in,
+        "published on": matched.hardware if matched else "",
+        "differs in": matched.differs_in if matched else "",
     }
 
 
@@ -265,8 +246,8 @@ def _heads(table: Table) -> list[str]:
     return [name for name in table.varied if name != "global_batch"]
 
 
-def _factor_cells(row: Row, names: Sequence[str], other_headers: Collection[str]) -> dict[str, str]:
-    return factor_cells({name: row.factors.get(name) for name in names}, other_headers=other_headers)
+def _with_factors(row: Row, names: Sequence[str], cells: dict[str, str]) -> dict[str, str]:
+    return factor_cells({name: row.factors.get(name) for name in names}, other_headers=cells) | cells
 
 
 def _without_empty(frame: pd.DataFrame) -> pd.DataFrame:

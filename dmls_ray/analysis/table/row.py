@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import is_time
-from dmls_ray.analysis.stats.intervals import Comparison, Estimate, compare
+from dmls_ray.analysis.metrics import format_of, is_time
+from dmls_ray.analysis.stats.formatting import format_interval, format_value
+from dmls_ray.analysis.stats.intervals import Estimate, compare, difference
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
@@ -27,7 +29,7 @@ class Row:
     estimates: dict[str, Estimate] = field(default_factory=dict)
     custom_metrics: dict[str, Estimate] = field(default_factory=dict)
     """Metrics that are no field of a record."""
-    speed_up: Comparison | None = None
+    speed_up: Estimate | None = None
     """Against the row that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
 
     @property
@@ -38,6 +40,25 @@ class Row:
     @property
     def world_size(self) -> int:
         return int(self.records[0].config["world_size"])
+
+    def position(self, names: Sequence[str]) -> tuple[tuple[int, Any], ...]:
+        """The place of the row in an order by some fields, as a sort key.
+
+        Rows without a value come first. Numbers are in order of size, choices in the order of their field, which begins
+        with the default.
+        """
+        specs = self.workload.specs()
+        places: list[tuple[int, Any]] = []
+        for name in names:
+            value = self.factors.get(name)
+            choices = specs[name].choices if name in specs else ()
+            if value is None:
+                places.append((0, 0))
+            elif value in choices:
+                places.append((1, choices.index(value)))
+            else:
+                places.append((1, value) if isinstance(value, int | float) else (2, str(value)))
+        return tuple(places)
 
     @cached_property
     def outcome(self) -> str:
@@ -65,8 +86,10 @@ class Row:
         """images_per_s of each block; without it, runs per second, if all runs do the same work."""
         return self.by_block("images_per_s") or self._runs_per_s()
 
-    def speed_against(self, base: Row, *, level: float = 0.95) -> Comparison | None:
-        """The speed of this trial relative to a baseline, paired by the blocks in which both ran on the same hardware.
+    def speed_against(self, base: Row, *, level: float = 0.95) -> Estimate | None:
+        """The ratio of the speed of this trial to that of a baseline, paired by block.
+
+        Only blocks in which both ran on the same hardware count.
 
         Args:
             base: the baseline.
@@ -83,12 +106,14 @@ class Row:
         paired = {block for block in comparable if rates.get(block, 0) > 0 and baseline_rates.get(block, 0) > 0}
         return compare({block: rates[block] for block in paired}, baseline_rates, level=level)
 
+    def difference_from(self, base: Row, metric: str, *, level: float = 0.95) -> Estimate | None:
+        """A metric of this trial minus that of a baseline, paired by block; None without a common block."""
+        return difference(self.by_block(metric), base.by_block(metric), level=level)
+
     def blocks_on_same_hardware(self, baseline: Row) -> set[int]:
         """The blocks in which both ran on the same machine and device; times of other blocks are not comparable."""
-        hardware, baseline_hardware = self._hardware_by_block(), baseline._hardware_by_block()
-        return {
-            block for block in hardware.keys() & baseline_hardware.keys() if hardware[block] == baseline_hardware[block]
-        }
+        common = self._hardware_by_block().items() & baseline._hardware_by_block().items()
+        return {block for block, _ in common}
 
     def _runs_per_s(self) -> dict[int, float]:
         """Runs per second of each block; empty if runs may differ in their work."""
@@ -106,14 +131,19 @@ class Row:
             for record in self.counted
         }
 
-    def median_of(self, metric: str) -> float | None:
-        """The median of a metric; None if no run reports it."""
-        values = self.estimate(metric)
-        return None if values is None else values.median
-
     def estimate(self, metric: str) -> Estimate | None:
         """A metric over the repeats, registered or custom; None if no run reports it."""
         return self.estimates.get(metric) or self.custom_metrics.get(metric)
+
+    def median_of(self, metric: str) -> float | None:
+        """The median of a metric; None if no run reports it."""
+        value = self.estimate(metric)
+        return None if value is None else value.median
+
+    def text(self, metric: str, *, interval: bool = False) -> str:
+        """A metric as tables write it, with its interval or without; empty if no run reports it."""
+        write = format_interval if interval else format_value
+        return write(self.estimate(metric), format_of(metric))
 
     def time_to_target(self) -> TimeToTarget | None:
         """When its runs reached their target accuracy; None if they have none."""
@@ -121,10 +151,6 @@ class Row:
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""
-        counts_in_search = not is_time(metric)
-        values = {
-            record.repeat: record.measures[metric] if metric in record.measures else getattr(record, metric, None)
-            for record in self.counted
-            if counts_in_search or record.mode == "bench"
-        }
+        records = self.timed if is_time(metric) else self.counted
+        values = {record.repeat: record.measures.get(metric, getattr(record, metric, None)) for record in records}
         return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}

@@ -14,14 +14,13 @@ from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval
-from dmls_ray.analysis.stats.intervals import Comparison, bonferroni_level
+from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, verdict_of
 from dmls_ray.analysis.summary.generic import summarize_metrics
-from dmls_ray.analysis.summary.phrases import join_names
+from dmls_ray.analysis.summary.phrases import context_phrase, join_names
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
-from dmls_ray.analysis.table.grouping import context_phrase, count_values, group_by_other_factors
+from dmls_ray.analysis.table.grouping import count_values, group_by_other_factors
 from dmls_ray.analysis.table.layouts import RenderedTable
 from dmls_ray.analysis.table.model import Column, Note, Table
-from dmls_ray.analysis.table.order import positions_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.grayscale.config import IMPLEMENTATION_FIELDS, RECORDED_NAME, TIMES_THE_CACHE, is_complete
@@ -111,7 +110,7 @@ class GrayscalePresentation(Presentation):
     def order(self, rows: list[Row], names: Sequence[str]) -> None:
         rows.sort(key=lambda row: -_ms(row))
         others = [name for name in names if name not in IMPLEMENTATION_FIELDS]
-        rows.sort(key=lambda row: positions_of(row, others))
+        rows.sort(key=lambda row: row.position(others))
 
     def columns(self, table: Table) -> list[Column]:
         answer, *others = (metric.name for metric in GRAYSCALE_METRICS)
@@ -222,7 +221,7 @@ def _fastest(ranked: Sequence[Row]) -> str:
     # It was chosen as the best, out of so many pairs.
     level = bonferroni_level(len(ranked) * (len(ranked) - 1) // 2)
     comparisons = [best.speed_against(row, level=level) for row in others]
-    verdicts = [comparison.verdict if comparison else None for comparison in comparisons]
+    verdicts = [verdict_of(ratio, 1, "faster", "slower") if ratio else None for ratio in comparisons]
     if comparisons[0] and set(verdicts) == {"faster"}:
         following = _name(others[0])
         over_loops = "" if following == "python_loops" else over_loops
@@ -241,8 +240,8 @@ def _interval(row: Row) -> str:
     return f"{format_interval(row.estimate('pass_ms'), GENERIC)} ms"
 
 
-def _times(ahead: Comparison) -> str:
-    return f"{format_interval(ahead.ratio, RATIO, null=1)} times"
+def _times(ahead: Estimate) -> str:
+    return f"{format_interval(ahead, RATIO, null=1)} times"
 
 
 def _without_bound(row: Row) -> str:

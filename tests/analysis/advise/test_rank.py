@@ -10,8 +10,8 @@ from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import tradeoff
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import estimate
-from dmls_ray.analysis.stats.paired import mean_interval, repeats_to_tell
+from dmls_ray.analysis.stats.intervals import estimate, mean_interval
+from dmls_ray.analysis.stats.power import repeats_to_tell
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import EpochRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective, Request, target_of
 from dmls_ray.analysis.stats.formatting import GENERIC
@@ -11,10 +11,10 @@ from dmls_ray.util.errors import ConfigError
 
 
 class Cost(Objective):
-    name: ClassVar[str] = "cost"
-    needs_times: ClassVar[bool] = True
-    takes_price: ClassVar[bool] = True
-    work_matters: ClassVar[bool] = True
+    name = "cost"
+    needs_times = True
+    takes_price = True
+    work_matters = True
 
     @classmethod
     def settle(cls, table: Table, request: Request) -> Self:

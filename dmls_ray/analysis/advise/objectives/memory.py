@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from dmls_ray.analysis.advise.objective import Objective, Request
 from dmls_ray.analysis.table.model import Table
 
 
 class Memory(Objective):
-    name: ClassVar[str] = "memory"
-    work_matters: ClassVar[bool] = True
-    follows_learning_rate: ClassVar[bool] = False
+    name = "memory"
+    work_matters = True
+    follows_learning_rate = False
 
     @classmethod
     def metric(cls, table: Table, request: Request) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from dmls_ray.analysis.advise.objective import Objective, Request
 from dmls_ray.analysis.table.model import Table
 
 
 class Throughput(Objective):
-    name: ClassVar[str] = "throughput"
-    needs_times: ClassVar[bool] = True
-    work_matters: ClassVar[bool] = True
-    ranks_may_help: ClassVar[bool] = True
+    name = "throughput"
+    needs_times = True
+    work_matters = True
+    ranks_may_help = True
 
     @classmethod
     def metric(cls, table: Table, request: Request) -> str:

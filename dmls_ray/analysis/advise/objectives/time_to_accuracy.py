@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective, Request, target_of
 from dmls_ray.analysis.stats.formatting import SECONDS
@@ -10,9 +10,9 @@ from dmls_ray.analysis.table.model import Table
 
 
 class TimeToAccuracy(Objective):
-    name: ClassVar[str] = "time-to-accuracy"
-    needs_times: ClassVar[bool] = True
-    ranks_may_help: ClassVar[bool] = True
+    name = "time-to-accuracy"
+    needs_times = True
+    ranks_may_help = True
 
     @classmethod
     def settle(cls, table: Table, request: Request) -> Self:
