@@ -17,7 +17,7 @@ import operator
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal
 
@@ -79,18 +79,74 @@ class FieldSpec:
     """Everything that the command line and the tables need to know about a field."""
 
     name: str
-    help: str
-    default: Any
-    choices: tuple[Any, ...]
+    help: str = ""
+    default: Any = None
+    kind: type = object
+    """`int`, `float`, `str` or `bool`; `tuple` for several values; `object` for any plain value."""
+    choices: tuple[Any, ...] = ()
     """The allowed values; empty if all of its type are allowed."""
-    type: str
-    """`int`, `float`, `str` or `bool`; `value` for any of these; `tuple` for several values."""
-    parse: Callable[[str], Any] = field(repr=False)
-    """Converts the text of a flag to a value."""
-    check: Callable[[Any], Any] = field(repr=False)
-    """Checks a value and converts it to the type of the field."""
+    or_none: bool = True
+    """None is a value, too."""
     setting: Setting = Setting()
     """Bounds, unit and conditions."""
+
+    @property
+    def type(self) -> str:
+        """`int`, `float`, `str`, `bool` or `tuple`; `value` for any plain value."""
+        return "value" if self.kind is object else self.kind.__name__
+
+    def parse(self, text: str) -> Any:
+        """The value of a flag's text.
+
+        Raises:
+            ConfigError: the text is no value of this field.
+        """
+        if self.or_none and text.lower() == "none":
+            return None
+        if self.kind is tuple:
+            return self.check([_plain_of(part) for part in text.split(",")])
+        if self.kind is object:
+            return self.check(_plain_of(text))
+        if self.kind is bool:
+            if text.lower() not in _BOOLS:
+                raise ConfigError(f"{self.name}={text} is unknown; choose from true, false.")
+            return _BOOLS[text.lower()]
+        try:
+            value = self.kind(text)
+        except ValueError as error:
+            kind = _TYPE_NAMES[self.kind]
+            raise ConfigError(f"{self.name}={text} is not {kind}; give {kind}.") from error
+        return self.check(value)
+
+    def check(self, value: Any) -> Any:
+        """The value, converted to the type of the field.
+
+        Raises:
+            ConfigError: the value is of the wrong type or not among the choices.
+        """
+        name, kind = self.name, self.kind
+        if value is None and self.or_none:
+            return None
+        if kind is tuple and not isinstance(value, list | tuple):
+            raise ConfigError(f"{name}={value!r} is no tuple; give one, or a list of several.")
+        if kind in (object, tuple):
+            return _checked_plain(name, value)
+
+        # An int is a good float, numpy scalars are good numbers, and a bool is neither.
+        if not isinstance(value, bool):
+            if kind is float and hasattr(value, "__float__") and not isinstance(value, str):
+                value = float(value)
+            elif kind is int and hasattr(value, "__index__"):
+                value = value.__index__()
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one.")
+        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+            raise ConfigError(f"{name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name}={value} is not finite; give a number.")
+        if self.choices and value not in self.choices:
+            raise ConfigError(f"{name}={value} is unknown; choose from {', '.join(map(str, self.choices))}.")
+        return value
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
@@ -104,22 +160,33 @@ def _field_specs(config_class: type) -> dict[str, FieldSpec]:
     for base in reversed(config_class.__mro__):
         if dataclasses.is_dataclass(base):
             docs |= _field_docs(base)
-    settings = {item.name: item.metadata.get("setting", Setting()) for item in fields(config_class)}
-    defaults = field_defaults(config_class)
+    hints = typing.get_type_hints(config_class)
     specs = {}
-    for name in defaults:
-        kind, choices, optional = _shape(config_class, name)
-        specs[name] = FieldSpec(
-            name=name,
-            help=docs.get(name, ""),
-            default=defaults[name],
-            choices=choices,
-            type="value" if kind is object else kind.__name__,
-            parse=functools.partial(_parse, config_class, name, kind, optional),
-            check=functools.partial(checked, config_class, name),
-            setting=settings[name],
-        )
+    for item in ordered_fields(config_class):
+        if item.init:
+            factory, setting = item.default_factory, item.metadata.get("setting", Setting())
+            default = item.default if item.default is not MISSING else None if factory is MISSING else factory()
+            kind, choices, or_none = _shape(hints[item.name], setting)
+            specs[item.name] = FieldSpec(item.name, docs.get(item.name, ""), default, kind, choices, or_none, setting)
     return specs
+
+
+def _shape(hint: Any, setting: Setting) -> tuple[type, tuple[Any, ...], bool]:
+    """The `kind`, `choices` and `or_none` of a field, from its annotation."""
+    or_none = False
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        args = typing.get_args(hint)
+        kinds = [arg for arg in args if arg is not type(None)]
+        hint, or_none = kinds[0] if len(kinds) == 1 else object, len(kinds) < len(args)
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        if len({type(choice) for choice in choices}) == 1:
+            return type(choices[0]), choices, or_none
+    if setting.choices:
+        return str, setting.choices, or_none
+    if (typing.get_origin(hint) or hint) in (tuple, list):
+        return tuple, (), or_none
+    return hint if hint in _TYPE_NAMES else object, (), or_none
 
 
 def ordered_fields(config_class: type) -> list[Field[Any]]:
@@ -134,16 +201,8 @@ def ordered_fields(config_class: type) -> list[Field[Any]]:
 
 
 def field_defaults(config_class: type) -> dict[str, Any]:
-    """Each field's default, by name."""
-    return {
-        spec.name: spec.default
-        if spec.default is not MISSING
-        else None
-        if spec.default_factory is MISSING
-        else spec.default_factory()
-        for spec in ordered_fields(config_class)
-        if spec.init
-    }
+    """Each field's default, by name; None for a field without one."""
+    return {name: spec.default for name, spec in field_specs(config_class).items()}
 
 
 def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
@@ -168,10 +227,10 @@ def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any])
         others: the values of the field that it depends on.
     """
     assert spec.setting.counts_with is not None
-    other, counts = spec.setting.counts_with
+    condition, counts = spec.setting.counts_with
     return ConflictError(
-        f"{spec.name}={', '.join(map(str, values))} has no effect with {other}={', '.join(map(str, others))}; use "
-        f"{other} {' or '.join(counts)}, or {spec.name} {as_flag_value(spec.default)}."
+        f"{spec.name}={', '.join(map(str, values))} has no effect with {condition}={', '.join(map(str, others))}; use "
+        f"{condition} {' or '.join(counts)}, or {spec.name} {as_flag_value(spec.default)}."
     )
 
 
@@ -180,89 +239,8 @@ def as_flag_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
-def plain_spec(name: str) -> FieldSpec:
-    """A field without a type: it takes any plain value."""
-    check = functools.partial(_checked_plain, name)
-    return FieldSpec(name=name, help="", default=None, choices=(), type="value", parse=_plain_of, check=check)
-
-
-def checked(config_class: type, name: str, value: Any) -> Any:
-    """The value, converted to the type of its field.
-
-    Raises:
-        ConfigError: the value is of the wrong type or not among the choices.
-    """
-    kind, choices, optional = _shape(config_class, name)
-    if value is None and optional:
-        return None
-    if kind is tuple and not isinstance(value, list | tuple):
-        raise ConfigError(f"{name}={value!r} is no tuple; give one, or a list of several.")
-    if kind in (object, tuple):
-        return _checked_plain(name, value)
-    # An int is a good float, numpy scalars are good numbers, and a bool is neither.
-    if not isinstance(value, bool):
-        if kind is float and hasattr(value, "__float__") and not isinstance(value, str):
-            value = float(value)
-        elif kind is int and hasattr(value, "__index__"):
-            value = value.__index__()
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one.")
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise ConfigError(f"{name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{name}={value} is not finite; give a number.")
-    if choices and value not in choices:
-        raise ConfigError(f"{name}={value} is unknown; choose from {', '.join(map(str, choices))}.")
-    return value
-
-
-@functools.cache
-def _shape(config_class: type, name: str) -> tuple[type, tuple[Any, ...], bool]:
-    """A field's type (object for one that is not known here), its choices (empty for a free value) and whether None is
-    allowed.
-    """
-    hint = typing.get_type_hints(config_class)[name]
-    optional = False
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        args = typing.get_args(hint)
-        kinds = [arg for arg in args if arg is not type(None)]
-        hint, optional = kinds[0] if len(kinds) == 1 else object, len(kinds) < len(args)
-    if typing.get_origin(hint) is Literal:
-        choices = typing.get_args(hint)
-        if len({type(choice) for choice in choices}) == 1:
-            return type(choices[0]), choices, optional
-    (metadata,) = (item.metadata for item in fields(config_class) if item.name == name)
-    if registered := metadata.get("setting", Setting()).choices:
-        return str, registered, optional
-    if (typing.get_origin(hint) or hint) in (tuple, list):
-        return tuple, (), optional
-    return hint if hint in _TYPE_NAMES else object, (), optional
-
-
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 _BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-
-
-def _parse(config_class: type, name: str, kind: type, optional: bool, text: str) -> Any:
-    """One value of a field from the command line.
-
-    Raises:
-        ConfigError: the text is no value of this field.
-    """
-    if optional and text.lower() == "none":
-        return None
-    if kind is tuple:
-        return _checked_plain(name, [_plain_of(part) for part in text.split(",")])
-    if kind is object:
-        return _checked_plain(name, _plain_of(text))
-    if kind is bool:
-        if text.lower() not in _BOOLS:
-            raise ConfigError(f"{name}={text} is unknown; choose from true, false.")
-        return _BOOLS[text.lower()]
-    try:
-        return checked(config_class, name, kind(text))
-    except ValueError as error:
-        raise ConfigError(f"{name}={text} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.") from error
 
 
 def _plain_of(text: str) -> Any:

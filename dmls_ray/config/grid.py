@@ -122,48 +122,50 @@ def build_plan(
     """
     if repeats < 1:
         raise ConfigError(f"repeats={repeats} is out of range; give 1 or more.")
-    defaults, counts_with = schema.defaults, schema.counts_with
+    defaults = schema.defaults
     settled = _settled(axes, schema)
     changed = [{name: schema.check(name, value) for name, value in variant.items()} for variant in variants]
     in_variants = frozenset().union(*changed)
-    trials: dict[str, tuple[dict[str, Any], RuntimeConfig | None, str, frozenset[str]]] = {}
+    trials: dict[str, Run] = {}
     conflicts: list[ConflictError] = []
     effective: set[str] = set()
     for *point, variant in itertools.product(*settled.values(), changed):
         values = {**dict(zip(settled, point, strict=True)), **variant}
         effective |= _drop_ineffective(values, schema)
-        unchanged = in_variants - variant.keys()
+        config, skip = None, ""
         try:
-            made = schema.make(**values)
-            full = {**schema.fixed, **made.canonical()}
-            trials.setdefault(schema.hash_of(full), (full, made, "", unchanged))
+            config = schema.make(**values)
+            values = {**schema.fixed, **config.canonical()}
         except ConflictError as conflict:
             conflicts.append(conflict)
+            skip = str(conflict)
             # Without its batch settled such a point has no canonical form; its values as given name it.
-            full = {**schema.fixed, **defaults, **values}
-            trials.setdefault(schema.hash_of(full), (full, None, str(conflict), unchanged))
-    for name, (other, _) in counts_with.items():
+            values = {**schema.fixed, **defaults, **values}
+        trial_id = schema.hash_of(values)
+        first_run = Run(
+            values=values, config=config, trial_id=trial_id, repeat=0, order=0, skip=skip,
+            unchanged=in_variants - variant.keys(),
+        )  # fmt: skip
+        trials.setdefault(trial_id, first_run)
+
+    for name, (condition, _) in schema.counts_with.items():
         idle = [value for value in settled.get(name, ()) if value != defaults[name]]
         if idle and name not in effective:
-            raise no_effect(schema.specs[name], idle, settled.get(other, (defaults[other],)))
-    if conflicts and all(config is None for _, config, _, _ in trials.values()):
+            raise no_effect(schema.specs[name], idle, settled.get(condition, (defaults[condition],)))
+    if conflicts and all(run.config is None for run in trials.values()):
         raise conflicts[0]
-    for values, _, _, _ in trials.values():
-        if values["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
+    for run in trials.values():
+        if run.values["seed"] + (repeats - 1) * SEED_STRIDE >= 2**31:
             raise ConfigError(
-                f"seed={values['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; give a smaller one."
+                f"seed={run.values['seed']} leaves no seeds for {repeats} repeats, {SEED_STRIDE} apart; "
+                "give a smaller one."
             )
+
     runs: list[Run] = []
     for repeat in range(repeats):
         # Seeded by the block as well: more repeats later leave the order of earlier blocks as it was.
-        block = random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials))
-        for trial_id in block:
-            values, config, skip, unchanged = trials[trial_id]
-            order = len(runs)
-            runs.append(
-                Run(values=values, config=config, trial_id=trial_id, repeat=repeat, order=order, skip=skip,
-                    unchanged=unchanged)
-            )  # fmt: skip
+        for trial_id in random.Random(f"{order_seed}/{repeat}").sample(sorted(trials), len(trials)):
+            runs.append(replace(trials[trial_id], repeat=repeat, order=len(runs)))
     given = {
         name: tuple(
             dict.fromkeys(
@@ -189,8 +191,8 @@ def _drop_ineffective(values: dict[str, Any], schema: Schema) -> set[str]:
         The conditional fields that have an effect.
     """
     effective = set()
-    for name, (other, counts) in schema.counts_with.items():
-        if values.get(other, schema.defaults[other]) in counts:
+    for name, (condition, counts) in schema.counts_with.items():
+        if values.get(condition, schema.defaults[condition]) in counts:
             effective.add(name)
         elif name in values:
             values[name] = schema.defaults[name]

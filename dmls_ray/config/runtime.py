@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from dmls_ray.config.fields import FieldSpec, field_specs, ordered_fields, set_checked, setting
+from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, ordered_fields, set_checked, setting
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.launcher_names import any_of, launcher_facts
 from dmls_ray.util.errors import ConflictError
@@ -175,8 +175,7 @@ class RuntimeConfig:
     @property
     def hash(self) -> str:
         """12 hex digits that name this trial: equal configurations have equal hashes."""
-        defaults = {name: spec.default for name, spec in field_specs(type(self)).items()}
-        return digest_of_changes(self.canonical(), defaults)
+        return digest_of_changes(self.canonical(), field_defaults(type(self)))
 
 
 RUNTIME_FIELDS = tuple(item.name for item in fields(RuntimeConfig))

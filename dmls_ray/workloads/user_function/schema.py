@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, plain_spec
+from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
@@ -202,7 +202,7 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
     """World size first, then the fields of the function, then the rest of `RUNTIME_FIELDS`."""
     place = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
     if config_class is None:
-        custom = {name: plain_spec(name) for name in names if name not in place}
+        custom = {name: FieldSpec(name) for name in names if name not in place}
     else:
         custom = dict(field_specs(config_class))
         for name in custom.keys() & place.keys():
