@@ -47,10 +47,12 @@ def take_results(
     ]
     if not results:
         return
+
     run = results[0].run
-    of_run = [metric.name for metric in metrics if metric.scope == "run"]
-    for name in (*RUN_FACTS, *(name for name in of_run if hasattr(record, name))):
-        setattr(record, name, run.get(name, getattr(record, name)))
+    fields_of_run = {metric.name for metric in metrics if metric.scope == "run" and hasattr(record, metric.name)}
+    fields_of_run |= {*RUN_FACTS}
+    for name in fields_of_run & run.keys():
+        setattr(record, name, run[name])
     take_epochs(record, [_of_known(EpochRecord, item) for item in run.get("epochs", ())])
     for metric in metrics:
         if metric.scope == "rank":
@@ -61,9 +63,7 @@ def take_results(
             elif combined is not None:
                 record.measures[metric.name] = combined
     # A number without a field is kept, whether or not it is registered.
-    others = run.keys() - {*RUN_FACTS, *of_run, "epochs", "returned"} | {
-        name for name in of_run if name in run and not hasattr(record, name)
-    }
+    others = run.keys() - fields_of_run - {"epochs", "returned"}
     record.measures |= {name: run[name] for name in sorted(others)}
     if "returned" in run:
         _take_returned(record, run["returned"])
@@ -116,18 +116,18 @@ def _take_returned(record: RunRecord, returned: Mapping[str, Any]) -> None:
 
 
 def _take_overfitting(record: RunRecord) -> None:
-    tested = [item for item in record.epochs if item.test_loss is not None and item.train_loss is not None]
-    if not tested:
+    """Fill in the epoch after the least test loss, if test loss ended higher and train loss lower than there."""
+    losses = [
+        (item.epoch, item.train_loss, item.test_loss)
+        for item in record.epochs
+        if item.train_loss is not None and item.test_loss is not None
+    ]
+    if not losses:
         return
-    least = min(tested, key=lambda item: item.test_loss or 0.0)
-    end = tested[-1]
-    assert least.train_loss is not None
-    assert end.train_loss is not None
-    assert least.test_loss is not None
-    assert end.test_loss is not None
-    rose = least.test_loss < end.test_loss < math.inf
-    if rose and end.train_loss < least.train_loss:
-        record.overfit_epoch = least.epoch + 1
+    best_epoch, train_loss, test_loss = min(losses, key=lambda item: item[2])
+    _, last_train_loss, last_test_loss = losses[-1]
+    if test_loss < last_test_loss < math.inf and last_train_loss < train_loss:
+        record.overfit_epoch = best_epoch + 1
 
 
 Record = TypeVar("Record", EpochRecord, RankRecord)

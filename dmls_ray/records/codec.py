@@ -1,17 +1,16 @@
-"""JSON of records: encoding, and decoding of the parts that many records share or that are seldom used."""
+"""JSON of records: encoding, and decoding of the objects that many records have in common."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from dmls_ray.records.validation import SHARED_CHECKS
 from dmls_ray.util.text import utf8_safe
-
-Row = TypeVar("Row")
 
 
 def encode_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
@@ -37,30 +36,10 @@ def encode_json(value: Any, default: Callable[[Any], Any] | None = None) -> byte
         return msgspec.json.encode(_with_utf8_texts(value), enc_hook=base_value)
 
 
-def decode_rows(content: Raw | bytes, cls: type[Row]) -> list[Row]:
-    """Decode a list of objects; null stands for the default of a field, since a number that is not finite becomes null.
-
-    Raises:
-        TypeError, ValueError: it is no list of such objects.
-    """
-    rows = msgspec.json.decode(content, type=list[dict[str, Any]])
-    return msgspec.convert([without_nulls(row) for row in rows], list[cls])  # type: ignore[valid-type]
-
-
-def without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
 class SharedObjects:
-    """JSON objects decoded and checked once; records with the same JSON share one dict, which nothing changes.
+    """JSON objects decoded and checked once; records with the same JSON share one dict, which nothing changes."""
 
-    Args:
-        checks: by the name of a record's field, the function that refuses an invalid object.
-    """
-
-    def __init__(self, checks: Mapping[str, Callable[[dict[str, Any]], None]]) -> None:
-        self._checks = checks
+    def __init__(self) -> None:
         self._decoded: dict[tuple[str, bytes], dict[str, Any]] = {}
 
     def decode(self, field: str, content: Raw | dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +55,7 @@ class SharedObjects:
         if key not in self._decoded:
             try:
                 values = msgspec.json.decode(content, type=dict[str, Any])
-                self._checks[field](values)
+                SHARED_CHECKS[field](values)
             except ValueError as error:
                 raise ValueError(f"{field}: {error}") from error
             self._decoded[key] = values

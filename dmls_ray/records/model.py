@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Raw
 
-from dmls_ray.records.codec import SharedObjects, decode_rows, encode_json, without_nulls
+from dmls_ray.records.codec import SharedObjects, encode_json
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.validation import SHARED_CHECKS, check_moment, check_name, check_picture, check_plain
 from dmls_ray.util.errors import StoreError
@@ -26,18 +26,17 @@ SCHEMA = 1
 STEP_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 """Shares of a rank's counted steps at which its record says how long they took at most."""
 
-# What type checkers see differs from what the decoder of `codec` checks in three cases.
+Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Whole number of at most 64 bits."""
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+# Type checkers see these types as the record has them after reading; the decoder checks what stands in the file.
 if TYPE_CHECKING:
-    Int = int
-    Count = int
     SharedObject = dict[str, Any]
     FloatList = list[float]
     NestedRecords = Any
     Total = int
 else:
-    Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-    """Whole number of at most 64 bits."""
-    Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
     SharedObject = Raw
     """JSON that stays undecoded, until `codec` replaces it by a dict that all records with the same JSON share."""
     FloatList = list[float | None]
@@ -280,10 +279,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
         Raises:
             StoreError: the record was read, and its epochs are not valid; `ranks` likewise.
         """
-        if isinstance(self._epochs, Raw):
-            self._epochs = self._decoded(self._epochs, EpochRecord)
-        epochs: list[EpochRecord] = self._epochs
-        return epochs
+        return self._decoded("_epochs", EpochRecord)
 
     @epochs.setter
     def epochs(self, epochs: list[EpochRecord]) -> None:
@@ -292,26 +288,26 @@ class RunRecord(msgspec.Struct, kw_only=True):
     @property
     def ranks(self) -> list[RankRecord]:
         """The ranks that returned a result, in their order."""
-        if isinstance(self._ranks, Raw):
-            self._ranks = self._decoded(self._ranks, RankRecord)
-        ranks: list[RankRecord] = self._ranks
-        return ranks
+        return self._decoded("_ranks", RankRecord)
 
     @ranks.setter
     def ranks(self, ranks: list[RankRecord]) -> None:
         self._ranks = ranks
 
-    def _decoded(self, content: Raw, cls: type[Nested]) -> list[Nested]:
-        try:
-            rows = decode_rows(content, cls)
-            for row in rows:
-                _check_nested(row)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise StoreError(
-                f"the epochs and ranks of run {self.run_id} cannot be read ({type(error).__name__}: {error}); remove "
-                "its line from runs.jsonl."
-            ) from error
-        return rows
+    def _decoded(self, name: str, cls: type[Nested]) -> list[Nested]:
+        """The list of a field that stays JSON until its first use."""
+        content = getattr(self, name)
+        if isinstance(content, Raw):
+            try:
+                rows = _decode_rows(content, cls)
+            except (ValueError, TypeError, RecursionError) as error:
+                raise StoreError(
+                    f"the epochs and ranks of run {self.run_id} cannot be read ({type(error).__name__}: {error}); "
+                    "remove its line from runs.jsonl."
+                ) from error
+            setattr(self, name, rows)
+            return rows
+        return content
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RunRecord) and self.to_dict() == other.to_dict()
@@ -336,7 +332,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
             check_picture("picture", record.picture)
         for name in ("measures", "proposed", "earlier_attempts"):
             check_plain(name, getattr(record, name))
-        shared = shared or SharedObjects(SHARED_CHECKS)
+        shared = shared or SharedObjects()
         for name in SHARED_CHECKS:
             setattr(record, name, shared.decode(name, getattr(record, name)))
         # A copy, since the original refers to the whole line.
@@ -376,10 +372,24 @@ RUN_FIELDS: tuple[str, ...] = RunRecord.__struct_encode_fields__
 _DECODER = msgspec.json.Decoder(RunRecord)
 
 
-def _check_nested(row: EpochRecord | RankRecord) -> None:
-    if isinstance(row, EpochRecord):
-        check_plain("measures", row.measures)
-        return
-    for epoch in row.epochs:
-        check_plain("epochs", epoch)
-        msgspec.convert(without_nulls(epoch), EpochRecord)
+def _decode_rows(content: Raw, cls: type[Nested]) -> list[Nested]:
+    """Decode and check a list of epochs or ranks.
+
+    Raises:
+        TypeError, ValueError: it is no list of such objects.
+    """
+    values = msgspec.json.decode(content, type=list[dict[str, Any]])
+    rows: list[Nested] = msgspec.convert([_without_nulls(row) for row in values], list[cls])  # type: ignore[valid-type]
+    for row in rows:
+        if isinstance(row, EpochRecord):
+            check_plain("measures", row.measures)
+        else:
+            for epoch in row.epochs:
+                check_plain("epochs", epoch)
+                msgspec.convert(_without_nulls(epoch), EpochRecord)
+    return rows
+
+
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are not None. A field of the others gets its default: JSON has null for what was not finite."""
+    return {name: value for name, value in values.items() if value is not None}

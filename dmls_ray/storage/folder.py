@@ -20,7 +20,6 @@ from filelock import FileLock, Timeout
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.validation import SHARED_CHECKS
 from dmls_ray.storage.runs_file import RUNS, cut_torn_line, records_by_id
 from dmls_ray.storage.sweep_file import read_sweep, write_sweep
 from dmls_ray.util.atomic import sync_to_disk
@@ -60,7 +59,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
         try:
-            self._shared = SharedObjects(SHARED_CHECKS)
+            self._shared = SharedObjects()
             self._records = records_by_id(self.folder, where, self._shared)
             self.cut_bytes = cut_torn_line(self.folder / RUNS)
             """Size of a torn last line that was cut off."""

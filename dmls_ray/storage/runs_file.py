@@ -15,7 +15,6 @@ import msgspec
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
-from dmls_ray.records.validation import SHARED_CHECKS
 from dmls_ray.util.errors import NewerSchemaError, StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import below
@@ -45,7 +44,7 @@ def read_records(
         return
     except OSError as error:
         raise StoreError(f"{named} cannot be read ({error}); name another folder with --out.") from error
-    shared = shared or SharedObjects(SHARED_CHECKS)
+    shared = shared or SharedObjects()
     with file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n") and not is_complete(line):

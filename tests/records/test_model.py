@@ -13,7 +13,6 @@ from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.records.validation import SHARED_CHECKS
 from dmls_ray.util.errors import StoreError
 from dmls_ray.workloads.classification.config import DEFAULTS
 
@@ -101,7 +100,7 @@ def test_a_line_is_read_in_any_layout_of_json(config: dict[str, object], layout:
 
 
 def test_records_with_equal_configurations_share_one_dict() -> None:
-    shared = SharedObjects(SHARED_CHECKS)
+    shared = SharedObjects()
     first, second, other = (
         RunRecord.from_json(record(config={"lr": lr}, machine={"cores": 2}).to_json(), shared) for lr in (1, 1, 2)
     )
