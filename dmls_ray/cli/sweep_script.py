@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import os
 import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
-from dmls_ray.cli.axes import defaults_for, merge_axes, parse_range
 from dmls_ray.cli.console import SPARE, Console, print_table, say
-from dmls_ray.cli.dry_run import show_plan
-from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload
+from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, defaults_for, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
-from dmls_ray.config.grid import Plan, Variant
+from dmls_ray.config.grid import Plan, Variant, configs_of
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
-from dmls_ray.execution.planning import folder_name, plan_sweep, search_minimizes
+from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_sweep, results_location, search_minimizes
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.util.errors import HeadLostError, InputError, WorkerGroupError
 from dmls_ray.util.uri import below
@@ -121,12 +121,49 @@ def _run(
 
     console = Console()
     if dry_run:
-        return show_plan(plan, options, chosen, console)
+        return _show_plan(plan, options, chosen, console)
     from dmls_ray.cli.progress import make_view
 
     with make_view(console) as view:
         results = run_plan(plan, options, view, space=space, on_stuck=_exit_now)
     return _show_results(results, plan, options, console)
+
+
+def _show_plan(plan: Plan, options: Options, workload: Workload, console: Console) -> int:
+    """Print the plan and start nothing; returns the exit code.
+
+    Raises:
+        InputError: as the sweep itself would.
+    """
+    # Imported here so that a sweep reaches its first line sooner.
+    from dmls_ray.cluster.connect import cluster_at
+    from dmls_ray.cluster.resources import local_resources
+    from dmls_ray.execution.estimate import describe_estimate
+    from dmls_ray.execution.jobs import JobFactory
+    from dmls_ray.storage.location import records_at
+
+    location = results_location(options)
+    if options.uses_searcher:
+        say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
+        return EXIT_OK
+
+    records = records_at(location)
+    here = local_resources()
+    joined = cluster_at(options.address)
+    jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(configs_of(plan.runs)))
+    plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
+    finished = finished_run_ids(records, options)
+    pending = plan.pending(finished)
+    workload.check(configs_of(pending))
+
+    say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {location}:")
+    for run in plan.runs:
+        state = "done" if run.run_id in finished else f"skipped: {run.skip}" if run.skip else "to run"
+        say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
+    say(console, describe_estimate(plan, pending, records))
+    if joined is not None:
+        say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
+    return EXIT_OK
 
 
 def _show_results(results: Any, plan: Plan, options: Options, console: Console) -> int:

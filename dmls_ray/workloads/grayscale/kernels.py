@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 
-from dmls_ray.util.cache_folder import cache_root
 from dmls_ray.util.errors import UnavailableError
+from dmls_ray.util.paths import cache_root
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
 """Takes pixels, room for their grey levels, and whether pixels are planar; see `Images`."""

@@ -25,8 +25,8 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from dmls_ray.util.cache_folder import cache_root
 from dmls_ray.util.errors import DataError
+from dmls_ray.util.paths import cache_root
 from dmls_ray.workloads.classification.data.image_arrays import describe_array, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source

@@ -9,8 +9,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from dmls_ray.util.cache_folder import cache_root
 from dmls_ray.util.errors import DataError
+from dmls_ray.util.paths import cache_root
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Samples, Source, Split
 
 _BY_FLAG: Mapping[Split, Mapping[str, Any]] = {"train": {"train": True}, "test": {"train": False}}
