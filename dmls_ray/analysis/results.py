@@ -112,7 +112,7 @@ class Results:
     def ranks(self) -> pd.DataFrame:
         """One row a rank of a run."""
         columns = [item.name for item in fields(RankRecord) if item.name != "epochs"]
-        rows = [_fields(record, KEYS) | _fields(rank, columns) for record in self.records for rank in record.ranks]
+        rows = [fields_of(record, KEYS) | fields_of(rank, columns) for record in self.records for rank in record.ranks]
         return pd.DataFrame(rows, columns=[*KEYS, *columns])
 
     @cached_property
@@ -122,9 +122,9 @@ class Results:
         names = field_names(epoch.measures for record in self.records for epoch in record.epochs)
         custom = [_apart(name, columns) for name in names]
         rows = [
-            _fields(record, KEYS)
+            fields_of(record, KEYS)
             | {_apart(name, columns): value for name, value in epoch.measures.items()}
-            | _fields(epoch, columns)
+            | fields_of(epoch, columns)
             for record in self.records
             for epoch in record.epochs
         ]
@@ -134,7 +134,7 @@ class Results:
     def rank_epochs(self) -> pd.DataFrame:
         """One row an epoch of a rank, over the samples of that rank."""
         rows = [
-            _fields(record, KEYS) | {"rank": rank.rank, **epoch}
+            fields_of(record, KEYS) | {"rank": rank.rank, **epoch}
             for record in self.records
             for rank in record.ranks
             for epoch in rank.epochs
@@ -202,6 +202,11 @@ def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(names)
 
 
+def fields_of(item: RunRecord | EpochRecord | RankRecord, names: Iterable[str]) -> dict[str, Any]:
+    """Some fields of a record, by name."""
+    return {name: getattr(item, name) for name in names}
+
+
 def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, list[Any]]:
     """These fields of the records, each as a list."""
     columns: dict[str, list[Any]] = {name: [] for name in names}
@@ -211,10 +216,6 @@ def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, li
         for column, values in zip(columns.values(), zip(*rows, strict=True), strict=True):
             column.extend(values)
     return columns
-
-
-def _fields(item: RunRecord | EpochRecord | RankRecord, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in names}
 
 
 def _spread(

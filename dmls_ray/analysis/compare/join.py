@@ -64,22 +64,22 @@ def common_measure(a: Results, b: Results, name: str | None) -> str:
     Raises:
         ConfigError: there is no such measure, or not of both.
     """
-    known = [_measures_of(side) for side in (a, b)]
+    reported = [_measures_of(side) for side in (a, b)]
+    names = reported[0] & reported[1] or reported[0] | reported[1]
+    choices = ", ".join([*(name for name in TABLE_METRICS if name in names), *sorted(names - TABLE_METRICS.keys())])
     if name is None:
-        name = "images_per_s" if all("images_per_s" in side for side in known) else "total_s"
-    if name not in TABLE_METRICS and not any(name in side for side in known):
-        raise ConfigError(f"--measure {name} is unknown; choose from {', '.join(_choices(known))}.")
-    for results, names in zip((a, b), known, strict=True):
-        if name in names or not any(record.outcome is Outcome.OK for record in results.records):
+        name = "images_per_s" if all("images_per_s" in side for side in reported) else "total_s"
+    if name not in TABLE_METRICS and not any(name in side for side in reported):
+        raise ConfigError(f"--measure {name} is unknown; choose from {choices}.")
+    for results, of_side in zip((a, b), reported, strict=True):
+        if name in of_side or not any(record.outcome is Outcome.OK for record in results.records):
             continue
         if is_time(name) and all(record.mode == "search" for record in results.records):
             raise ConfigError(
                 f"--measure {name} of {results.where} says nothing: its runs went side by side, in a search. Give "
                 "--measure test_accuracy, or measure its configurations again with --mode bench."
             )
-        raise ConfigError(
-            f"--measure {name} is not known of {results.where}; choose from {', '.join(_choices(known))}."
-        )
+        raise ConfigError(f"--measure {name} is not known of {results.where}; choose from {choices}.")
     return name
 
 
@@ -94,19 +94,9 @@ def _measures_of(results: Results) -> set[str]:
     return names
 
 
-def _choices(known: Sequence[set[str]]) -> list[str]:
-    names = known[0] & known[1] or known[0] | known[1]
-    return [*(name for name in TABLE_METRICS if name in names), *sorted(names - TABLE_METRICS.keys())]
-
-
 def _nothing_in_common(a: Results, b: Results) -> str:
     """Why no configuration is in both: the fields that have no value in common."""
-    sides: list[dict[str, set[str]]] = [{}, {}]
-    for values, results in zip(sides, (a, b), strict=True):
-        for record in {record.trial_id: record for record in results.records}.values():
-            for name, value in factors_of(record).items():
-                values.setdefault(name, set()).add(str(value))
-    values_a, values_b = sides
+    values_a, values_b = (_factor_values(side) for side in (a, b))
     apart = [
         f"{name} ({', '.join(sorted(of_a)[:4])} against {', '.join(sorted(of_b)[:4])})"
         for name, of_a in values_a.items()
@@ -117,3 +107,12 @@ def _nothing_in_common(a: Results, b: Results) -> str:
         f"no configuration is both in {a.where} and in {b.where}{why}. Give two sweeps of the same configurations; "
         "to compare configurations with each other, make them axes of one sweep."
     )
+
+
+def _factor_values(results: Results) -> dict[str, set[str]]:
+    """Every value that each field of the configurations has."""
+    values: dict[str, set[str]] = {}
+    for record in {record.trial_id: record for record in results.records}.values():
+        for name, value in factors_of(record).items():
+            values.setdefault(name, set()).add(str(value))
+    return values

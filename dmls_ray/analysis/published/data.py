@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, fields_of
 from dmls_ray.records.aggregate import take_epochs
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -42,6 +42,8 @@ batch_per_rank.
 
 _DISTURBED_FROM = {"cifar10-convnet-2gpu-gloo-bs256-fp32-10ep": 5}
 """Experiment -> first epoch whose time does not count, since another process used the GPUs according to the report."""
+
+_LEARNED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 ACCURACY_CAVEAT = (
     "Published accuracies on cifar10 and stl10 are rank 0's, over its share of the test samples (half of them with "
@@ -77,10 +79,11 @@ def read_rows(name: str) -> list[dict[str, Any]]:
 
 
 def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]) -> RunRecord:
-    dataset, model = row["dataset"].lower(), row["model"].partition("+")[0]
+    dataset = row["dataset"].lower()
     ranks = int(row["machines"] * row["ranks_per_machine"])
+    regularized = row["regularized"] or ""
     config = {
-        "model": model,
+        "model": row["model"].partition("+")[0],
         "dataset": dataset,
         "world_size": ranks,
         "machines": int(row["machines"]),
@@ -93,9 +96,9 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
         "lr": float(row["learning_rate"]),
         "epochs": int(row["epochs"]),
         "quantization": "qat" if row["quantized"] else "off",
-        "batch_norm": "on" if "batch norm" in (row["regularized"] or "") else "off",
-        "early_stopping": "test_loss" if "early stopping" in (row["regularized"] or "") else "off",
-        **({"patience": 2} if "early stopping" in (row["regularized"] or "") else {}),
+        "batch_norm": "on" if "batch norm" in regularized else "off",
+        "early_stopping": "test_loss" if "early stopping" in regularized else "off",
+        **({"patience": 2} if "early stopping" in regularized else {}),
         **_SETTINGS[dataset],
     }
     record = RunRecord(
@@ -105,8 +108,9 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
         train_samples={"cifar10": 50_000, "stl10": 5_000, "mnist": 60_000}[dataset],
     )  # fmt: skip
     factor = config["batch_per_rank"] if dataset in _SUMMED else 1
-    take_epochs(record, list(_epochs(epochs, 0, factor)))
-    record.ranks = [_rank(number, list(_epochs(epochs, number, factor))) for number in range(ranks)]
+    by_rank = [[_epoch(item, factor) for item in epochs if item["rank"] == number] for number in range(ranks)]
+    take_epochs(record, by_rank[0])
+    record.ranks = [_rank(number, of_rank) for number, of_rank in enumerate(by_rank)]
     # The reports have no separate time of the training steps.
     record.train_s = record.warmup_s = record.eval_s = None
     disturbed = _DISTURBED_FROM.get(row["experiment"], math.inf)
@@ -124,23 +128,14 @@ def _record(order: int, row: Mapping[str, Any], epochs: Sequence[Mapping[str, An
     return record
 
 
-def _epochs(rows: Sequence[Mapping[str, Any]], rank: int, factor: int) -> Iterator[EpochRecord]:
-    for row in rows:
-        if row["rank"] != rank:
-            continue
-        losses: dict[str, Any] = {
-            name: None if row[name] is None else row[name] * factor for name in ("train_loss", "test_loss")
-        }
-        shares: dict[str, Any] = {
-            name: None if row[name] is None else row[name] / 100 for name in ("train_accuracy", "test_accuracy")
-        }
-        yield EpochRecord(epoch=int(row["epoch"]), **losses, **shares)
+def _epoch(row: Mapping[str, Any], factor: int) -> EpochRecord:
+    """An epoch with its losses multiplied by a factor, and with fractions in place of percentages."""
+    reported = {name: row[name] for name in _LEARNED if row[name] is not None}
+    values = {name: value * factor if name.endswith("loss") else value / 100 for name, value in reported.items()}
+    return EpochRecord(epoch=int(row["epoch"]), **values)
 
 
 def _rank(number: int, epochs: Sequence[EpochRecord]) -> RankRecord:
     last = epochs[-1] if epochs else EpochRecord(epoch=0)
-    metrics = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
-    return RankRecord(
-        rank=number, train_loss=last.train_loss, train_accuracy=last.train_accuracy, test_loss=last.test_loss,
-        test_accuracy=last.test_accuracy, epochs=[{name: getattr(item, name) for name in metrics} for item in epochs],
-    )  # fmt: skip
+    histories = [fields_of(epoch, ("epoch", *_LEARNED)) for epoch in epochs]
+    return RankRecord(rank=number, **fields_of(last, _LEARNED), epochs=histories)

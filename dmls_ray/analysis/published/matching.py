@@ -50,20 +50,20 @@ def match_training(record: RunRecord) -> Match | None:
     runs, the one that differs in the fewest other fields: those that the report states, and those of the measured run
     that are not at their default.
     """
-    ours = {**factors_of(record), **_resolved(record)}
+    # As the run resolved them: gloo for auto, and the machines that its ranks ran on.
+    machines = len({rank.machine for rank in record.ranks}) or 1
+    ours = {**factors_of(record), "backend": record.backend or None, "machines": machines}
     specs = workload_of(record.config).specs()
     matches = []
     for theirs in _all():
         config = theirs.config
-        same_data = ours["dataset"] == config["dataset"] or (
+        is_same_data = ours["dataset"] == config["dataset"] or (
             ours["dataset"] == "image_folder" and record.train_samples == theirs.train_samples
         )
-        if same_data and all(ours.get(name) == config.get(name) for name in _MATCHED):
-            matches.append((_differences(ours, config, specs), theirs))
-    if not matches:
-        return None
-    differences, best = min(matches, key=lambda item: len(item[0]))
-    return Match(best, ", ".join(differences))
+        if is_same_data and all(ours.get(name) == config.get(name) for name in _MATCHED):
+            matches.append((theirs, _differences(ours, config, specs)))
+    closest = min(matches, key=lambda item: len(item[1]), default=None)
+    return None if closest is None else Match(closest[0], ", ".join(closest[1]))
 
 
 @cache
@@ -86,11 +86,6 @@ def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], specs: Mapp
         elif name in theirs and value != theirs[name]:
             differences.append(f"{name} {_format(value)} / {_format(theirs[name])}")
     return differences
-
-
-def _resolved(record: RunRecord) -> dict[str, Any]:
-    """Settings as the run resolved them: gloo for auto, and the machines that its ranks ran on."""
-    return {"backend": record.backend or None, "machines": len({rank.machine for rank in record.ranks}) or 1}
 
 
 def _format(value: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
-from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, estimate
+from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, estimate, is_above, is_below
 
 BEYOND = 4
 """A curve ends at this multiple of the largest measured world size."""
@@ -100,20 +100,15 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
     if not blocks:
         return Refusal(name, "no block has all world sizes")
     by_block = [_fitted(law, len(parameters), [(size, points[size][block]) for size in sizes]) for block in blocks]
-    estimates = {
-        key: estimate(list(values)) for key, values in zip(parameters, zip(*by_block, strict=True), strict=True)
-    }
-    fit = Fit(name, law, estimates, tuple(by_block), sizes[-1])
+    estimates = [estimate(values) for values in zip(*by_block, strict=True)]
+    fit = Fit(name, law, dict(zip(parameters, estimates, strict=True)), tuple(by_block), sizes[-1])
     for size in sizes:
         seen = estimate([points[size][block] for block in blocks], "ratio", level=bonferroni_level(len(sizes)))
-        predicted = fit.curve(size)
-        is_far = abs(predicted.median / seen.median - 1) > _NEGLIGIBLE
-        if is_far and seen.low is not None and seen.high is not None and not seen.low <= predicted.median <= seen.high:
-            return Refusal(
-                name,
-                f"it does not hold here: at world_size {size} it would be a speed-up of {predicted.median:.2f}, and "
-                f"{format_interval(seen, RATIO)} was measured",
-            )
+        predicted = fit.curve(size).median
+        is_far = abs(predicted / seen.median - 1) > _NEGLIGIBLE
+        if is_far and (is_above(seen, predicted) or is_below(seen, predicted)):
+            would_be = f"at world_size {size} it would be a speed-up of {predicted:.2f}"
+            return Refusal(name, f"it does not hold here: {would_be}, and {format_interval(seen, RATIO)} was measured")
     return fit
 
 

@@ -38,8 +38,7 @@ def summarize_training(table: Table, axis: str) -> str:
         return f"No run ended ok, so nothing can be said of {axis}."
     if axis == "batch_per_rank" and table.fixed_batch_field == "global_batch":
         axis = "global_batch"
-    asked = axis
-    alone = ""
+    asked, alone = axis, ""
     if count_values(rows, axis) < 2:
         alone = _only_one(table, rows[0], axis) if axis in table.varied else ""
         # The field that does vary is the question then: world_size at one global_batch, say.
@@ -50,7 +49,7 @@ def summarize_training(table: Table, axis: str) -> str:
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
-    sentence = f"{sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)}){_lost(table, rows)}."
+    sentence = f"{sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)}){_lost(table)}."
     return f"{alone} {sentence}" if alone else sentence
 
 
@@ -176,14 +175,10 @@ def _among(group: Sequence[Row], axis: str) -> str:
     slowest, *_, fastest = sorted(group, key=lambda row: median(row.rates().values()))
     # They are picked for being the fastest and the slowest, out of so many pairs.
     level = bonferroni_level(len(group) * (len(group) - 1) // 2)
-    speed = (
-        f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is "
-        f"{_speed(fastest.speed_against(slowest, level=level), fastest, slowest)}"
-    )
-    quantized = [text for row in group if (text := _quantized(row))]
-    if quantized:
-        return f"{context_phrase(group, axis)}{'; '.join(quantized)}; {speed}"
-    return f"{context_phrase(group, axis)}{_best(group, axis, level)}; {speed}"
+    faster = _speed(fastest.speed_against(slowest, level=level), fastest, slowest)
+    speed = f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is {faster}"
+    quantized = "; ".join(filter(None, map(_quantized, group)))
+    return f"{context_phrase(group, axis)}{quantized or _best(group, axis, level)}; {speed}"
 
 
 def _best(group: Sequence[Row], axis: str, level: float) -> str:
@@ -260,13 +255,15 @@ def _learned(first: Row, last: Row) -> str:
     return f"{went}, {verdict_of(more, 0, 'higher', 'lower')}: {by}"
 
 
-def _lost(table: Table, rows: Sequence[Row]) -> str:
+def _lost(table: Table) -> str:
     """What could not be measured, as it ended."""
-    lost = [row for row in table.rows if row not in rows and not row.counted]
+    lost = [row for row in table.rows if not row.counted]
     if not lost:
         return ""
-    named = [" ".join(f"{name} {value}" for name, value in without_derived_batch(row.factors).items()) for row in lost]
-    texts = [f"{name} ({row.outcome})" for name, row in zip(named, lost[:_MOST_LOST], strict=False)]
+    texts = []
+    for row in lost[:_MOST_LOST]:
+        name = " ".join(f"{name} {value}" for name, value in without_derived_batch(row.factors).items())
+        texts.append(f"{name} ({row.outcome})")
     more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
     return f"; not measured: {', '.join(texts)}{more}"
 

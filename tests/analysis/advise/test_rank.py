@@ -10,8 +10,6 @@ from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import tradeoff
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import estimate, mean_interval
-from dmls_ray.analysis.stats.power import repeats_to_tell
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.model import EpochRecord
@@ -343,25 +341,6 @@ def test_a_learning_rate_that_follows_the_batch_is_worth_trying_where_accuracy_f
     )
     level = results(BATCHES, by_batch({16: 100, 32: 200, 64: 300}))
     assert not any("--lr-scaling" in line for line in advise(level, "accuracy").suggestions)
-
-
-def test_how_many_repeats_would_tell_follows_from_the_spread() -> None:
-    # Twice the spread away, at 95%: intervals of 4 repeats leave 0 out 3 times in 4, those of 5 more than 4 in 5.
-    differences = [1.0, 2.0, 3.0]
-    random = np.random.default_rng(1)
-    often = {count: sum((estimate(draw).low or 0) > 0 for draw in random.normal(2, 1, (2000, count))) / 2000
-             for count in (4, 5)}  # fmt: skip
-    assert often[4] < 0.8 < often[5]
-    assert repeats_to_tell(differences, 0.95, 30) == 5
-    assert repeats_to_tell(differences, 0.95, 4) is None
-    assert repeats_to_tell([0.0, 0.0, 0.0], 0.95, 30) is None
-    assert repeats_to_tell([1.0, 1.0, 1.0], 0.95, 30) == 3
-
-
-def test_students_interval_of_a_mean() -> None:
-    interval = mean_interval([1.0, 2.0, 3.0])
-    assert interval.low == pytest.approx(2 - 4.302653 / math.sqrt(3), rel=1e-5)
-    assert mean_interval([1.0, 2.0]).low is None
 
 
 def test_what_hardly_differs_is_not_worth_more_repeats() -> None:

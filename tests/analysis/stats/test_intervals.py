@@ -17,6 +17,7 @@ from dmls_ray.analysis.stats.intervals import (
     estimate,
     is_above,
     is_below,
+    mean_interval,
     verdict_of,
 )
 
@@ -211,6 +212,12 @@ def test_an_interval_lies_above_or_below_a_bound_only_as_a_whole_and_only_where_
     assert not is_below(Interval(2, None, None), 3)
     assert not is_above(None, 1)
     assert not is_below(None, 1)
+
+
+def test_students_interval_of_a_mean() -> None:
+    interval = mean_interval([1.0, 2.0, 3.0])
+    assert interval.low == pytest.approx(2 - 4.302653 / math.sqrt(3), rel=1e-5)
+    assert mean_interval([1.0, 2.0]).low is None
 
 
 def test_values_whose_sum_is_no_number_have_a_mean_all_the_same() -> None:

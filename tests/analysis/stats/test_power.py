@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import numpy as np
+
+from dmls_ray.analysis.stats.intervals import estimate
+from dmls_ray.analysis.stats.power import repeats_to_tell
+
+
+def test_how_many_repeats_would_tell_follows_from_the_spread() -> None:
+    # Twice the spread away, at 95%: intervals of 4 repeats leave 0 out 3 times in 4, those of 5 more than 4 in 5.
+    differences = [1.0, 2.0, 3.0]
+    random = np.random.default_rng(1)
+    often = {count: sum((estimate(draw).low or 0) > 0 for draw in random.normal(2, 1, (2000, count))) / 2000
+             for count in (4, 5)}  # fmt: skip
+    assert often[4] < 0.8 < often[5]
+    assert repeats_to_tell(differences, 0.95, 30) == 5
+    assert repeats_to_tell(differences, 0.95, 4) is None
+    assert repeats_to_tell([0.0, 0.0, 0.0], 0.95, 30) is None
+    assert repeats_to_tell([1.0, 1.0, 1.0], 0.95, 30) == 3
