@@ -59,7 +59,7 @@ def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw() -> N
     never = {"torch", "torchvision", "ray", "matplotlib", "plotly", "PIL"}
     modules = (
         "results", "stats.intervals", "table.build", "summary.sentence", "summary.sweep_summary",
-        "tensorboard.event_file", "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
+        "tensorboard.messages", "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
         "table.layouts", "figures", "figures.static", "figures.interactive", "report.render",
     )  # fmt: skip
     loaded = loaded_after(*(f"analysis.{module}" for module in modules))

@@ -85,11 +85,16 @@ def methodology(results: Results, table: Table) -> list[str]:
     return sentences
 
 
+def environment_key(record: RunRecord) -> str:
+    """A text that is equal for runs with equal environments."""
+    return json.dumps([record.machine, record.versions, record.git], default=str)
+
+
 def environments(records: Sequence[RunRecord]) -> list[Environment]:
     """The environments of the runs, in the order in which `build_payload` numbers them."""
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
-        groups.setdefault(json.dumps([record.machine, record.versions, record.git], default=str), []).append(record)
+        groups.setdefault(environment_key(record), []).append(record)
     return [
         Environment(
             machine=_texts(group[0].machine),

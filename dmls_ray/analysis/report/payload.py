@@ -6,16 +6,17 @@ epochs the four that the page shows.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from dmls_ray.analysis.figures.jpeg import REFUSED, is_small_jpeg
 from dmls_ray.analysis.figures.plotly_text import rounded
 from dmls_ray.analysis.metrics import format_of
 from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
+from dmls_ray.analysis.report.methodology import environment_key
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
@@ -37,16 +38,16 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
     texts, pictures = TextTable(), TextTable(MOST_PICTURE, PICTURES)
     factors = [factors_of(record) for record in records]
     scalars = [name for name in RUN_FIELDS if name not in (*KEYS, *NESTED, PICTURE, "traceback", "schema")]
-    environments = [json.dumps([item.machine, item.versions, item.git], default=str) for item in records]
-    kept = [_kept(record, _most_epochs(records)) for record in records]
+    most_epochs = max(_FEWEST_EPOCHS, EPOCH_ROWS // max(1, sum(1 + len(record.ranks) for record in records)))
+    kept = [_kept(record, most_epochs) for record in records]
     payload: dict[str, Any] = {
         "run_id": [record.run_id for record in records],
         "trial": _numbered([record.trial_id for record in records]),
         "repeat": [record.repeat for record in records],
         "config": {name: _column([item.get(name) for item in factors]) for name in field_names(factors)},
-        "record": _columns({name: [_plain(getattr(item, name)) for item in records] for name in scalars}),
-        "measures": _columns(_value_columns([record.measures for record in records])),
-        "machine": _numbered(environments),
+        "record": _columns([_values_of(record, scalars) for record in records]),
+        "measures": _columns([record.measures for record in records]),
+        "machine": _numbered([environment_key(record) for record in records]),
         "earlier": [record.earlier_attempts for record in records],
         "epochs": _epochs(records, kept),
         "ranks": _ranks(records),
@@ -78,12 +79,6 @@ def _picture(record: RunRecord, pictures: TextTable) -> int | None:
     return -1 if place is None else place
 
 
-def _most_epochs(records: Sequence[RunRecord]) -> int:
-    """Maximum epochs per run."""
-    together = sum(1 + len(record.ranks) for record in records)
-    return max(_FEWEST_EPOCHS, EPOCH_ROWS // max(1, together))
-
-
 def _kept(record: RunRecord, most: int) -> list[int]:
     """Indices of the shown epochs: evenly spread, with the last, the best and the first overfitting epoch."""
     count = len(record.epochs)
@@ -96,41 +91,28 @@ def _kept(record: RunRecord, most: int) -> list[int]:
 
 def _epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Metric -> for each run, a value per epoch."""
-    rows = [
-        [record.epochs[place] for place in places] if record.epochs else []
-        for record, places in zip(records, kept, strict=True)
-    ]
-    columns = {
-        name: [[rounded(getattr(epoch, name), 4) for epoch in epochs] for epochs in rows]
-        for name in _names(EpochRecord)
-        if name != "measures"
-    }
-    for name in field_names(epoch.measures for epochs in rows for epoch in epochs):
-        columns[name] = [[_plain(epoch.measures.get(name)) for epoch in epochs] for epochs in rows]
-    return {name: column for name, column in columns.items() if _has_values(column)}
+    names = _names(EpochRecord, "measures")
+    return _nested_columns(
+        [
+            [_values_of(epoch, names) | epoch.measures for epoch in (record.epochs[place] for place in places)]
+            for record, places in zip(records, kept, strict=True)
+        ],
+        digits=4,
+    )
 
 
 def _ranks(records: Sequence[RunRecord]) -> dict[str, Any]:
     """Metric -> for each run, a value per rank."""
-    columns = {
-        name: [[_plain(getattr(rank, name)) for rank in record.ranks] for record in records]
-        for name in _names(RankRecord)
-        if name not in ("epochs", "utilization")
-    }
-    busy = [[_busy(rank.utilization) for rank in record.ranks] for record in records]
-    for name in field_names(rank for ranks in busy for rank in ranks):
-        columns[name] = [[rank.get(name) for rank in ranks] for ranks in busy]
-    return {name: column for name, column in columns.items() if _has_values(column)}
+    names = _names(RankRecord, "epochs", "utilization")
+    return _nested_columns(
+        [[_values_of(rank, names) | _busy(rank.utilization) for rank in record.ranks] for record in records]
+    )
 
 
 def _busy(utilization: dict[str, list[float]]) -> dict[str, Any]:
     """The mean of each sampled quantity."""
-    known = {name: [value for value in values if value is not None] for name, values in utilization.items()}
-    return {
-        f"mean {name}": rounded(float(sum(values) / len(values)))
-        for name, values in known.items()
-        if name != "at_s" and values
-    }
+    samples = {name: [value for value in values if value is not None] for name, values in utilization.items()}
+    return {f"mean {name}": fmean(values) for name, values in samples.items() if name != "at_s" and values}
 
 
 def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -151,11 +133,17 @@ def _rank_epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) ->
     }
 
 
-def _columns(columns: dict[str, list[Any]]) -> dict[str, Any]:
-    """The columns in which any run has a value."""
-    return {
-        name: _column(values) for name, values in columns.items() if any(value not in (None, "") for value in values)
-    }
+def _columns(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Name -> column, for the names of which any run has a value."""
+    columns = {name: [_plain(values.get(name)) for values in runs] for name in field_names(runs)}
+    return {name: _column(values) for name, values in columns.items() if _has_values(values)}
+
+
+def _nested_columns(runs: Sequence[Sequence[Mapping[str, Any]]], digits: int = 5) -> dict[str, Any]:
+    """Name -> for each run, a value per epoch or rank, for the names of which any has a value."""
+    names = field_names(values for items in runs for values in items)
+    columns = {name: [[_plain(values.get(name), digits) for values in items] for items in runs] for name in names}
+    return {name: column for name, column in columns.items() if any(map(_has_values, column))}
 
 
 def _column(values: list[Any]) -> dict[str, Any]:
@@ -164,12 +152,8 @@ def _column(values: list[Any]) -> dict[str, Any]:
     return {"each": values}
 
 
-def _value_columns(items: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [_plain(item.get(name)) for item in items] for name in field_names(items)}
-
-
-def _has_values(column: Sequence[Sequence[Any]]) -> bool:
-    return any(value not in (None, "") for values in column for value in values)
+def _has_values(values: Sequence[Any]) -> bool:
+    return any(value not in (None, "") for value in values)
 
 
 def _numbered(keys: Sequence[str]) -> list[int]:
@@ -178,9 +162,14 @@ def _numbered(keys: Sequence[str]) -> list[int]:
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _plain(value: Any) -> Any:
-    return shorten(value, _REASON) if isinstance(value, str) else rounded(value)
+def _plain(value: Any, digits: int = 5) -> Any:
+    return shorten(value, _REASON) if isinstance(value, str) else rounded(value, digits)
 
 
-def _names(cls: type) -> list[str]:
-    return [item.name for item in fields(cls)]
+def _names(cls: type, *left_out: str) -> list[str]:
+    """The fields of a dataclass except these."""
+    return [field.name for field in fields(cls) if field.name not in left_out]
+
+
+def _values_of(item: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in names}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -17,11 +18,11 @@ from markupsafe import Markup
 from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.figures.interactive import plotly_figure
 from dmls_ray.analysis.figures.style import DARK, LIGHT
-from dmls_ray.analysis.report.gzip_json import pack, to_json
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import SweepSummary
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.atomic import atomic_write_text
@@ -65,13 +66,15 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     css = (_HERE / "page.css").read_text()
     script = "\n".join((_HERE / name).read_text() for name in SCRIPTS)
     plotly = _plotly() if charts else b""
+    runs = build_payload(shown, results.folder)
     data = {
         "varied": list(table.varied),
-        "runs": build_payload(shown, results.folder),
+        "runs": runs,
         "charts": [{"name": chart.name, "title": chart.title, **plotly_figure(chart)} for chart in charts],
         "themes": {"light": asdict(LIGHT), "dark": asdict(DARK)},
         "left_out": len(results) - len(shown),
     }
+    trial_numbers = dict(zip((record.trial_id for record in shown), runs["trial"], strict=True))
     question, *more = _paragraphs(reading.question.text) or [_asked(reading)]
     days = sorted({record.started_at[:10] for record in results.records if record.started_at})
     return escape_control_chars(
@@ -89,7 +92,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             more=more,
             answer=reading.sentence,
             heads=list(frame.columns),
-            rows=_rows(table, frame.values.tolist(), [record.trial_id for record in shown]),
+            rows=_rows(table, frame.values.tolist(), trial_numbers),
             rows_left_out=max(0, len(table.rows) - MOST_RUNS),
             charts=charts,
             runs=len(shown),
@@ -102,11 +105,24 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     )  # fmt: skip
 
 
-def _rows(table: Table, cells: Sequence[Sequence[str]], trials: Sequence[str]) -> list[dict[str, Any]]:
+def pack(text: str | bytes) -> str:
+    """Compress a text and encode it in base64; the page decompresses it with `DecompressionStream`.
+
+    The result has a third of the size, and no characters that HTML interprets.
+    """
+    content = text.encode() if isinstance(text, str) else text
+    # Without a time stamp, so that equal reports are equal files.
+    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
+
+
+def to_json(values: Any) -> bytes:
+    """Values as compact JSON; a number that is not finite becomes null, and what is no plain value becomes text."""
+    # NumPy's numbers and arrays have `tolist`.
+    return encode_json(values, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
+
+
+def _rows(table: Table, cells: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> list[dict[str, Any]]:
     """The cells of the table; each row has the number of its trial in the payload, or None if its runs are left out."""
-    numbers: dict[str, int] = {}
-    for trial in trials:
-        numbers.setdefault(trial, len(numbers))
     return [
         {"cells": texts, "trial": numbers.get(row.trial_id), "runs": len(row.records), "outcome": row.outcome}
         for texts, row in zip(cells[:MOST_RUNS], table.rows, strict=False)
@@ -127,15 +143,12 @@ def _asked(reading: SweepSummary) -> str:
 
 def _policy(script: str, plotly: bytes) -> str:
     """The content security policy: only scripts of the report, nothing fetched. plotly adds style elements."""
-    allowed = " ".join(f"'sha256-{_digest(text)}'" for text in (script.encode(), plotly) if text)
+    digests = [hashlib.sha256(text).digest() for text in (script.encode(), plotly) if text]
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _digest(text: bytes) -> str:
-    return base64.b64encode(hashlib.sha256(text).digest()).decode()
 
 
 def _plotly() -> bytes:

@@ -44,11 +44,11 @@ def mark_finished(folder: Path) -> None:
     (folder / _UNFINISHED).unlink(missing_ok=True)
 
 
-def is_finished(folder: Path, name: str) -> bool:
-    """Whether a folder has the event file of this name and is completely written."""
-    if folder.is_symlink() or (folder / _UNFINISHED).exists():
+def is_finished(path: Path) -> bool:
+    """Whether an event file exists and its folder is completely written."""
+    if path.parent.is_symlink() or (path.parent / _UNFINISHED).exists():
         return False
-    files = list(folder.glob(f"{name}*"))
+    files = list(path.parent.glob(f"{path.name}*"))
     return bool(files) and not any(path.is_symlink() for path in files)
 
 
@@ -62,16 +62,11 @@ def clear(folder: Path) -> None:
 
     Of a symbolic link only the link is removed.
     """
-    if folder.is_symlink():
-        folder.unlink()
-        return
-
-    ranks = list(folder.glob("rank-*"))
-    for path in [path for path in ranks if path.is_symlink()]:
-        path.unlink()
-        ranks.remove(path)
-
+    ranks = () if folder.is_symlink() else folder.glob("rank-*")
     for part in (*ranks, folder):
+        if part.is_symlink():
+            part.unlink()
+            continue
         for path in [path for path in part.glob("*") if _WRITTEN_HERE.fullmatch(path.name)]:
             path.unlink()
         with suppress(OSError):  # the folder has other files, or does not exist

@@ -24,16 +24,6 @@ from typing import Any
 
 from dmls_ray.analysis.results import RESERVED, Results, config_factors, factors_of
 from dmls_ray.analysis.table.build import factor_names
-from dmls_ray.analysis.tensorboard.event_file import (
-    Domain,
-    encode,
-    experiment,
-    file_start,
-    scalars,
-    session_end,
-    session_start,
-    valid_text,
-)
 from dmls_ray.analysis.tensorboard.folder import (
     FOLDER,
     append,
@@ -44,15 +34,23 @@ from dmls_ray.analysis.tensorboard.folder import (
     mark_unfinished,
     subfolders,
 )
-from dmls_ray.analysis.tensorboard.values import (
+from dmls_ray.analysis.tensorboard.messages import (
     RUN_TAGS,
+    Domain,
+    encode,
     ended,
     epoch_messages,
     epoch_values,
+    experiment,
+    file_start,
     next_step,
     run_tag,
     run_values,
+    scalars,
+    session_end,
+    session_start,
     started,
+    valid_text,
 )
 from dmls_ray.config.hashing import digest
 from dmls_ray.records.model import EpochRecord, RunRecord
@@ -121,6 +119,7 @@ class TensorBoardWriter:
         self._fields: tuple[str, ...] = ()
         self._domains: dict[str, Domain] = {}
         self._metrics: set[str] = set()
+        self._experiment: Path | None = None
         self._run_ids: dict[str, str] = {}  # by folder name
         self._running: dict[str, _RunningRun] = {}  # by run_id
 
@@ -136,20 +135,22 @@ class TensorBoardWriter:
         """
         if self.folder.is_symlink():
             raise OSError(errno.ELOOP, "it is a link; remove it", str(self.folder))
-        shown = sorted((record for record in records if _is_shown(record)), key=attrgetter("repeat", "order"))
+        started_runs = (record for record in records if record.outcome is not Outcome.SKIPPED)
+        shown = sorted(started_runs, key=attrgetter("repeat", "order"))
         trials = {record.trial_id: record for record in shown}.values()
         self._fields = factor_names([*self._planned, *map(factors_of, trials)], self._varied)
         for factors in self._planned:
-            self._grow_domains(self._hyperparameters(factors))
+            self._add_to_domains(self._hyperparameters(factors))
 
-        wanted = {self._folder_name(record): record for record in shown}
-        for path in subfolders(self.folder):
-            if rewrite or (path.name not in wanted and not path.name.startswith(_EXPERIMENT)):
-                clear(path)
-        for name, record in wanted.items():
-            if rewrite or not is_finished(self.folder / name, self._file_name(record)):
-                self._write(self.folder / name / self._file_name(record), record)
-            self._grow_columns(record)
+        files = {self._path(record): record for record in shown}
+        names = {path.parent.name for path in files}
+        for folder in subfolders(self.folder):
+            if rewrite or (folder.name not in names and not folder.name.startswith(_EXPERIMENT)):
+                clear(folder)
+        for path, record in files.items():
+            if rewrite or not is_finished(path):
+                self._write(path, record)
+            self._add_columns(record)
         self._write_experiment()
 
     def run_started(self, record: RunRecord) -> None:
@@ -171,7 +172,7 @@ class TensorBoardWriter:
     def run_finished(self, record: RunRecord) -> None:
         """Append the result of a run."""
         run = self._running.get(record.run_id)
-        if not _is_shown(record):
+        if record.outcome is Outcome.SKIPPED:
             self._discard(record.run_id)
             return
 
@@ -185,12 +186,12 @@ class TensorBoardWriter:
             self._discard(record.run_id)
             self._write(path.with_name(f"{path.name}.rewritten"), record)
         self._running.pop(record.run_id, None)
-        if self._grow_columns(record):
-            self._write_experiment()
+        self._add_columns(record)
+        self._write_experiment()
 
     def close(self) -> None:
         """Remove the files of runs that have not finished; they have no record."""
-        for run_id in list(self._running):
+        for run_id in tuple(self._running):
             self._discard(run_id)
 
     def _discard(self, run_id: str) -> None:
@@ -215,7 +216,7 @@ class TensorBoardWriter:
                 for values in rank.epochs
             ]
             messages, step = epoch_messages(record, rank.setup_s, [EpochRecord(**values) for values in reported])
-            result = scalars(ended(record), step, run_values(rank, {}, record.mode))
+            result = scalars(ended(record), step, run_values(rank, record.mode))
             file = path.parent / f"rank-{rank.rank}" / path.name
             append(file, encode([*file_start(started(record)), *messages, *result]))
 
@@ -224,41 +225,39 @@ class TensorBoardWriter:
         return [*file_start(start_time), session_start(start_time, self._row(record))]
 
     def _result(self, record: RunRecord, step: int) -> list[Any]:
-        end_time, values = ended(record), run_values(record, record.measures, record.mode)
+        end_time, values = ended(record), run_values(record, record.mode)
         return [*scalars(end_time, step, values), session_end(end_time, ok=record.outcome is Outcome.OK)]
 
     def _path(self, record: RunRecord) -> Path:
-        return self.folder / self._folder_name(record) / self._file_name(record)
-
-    def _folder_name(self, record: RunRecord) -> str:
+        """The event file of a run."""
         name = run_name(record, self._varied, self._changed)
-        if self._run_ids.setdefault(name, record.run_id) == record.run_id:
-            return name
-        return f"{name} {record.trial_id}"
-
-    def _file_name(self, record: RunRecord) -> str:
+        if self._run_ids.setdefault(name, record.run_id) != record.run_id:
+            name = f"{name} {record.trial_id}"
         key = digest({"begins with": [record.run_id, record.session, record.started_at, self._row(record)]})
-        return file_name(started(record), key)
+        return self.folder / name / file_name(started(record), key)
 
     def _row(self, record: RunRecord) -> dict[str, Any]:
         """The hyperparameters of a run in the HParams table."""
         return {**self._hyperparameters(factors_of(record)), "repeat": record.repeat, "run_seed": record.seed}
 
     def _hyperparameters(self, factors: Mapping[str, Any]) -> dict[str, Any]:
-        return {_column(name): _plain(factors[name]) for name in self._fields if factors.get(name) is not None}
+        values = {_column(name): factors[name] for name in self._fields if factors.get(name) is not None}
+        return {
+            name: value if isinstance(value, bool | int | float) else valid_text(str(value))
+            for name, value in values.items()
+        }
 
-    def _grow_columns(self, record: RunRecord) -> bool:
-        """Take a run into the columns of the HParams table; returns whether they changed."""
-        metrics = run_values(record, record.measures, record.mode).keys() - self._metrics
-        self._metrics |= metrics
-        return self._grow_domains(self._row(record)) or bool(metrics)
+    def _add_columns(self, record: RunRecord) -> None:
+        """Take a run into the columns of the HParams table."""
+        self._metrics |= run_values(record, record.mode).keys()
+        self._add_to_domains(self._row(record))
 
-    def _grow_domains(self, values: Mapping[str, Any]) -> bool:
-        grew = [self._domains.setdefault(name, Domain()).add(value) for name, value in values.items()]
-        return any(grew)
+    def _add_to_domains(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            self._domains.setdefault(name, Domain()).add(value)
 
     def _write_experiment(self) -> None:
-        """Write the columns of the HParams table, once a run has finished: before, no metric is known."""
+        """Write the columns of the HParams table if they changed; before a run has finished, no metric is known."""
         if not self._metrics:
             return
         order = [*map(_column, self._fields), "repeat", "run_seed"]
@@ -267,14 +266,17 @@ class TensorBoardWriter:
         metrics = [*(tag for tag in built_in if tag in self._metrics), *sorted(self._metrics.difference(built_in))]
 
         key = digest({"columns": {name: repr(domain) for name, domain in domains.items()}, "metrics": metrics})
-        folder, name = self.folder / f"{_EXPERIMENT}{key}", file_name(0.0, key)
-        if not is_finished(folder, name):
-            clear(folder)
+        path = self.folder / f"{_EXPERIMENT}{key}" / file_name(0.0, key)
+        if path == self._experiment:
+            return
+        if not is_finished(path):
+            clear(path.parent)
             columns = experiment(domains, {tag: tag.removeprefix(run_tag("")) for tag in metrics})
-            append(folder / name, encode([*file_start(0.0), columns]))
-        for path in subfolders(self.folder):
-            if path.name.startswith(_EXPERIMENT) and path != folder:
-                clear(path)
+            append(path, encode([*file_start(0.0), columns]))
+        for folder in subfolders(self.folder):
+            if folder.name.startswith(_EXPERIMENT) and folder != path.parent:
+                clear(folder)
+        self._experiment = path
 
 
 def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] = ()) -> str:
@@ -294,14 +296,6 @@ def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] 
     return text if short == text else f"{short} {record.run_id}"
 
 
-def _is_shown(record: RunRecord) -> bool:
-    return record.outcome is not Outcome.SKIPPED
-
-
 def _column(name: str) -> str:
     """Heading of a field, as in runs.csv."""
     return f"config_{name}" if name in RESERVED else name
-
-
-def _plain(value: Any) -> str | bool | float:
-    return value if isinstance(value, bool | int | float) else valid_text(str(value))

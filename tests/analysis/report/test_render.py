@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import random
 import re
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.report import render
-from dmls_ray.analysis.report.render import render_report, write_report
+from dmls_ray.analysis.report.render import pack, render_report, to_json, write_report
 from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary, summarize
+from dmls_ray.util.text import utf8_safe
 from tests.analysis.report.samples import curves, many, rates, unpack
 from tests.analysis.samples import results
 
@@ -149,3 +151,22 @@ def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
     assert len(page.encode()) < 8e6
     assert len(data_of(page)["runs"]["run_id"]) == 2000
     assert page.count('data-trial="') == len(sweep_summary.table.rows) == 667
+
+
+def test_what_is_packed_comes_back_and_holds_nothing_that_html_reads() -> None:
+    text = '<script>alert("ä")</script> & \u2028'
+    assert unpack(pack(text)).decode() == text
+    assert not set("<>&\"'") & set(pack(text))
+
+
+def test_equal_values_pack_to_equal_texts() -> None:
+    assert pack("a" * 1000) == pack("a" * 1000)
+
+
+def test_json_has_no_number_that_is_none_and_takes_what_files_are_called() -> None:
+    assert json.loads(to_json({"a": math.nan, 1: [math.inf, 2.5]})) == {"a": None, "1": [None, 2.5]}
+    assert json.loads(to_json({"name": ["\udce4", 2**70]})) == {"name": ["\\udce4", 2**70]}
+
+
+def test_text_that_utf8_cannot_hold_is_spelled_out() -> None:
+    assert utf8_safe("a\udce4ä") == "a\\udce4ä"

@@ -1,4 +1,4 @@
-"""The messages of a TensorBoard event file: scalars, the row of a run in the HParams table, the columns of that table.
+"""What TensorBoard shows of a run, as messages: scalars by tag, step and time, and the HParams table.
 
 The messages are the protobuf classes of the tensorboard package, which needs no TensorFlow. Importing them takes 0.2 s.
 """
@@ -6,9 +6,11 @@ The messages are the protobuf classes of the tensorboard package, which needs no
 from __future__ import annotations
 
 import io
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -16,6 +18,16 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import api_pb2, metadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 from tensorboard.summary.writer.record_writer import RecordWriter
+
+from dmls_ray.analysis.metrics import is_time
+from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.training_metrics import LEARNED
+
+EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in LEARNED}, "images_per_s": "Images per second"}
+"""Metric of an epoch -> its tag."""
+
+RUN_TAGS = {**EPOCH_TAGS, "total_s": "Seconds", "peak_mem_mib": "Peak MiB"}
+"""Metric of a run -> its tag after `Run/`. With early stopping these are the values of the best epoch."""
 
 
 @dataclass
@@ -26,28 +38,12 @@ class Domain:
     high: float = -math.inf
     others: list[str | bool] = field(default_factory=list)
 
-    def add(self, value: Any) -> bool:
-        """Add a value; returns whether the domain grew."""
-        if isinstance(value, str | bool):
-            if value in self.others:
-                return False
+    def add(self, value: Any) -> None:
+        """Add a value."""
+        if not isinstance(value, str | bool):
+            self.low, self.high = min(self.low, value), max(self.high, value)
+        elif value not in self.others:
             self.others.append(value)
-            return True
-
-        if self.low <= value <= self.high:
-            return False
-        self.low, self.high = min(self.low, value), max(self.high, value)
-        return True
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether any value is a number."""
-        return self.low <= self.high
-
-    @property
-    def differs(self) -> bool:
-        """Whether runs have different values."""
-        return len(self.others) + self.has_numbers > 1 or self.low < self.high
 
 
 def encode(messages: Iterable[Any]) -> bytes:
@@ -112,16 +108,17 @@ def valid_text(text: str) -> str:
 
 def _hparam_info(name: str, domain: Domain) -> Any:
     info = api_pb2.HParamInfo(name=valid_text(name), type=api_pb2.DATA_TYPE_STRING)
-    if domain.has_numbers and not domain.others:
+    has_numbers = domain.low <= domain.high
+    if has_numbers and not domain.others:
         # An interval, since TensorBoard hides rows whose value is not in a list.
         info.type = api_pb2.DATA_TYPE_FLOAT64
         info.domain_interval.min_value, info.domain_interval.max_value = domain.low, domain.high
-    elif not domain.has_numbers:
+    elif not has_numbers:
         if all(isinstance(value, bool) for value in domain.others):
             info.type = api_pb2.DATA_TYPE_BOOL
         info.domain_discrete.extend(sorted(domain.others, key=str))
     if "differs" in info.DESCRIPTOR.fields_by_name:  # missing from older versions of TensorBoard
-        info.differs = domain.differs
+        info.differs = len(domain.others) + has_numbers > 1 or domain.low < domain.high
     return info
 
 
@@ -129,3 +126,63 @@ def _hparams_event(wall_time: float, tag: str, **content: Any) -> Any:
     summary_metadata = metadata.create_summary_metadata(HParamsPluginData(**content))
     value = Summary.Value(tag=tag, metadata=summary_metadata, tensor=metadata.NULL_TENSOR)
     return Event(wall_time=wall_time, summary=Summary(value=[value]))
+
+
+def run_tag(tag: str) -> str:
+    """The tag of a value of the whole run."""
+    return f"Run/{tag}"
+
+
+def epoch_values(epoch: EpochRecord, mode: str) -> dict[str, float]:
+    """The numbers of an epoch by tag."""
+    return _values(epoch, EPOCH_TAGS, epoch.measures, mode)
+
+
+def run_values(record: RunRecord | RankRecord, mode: str) -> dict[str, float]:
+    """The numbers of a run or of one rank by tag."""
+    measures = record.measures if isinstance(record, RunRecord) else {}
+    return {run_tag(tag): value for tag, value in _values(record, RUN_TAGS, measures, mode).items()}
+
+
+def _values(record: Any, tags: Mapping[str, str], measures: Mapping[str, Any], mode: str) -> dict[str, float]:
+    """Finite numbers by tag; metrics of a user function have their own name as tag."""
+    names = [name for name in tags if mode == "bench" or not is_time(name)]
+    values = {tags[name]: getattr(record, name, None) for name in names}
+    values |= {f"measured_{name}" if name in tags.values() else name: value for name, value in measures.items()}
+    return {tag: value for tag, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}
+
+
+def epoch_messages(record: RunRecord, setup_s: float | None, epochs: Sequence[EpochRecord]) -> tuple[list[Any], int]:
+    """The messages of these epochs and the last step."""
+    messages: list[Any] = []
+    step = 0
+    for wall_time, epoch in zip(_epoch_ends(record, setup_s, epochs), epochs, strict=True):
+        step = next_step(step, epoch)
+        messages += scalars(wall_time, step, epoch_values(epoch, record.mode))
+    return messages, step
+
+
+def next_step(step: int, epoch: EpochRecord) -> int:
+    """The number of an epoch, or the next step where epochs are counted again: TensorBoard needs rising steps."""
+    return max(epoch.epoch, step + 1)
+
+
+def started(record: RunRecord) -> float:
+    """Start of a run in seconds since 1970."""
+    if not record.started_at:
+        return 0.0
+    moment = datetime.fromisoformat(record.started_at)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _epoch_ends(record: RunRecord, setup_s: float | None, epochs: Sequence[EpochRecord]) -> list[float]:
+    """Estimated end of each epoch: the record has no times of checkpoints and of waiting."""
+    durations = [epoch.warmup_s + epoch.train_s + epoch.eval_s for epoch in epochs]
+    return list(itertools.accumulate(durations, initial=started(record) + (setup_s or 0.0)))[1:]
+
+
+def ended(record: RunRecord) -> float:
+    """End of a run in seconds since 1970."""
+    if record.total_s is not None:
+        return started(record) + record.total_s
+    return [started(record), *_epoch_ends(record, record.setup_s, record.epochs)][-1]
