@@ -17,7 +17,7 @@ from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.registry import DEFAULT, workload, workload_names
+from dmls_ray.workloads.registry import DEFAULT, references, workload
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
@@ -121,7 +121,7 @@ def presentation_of_rows(rows: Sequence[Row]) -> Presentation:
 
 def installed_presentations() -> Iterator[Presentation]:
     """Yield the presentation of every workload in the registry."""
-    return (presentation_of(workload(name)) for name in workload_names())
+    return (presentation_of(workload(name)) for name in references())
 
 
 @functools.cache

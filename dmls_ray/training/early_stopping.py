@@ -32,9 +32,13 @@ class EarlyStopping:
         """Compare an epoch with the best one; returns whether the run must stop."""
         if not self._metric:
             return False
-        improved, stop = self._collective.from_first([self._improves(epoch), self._is_out_of_patience(epoch)])
+        value = getattr(epoch, self._metric)
+        less_is_better = BY_NAME[self._metric].direction == "min"
+        improves = self._best is None or (value < self._best if less_is_better else value > self._best)
+        is_out_of_patience = not improves and epoch.epoch - (self.best_epoch or 0) >= self._patience
+        improved, stop = self._collective.from_first([improves, is_out_of_patience])
         if improved:
-            self._best, self.best_epoch = getattr(epoch, self._metric), epoch.epoch
+            self._best, self.best_epoch = value, epoch.epoch
             self._weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
         return bool(stop)
 
@@ -50,12 +54,3 @@ class EarlyStopping:
     def resume(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
         self._best, self.best_epoch, self._weights = state["best"], state["best_epoch"], state["weights"]
-
-    def _improves(self, epoch: EpochRecord) -> bool:
-        value = getattr(epoch, self._metric)
-        if self._best is None:
-            return True
-        return bool(value < self._best if BY_NAME[self._metric].direction == "min" else value > self._best)
-
-    def _is_out_of_patience(self, epoch: EpochRecord) -> bool:
-        return not self._improves(epoch) and epoch.epoch - (self.best_epoch or 0) >= self._patience

@@ -72,17 +72,15 @@ def _seconds(group: Any, size: int, device: torch.device) -> float:
 
 
 def _shortest_s(group: Any, size: int, device: torch.device) -> float:
-    """The shortest of three all-reduces, since disturbances only make them longer; of a long one, a single duration.
-
-    Each duration is that of the slowest rank, so that all ranks decide in the same way.
-    """
-    seconds = _of_slowest_rank(group, _seconds(group, size, device), device)
+    """The shortest of three all-reduces, since disturbances only make them longer; of a long one, a single duration."""
+    seconds = _slowest_s(group, size, device)
     if seconds > _LONG_ENOUGH_S / 2:
         return seconds
-    return min(seconds, *(_of_slowest_rank(group, _seconds(group, size, device), device) for _ in range(2)))
+    return min(seconds, _slowest_s(group, size, device), _slowest_s(group, size, device))
 
 
-def _of_slowest_rank(group: Any, seconds: float, device: torch.device) -> float:
-    longest = torch.tensor([seconds], dtype=torch.float64, device=device)
+def _slowest_s(group: Any, size: int, device: torch.device) -> float:
+    """Duration of an all-reduce on the slowest rank, so that all ranks decide in the same way."""
+    longest = torch.tensor([_seconds(group, size, device)], dtype=torch.float64, device=device)
     dist.all_reduce(longest, op=dist.ReduceOp.MAX, group=group)
     return float(longest.item())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from types import TracebackType
 from typing import Any
 
 import psutil
@@ -41,7 +40,7 @@ class UtilizationSampler:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
 

@@ -8,7 +8,7 @@ Importing the module of a workload must load neither PyTorch nor Ray.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from dmls_ray.config.fields import FieldSpec, field_specs
 from dmls_ray.config.hashing import digest_of_changes
@@ -49,11 +49,6 @@ class Workload:
     def claims(cls, config: Mapping[str, Any]) -> bool:
         """Whether a recorded configuration belongs to this workload."""
         return config.get("workload") == cls.name
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self:
-        """The workload of a recorded configuration that it claims."""
-        return cls()
 
     def specs(self) -> Mapping[str, FieldSpec]:
         """The fields of the configuration class, without importing user code."""

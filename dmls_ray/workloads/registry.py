@@ -73,14 +73,12 @@ def default_entrypoint() -> Callable[..., Any]:
     return import_function(workload(DEFAULT).entrypoint, flag="workload")
 
 
-def workload_names() -> tuple[str, ...]:
-    """Return the names that `--workload` accepts."""
-    return tuple(references())
-
-
 @functools.cache
 def references() -> dict[str, str]:
-    """Return `module:Class` of every workload by its name. Tests clear this cache when they add one."""
+    """Return `module:Class` of every workload by its name, as `--workload` takes it.
+
+    Tests clear this cache when they add a workload.
+    """
     return {point.name: point.value for point in entry_points(group=GROUP)} | _BUILT_IN
 
 
@@ -102,16 +100,15 @@ def _metrics(installed: tuple[tuple[str, str], ...]) -> Mapping[str, Metric]:
 
 
 def _class_of(name: str) -> type[Workload]:
-    known = references()
-    if name not in known:
-        raise ConfigError(f"--workload {name}: unknown workload; installed are {', '.join(known)}.")
-    return _load(known[name])
+    installed = references()
+    if name not in installed:
+        raise ConfigError(f"--workload {name}: unknown workload; installed are {', '.join(installed)}.")
+    return _load(installed[name])
 
 
 @functools.cache
 def _of_function(train: str) -> Workload:
-    claimed = _built_in_of_function(train)
-    return claimed() if claimed is not None else _load(_USER_FUNCTION)(train)
+    return workload_of_function(train)
 
 
 def _built_in_of_function(train: str) -> type[Workload] | None:

@@ -99,7 +99,7 @@ def test_a_workload_of_another_package_is_found_by_its_name() -> None:
     assert registry.workload_of({**schema.fixed, "width": 4}).name == "external"
     assert schema.hash_of({**schema.fixed, "width": 8}) == schema.hash_of({})
     assert schema.hash_of({"width": 4}) != schema.hash_of({})
-    assert "external" in registry.workload_names()
+    assert "external" in registry.references()
 
 
 def test_an_unknown_workload_is_refused_with_the_names_there_are() -> None:

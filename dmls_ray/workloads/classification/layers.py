@@ -40,16 +40,3 @@ def flat_size(channels: int, shape: Shape, poolings: int) -> int:
             f"{2**poolings} or more."
         )
     return channels * sides[0] * sides[1]
-
-
-def two_convolutions(shape: Shape, classes: int, first: int, second: int) -> nn.Module:
-    """Two 3x3 convolutions, each with a ReLU and a pooling, and one linear layer."""
-    features = [
-        conv3x3(shape[0], first),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        conv3x3(first, second),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-    ]
-    return ImageClassifier(features, [nn.Linear(flat_size(second, shape, poolings=2), classes)])

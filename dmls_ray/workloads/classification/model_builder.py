@@ -62,13 +62,8 @@ def build_model(config: TrialConfig, shape: Shape, classes: int) -> nn.Module:
             )
     if config.batch_norm == "sync":
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    if config.dropout is not None and not _set_dropout_rates(model, config.dropout):
-        if not is_builtin:
-            raise ConfigError(
-                f"dropout={config.dropout}: model={config.model} has no dropout layer; use a built-in model, or one "
-                "with dropout layers."
-            )
-        _insert_dropout(model, config.dropout)
+    if config.dropout is not None:
+        _set_dropout(model, config.dropout, config.model)
     return model
 
 
@@ -138,16 +133,17 @@ def _insert_batch_norm(model: nn.Module) -> None:
     model.features = nn.Sequential(*layers)
 
 
-def _set_dropout_rates(model: nn.Module, rate: float) -> bool:
-    """Set the rate of all dropout layers; returns whether there are any."""
+def _set_dropout(model: nn.Module, rate: float, name: str) -> None:
+    """Set the rate of all dropout layers; a built-in model without any gets one before its last linear layer."""
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Dropout | nn.Dropout2d | nn.AlphaDropout)]
     for layer in layers:
         layer.p = rate
-    return bool(layers)
-
-
-def _insert_dropout(model: nn.Module, rate: float) -> None:
-    """Add a dropout layer before the last linear layer of a built-in model."""
+    if layers:
+        return
+    if name not in MODEL_NAMES:
+        raise ConfigError(
+            f"dropout={rate}: model={name} has no dropout layer; use a built-in model, or one with dropout layers."
+        )
     classifier = model.classifier
     assert isinstance(classifier, nn.Sequential)
     model.classifier = nn.Sequential(*classifier[:-1], nn.Dropout(rate), classifier[-1])

@@ -42,7 +42,7 @@ class ClassificationPresentation(Presentation):
         return not samples or (changed.global_batch or 0) <= min(samples)
 
     def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
-        models, datasets = (" and ".join(sorted({str(each.get(name)) for each in factors})) for name in _SCOPE)
+        models, datasets = (" and ".join(sorted({str(values.get(name)) for values in factors})) for name in _SCOPE)
         return f"another model or data set than {models} on {datasets}"
 
     def match(self, record: RunRecord) -> Match | None:

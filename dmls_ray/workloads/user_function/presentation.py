@@ -12,4 +12,4 @@ class UserFunctionPresentation(Presentation):
     """The default, which names the functions."""
 
     def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
-        return f"another function than {' and '.join(sorted({str(each.get('train')) for each in factors}))}"
+        return f"another function than {' and '.join(sorted({str(values.get('train')) for values in factors}))}"

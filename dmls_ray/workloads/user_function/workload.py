@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any
 
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.training_metrics import TRAINING_METRICS
@@ -32,10 +32,6 @@ class UserFunctionWorkload(Workload):
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:
         return "train" in config
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self:
-        return cls(str(config["train"]))
 
     def schema(self) -> Schema:
         """The fields of the function's dataclass, or those named, and `RUNTIME_FIELDS`.

@@ -1,4 +1,4 @@
-"""The cache of decoded images: written once on each machine, then mapped into memory by every rank.
+"""Images as arrays, and the cache of them: written once on each machine, then mapped into memory by every rank.
 
 <cache>/decoded/<data set>-<key>/train_images.npy   samples x channels x height x width, uint8 (float32 possible
                                                     for user-defined data sets)
@@ -24,10 +24,10 @@ import joblib
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
+from PIL import Image
 
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.paths import cache_root
-from dmls_ray.workloads.classification.data.image_arrays import describe_array, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source
 from dmls_ray.workloads.image_files import UNREADABLE
@@ -147,7 +147,7 @@ def _decode(
                 raise DataError(f"{split} image {index} cannot be read: {error}.") from error
             if array.shape != first.shape or array.dtype != first.dtype:
                 raise DataError(
-                    f"{split} image {index} is {describe_array(array)} and the first one is {describe_array(first)}; "
+                    f"{split} image {index} is {_description(array)} and the first one is {_description(first)}; "
                     "set image_size to bring all to one size."
                 )
             if not 0 <= int(label) < classes:
@@ -159,3 +159,39 @@ def _decode(
         list(pool.map(fill, [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]))
     images.flush()
     labels.flush()
+
+
+def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> NDArray[Any]:
+    """An image as channels x height x width, uint8 (float32 stays float32), resized if asked.
+
+    Args:
+        image: a PIL image, a height x width (x channels) array, or a channels x height x width tensor.
+        image_size: pixels a side, or None.
+        channels: 1 or 3 to bring a PIL image to grey or to colour.
+    """
+    if isinstance(image, Image.Image):
+        grey = channels == 1 or (channels is None and image.mode in ("1", "L", "I", "I;16", "F"))
+        image = image.convert("L" if grey else "RGB")
+        if image_size is not None and image.size != (image_size, image_size):
+            image = image.resize((image_size, image_size), Image.Resampling.BILINEAR)
+    array = np.asarray(image)
+    if not hasattr(image, "permute"):  # a tensor is channels first already
+        array = array[:, :, None] if array.ndim == 2 else array
+        array = np.ascontiguousarray(array.transpose(2, 0, 1)) if array.ndim == 3 else array
+    if array.ndim != 3 or array.dtype not in (np.uint8, np.float32):
+        raise DataError(
+            f"an image is {_description(array)}; give PIL images, uint8 arrays of height x width (x channels), "
+            "or tensors of channels x height x width, uint8 or float32."
+        )
+    if image_size is None or array.shape[1:] == (image_size, image_size):
+        return array
+    planes = [
+        np.asarray(Image.fromarray(plane).resize((image_size, image_size), Image.Resampling.BILINEAR))
+        for plane in array
+    ]
+    return np.stack(planes)
+
+
+def _description(array: NDArray[Any]) -> str:
+    """Type and shape of an array, for an error."""
+    return f"{array.dtype} of {'x'.join(map(str, array.shape))}"

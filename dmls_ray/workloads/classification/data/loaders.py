@@ -18,8 +18,7 @@ from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shard
 from dmls_ray.training.task import EvalSplit
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.augmentation import Augmentation
-from dmls_ray.workloads.classification.data.decoded_images import load_decoded
-from dmls_ray.workloads.classification.data.image_arrays import to_chw
+from dmls_ray.workloads.classification.data.decoded_images import load_decoded, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples
 

@@ -40,3 +40,19 @@ def builtin_model(name: str) -> ModelSpec | None:
         return None
     spec: ModelSpec = importlib.import_module(f"{__name__}.{name}").MODEL
     return spec
+
+
+def two_convolutions(first: int, second: int) -> ModelBuilder:
+    """The builder of two 3x3 convolutions with these channels, each with a ReLU and a pooling, and one linear layer."""
+
+    def build(shape: Shape, classes: int) -> nn.Module:
+        from torch import nn
+
+        from dmls_ray.workloads.classification.layers import ImageClassifier, conv3x3, flat_size
+
+        features: list[nn.Module] = []
+        for channels, wide in ((shape[0], first), (first, second)):
+            features += [conv3x3(channels, wide), nn.ReLU(), nn.MaxPool2d(2)]
+        return ImageClassifier(features, [nn.Linear(flat_size(second, shape, poolings=2), classes)])
+
+    return build

@@ -10,8 +10,7 @@ from PIL import Image
 
 from dmls_ray.util.errors import DataError
 from dmls_ray.workloads.classification.data import decoded_images as cache
-from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
-from dmls_ray.workloads.classification.data.image_arrays import to_chw
+from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Source
 from tests.training.probes import Payload
