@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from dmls_ray.util.former_names import FORMER_MODULES, accept_former_names
 
 if TYPE_CHECKING:
-    from dmls_ray.analysis.results import Results, load
-    from dmls_ray.config.search_space import Range
-    from dmls_ray.execution.api import sweep
-    from dmls_ray.execution.planning import make_plan
-    from dmls_ray.records.model import RunRecord
-    from dmls_ray.records.outcome import Outcome
-    from dmls_ray.training.rank import RankInfo
-    from dmls_ray.util.errors import DmlsRayError, InputError
-    from dmls_ray.workloads.classification.config import TrialConfig
+    from dmls_ray.analysis.results import Results as Results
+    from dmls_ray.analysis.results import load as load
+    from dmls_ray.config.search_space import Range as Range
+    from dmls_ray.execution.api import sweep as sweep
+    from dmls_ray.execution.planning import make_plan as make_plan
+    from dmls_ray.records.model import RunRecord as RunRecord
+    from dmls_ray.records.outcome import Outcome as Outcome
+    from dmls_ray.training.rank import RankInfo as RankInfo
+    from dmls_ray.util.errors import DmlsRayError as DmlsRayError
+    from dmls_ray.util.errors import InputError as InputError
+    from dmls_ray.workloads.classification.config import TrialConfig as TrialConfig
 
 _MODULES = {
     "DmlsRayError": "util.errors",
@@ -38,21 +40,9 @@ _MODULES = {
     "make_plan": "execution.planning",
     "sweep": "execution.api",
 }
+"""Public name -> the module that defines it."""
 
-__all__ = [
-    "DmlsRayError",
-    "InputError",
-    "Outcome",
-    "Range",
-    "RankInfo",
-    "Results",
-    "RunRecord",
-    "TrialConfig",
-    "load",
-    "make_plan",
-    "sweep",
-]
-
+__all__ = sorted(_MODULES)
 
 accept_former_names()
 
@@ -66,4 +56,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

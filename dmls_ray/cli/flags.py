@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from dmls_ray.cli.parser import Parser
@@ -83,11 +82,16 @@ def add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], optio
 
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
     for spec in schema.specs.values():
-        _add_field(fields, spec, defaults)
+        # A switch without a value is on.
+        _add_flag(fields, spec, defaults.get(spec.name, spec.default), nargs="*" if spec.type == "bool" else "+")
 
     how = parser.add_argument_group("how to run it")
     for spec in OPTIONS.values():
-        _add_option(how, replace(spec, default=options.get(spec.name, spec.default)))
+        default = options.get(spec.name, spec.default)
+        if spec.type == "bool":
+            how.add_argument(_flag(spec), action="store_true", help=_help(spec))
+        else:
+            _add_flag(how, spec, default, default=default)
     for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, uniform in their logarithm")):
         how.add_argument(
             flag,
@@ -154,39 +158,21 @@ def parse_range(name: str, low: str, high: str, *, log: bool = False) -> Range:
         raise ConfigError(f"{'--log-range' if log else '--range'} {name}: {error}") from error
 
 
-def _add_field(group: Any, spec: FieldSpec, defaults: Mapping[str, Any]) -> None:
-    default = defaults.get(spec.name, spec.default)
-    values = default if isinstance(default, list | tuple) else [default]
+def _add_flag(group: Any, spec: FieldSpec, shown: Any, **how: Any) -> None:
+    """Add a flag with a value; its help shows the default, one value or several."""
+    values = shown if isinstance(shown, list | tuple) else [] if shown is None else [shown]
     choices = spec.choices or (("true", "false") if spec.type == "bool" else ())
     group.add_argument(
         _flag(spec),
-        # A switch without a value is on.
-        nargs="*" if spec.type == "bool" else "+",
         type=_argument(spec),
-        metavar=_metavar(spec, choices),
-        help=_help(spec, "" if default is None else " ".join(map(as_flag_value, values))),
-    )
-
-
-def _add_option(group: Any, spec: FieldSpec) -> None:
-    if spec.type == "bool":
-        group.add_argument(_flag(spec), action="store_true", help=_help(spec))
-        return
-    group.add_argument(
-        _flag(spec),
-        type=_argument(spec),
-        default=spec.default,
-        metavar=_metavar(spec, spec.choices),
-        help=_help(spec, "" if spec.default is None else as_flag_value(spec.default)),
+        metavar="{" + ",".join(map(str, choices)) + "}" if choices else spec.type.upper(),
+        help=_help(spec, " ".join(map(as_flag_value, values))),
+        **how,
     )
 
 
 def _flag(spec: FieldSpec) -> str:
     return f"--{spec.name.replace('_', '-')}"
-
-
-def _metavar(spec: FieldSpec, choices: tuple[Any, ...]) -> str:
-    return "{" + ",".join(map(str, choices)) + "}" if choices else spec.type.upper()
 
 
 def _help(spec: FieldSpec, default: str = "") -> str:

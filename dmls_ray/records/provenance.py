@@ -44,18 +44,11 @@ def describe_versions() -> dict[str, str]:
     """Versions of Python and of the packages that do the work; none of the packages is imported."""
     versions = {"python": platform.python_version()}
     for package in ("dmls_ray", "torch", "torchvision", "ray", "numpy"):
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
+        versions[package] = _version(package) or "not installed"
     # PyTorch may come with CUDA and NCCL as wheels of their own names.
-    for label, prefix in (("cuda", "nvidia-cuda-runtime"), ("nccl", "nvidia-nccl")):
-        for suffix in ("", "-cu13", "-cu12"):
-            try:
-                versions[label] = importlib.metadata.version(prefix + suffix)
-                break
-            except importlib.metadata.PackageNotFoundError:
-                continue
+    for label, package in (("cuda", "nvidia-cuda-runtime"), ("nccl", "nvidia-nccl")):
+        if version := _version(package) or _version(f"{package}-cu13") or _version(f"{package}-cu12"):
+            versions[label] = version
     return versions
 
 
@@ -120,6 +113,14 @@ def slow_precisions() -> set[str]:
     if flags is None or describe_machine()["gpus"]:
         return set()
     return {precision for precision, names in _UNITS.items() if not flags & set(names)}
+
+
+def _version(package: str) -> str:
+    """Version of a package; empty where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _cpu_model() -> str:

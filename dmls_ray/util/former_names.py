@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -20,9 +19,7 @@ FORMER_MODULES = {
 class _FormerModules(MetaPathFinder, Loader):
     """Imports a module of today under its former name."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
         return ModuleSpec(fullname, self) if fullname in FORMER_MODULES else None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -35,5 +32,4 @@ class _FormerModules(MetaPathFinder, Loader):
 
 def accept_former_names() -> None:
     """Let imports find modules under their former names, after every module that exists."""
-    if not any(isinstance(finder, _FormerModules) for finder in sys.meta_path):
-        sys.meta_path.append(_FormerModules())
+    sys.meta_path.append(_FormerModules())
