@@ -1,17 +1,19 @@
-"""Ranks of a run in new processes that start in milliseconds, where a fresh interpreter loads PyTorch for seconds."""
+"""New processes that start in milliseconds, where a fresh interpreter loads PyTorch for seconds."""
 
 from __future__ import annotations
 
 import functools
 import multiprocessing
 import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 from unittest import mock
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
+from dmls_ray.training.rank import TrainFunction
 from dmls_ray.workloads.registry import default_entrypoint
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -23,15 +25,19 @@ def run_ranks(config: RuntimeConfig, *, train: TrainFunction | None = None, **op
 
     tests/launchers/test_spawn.py starts ranks in fresh interpreters.
     """
-    prepared = functools.partial(_train, train or default_entrypoint(), dict(os.environ))
+    prepared = functools.partial(_in_environment, dict(os.environ), train or default_entrypoint())
     with mock.patch("multiprocessing.get_context", return_value=_CONTEXT):
         return run_spawned(config, train=prepared, **options)
 
 
-def _train(
-    train: TrainFunction, environment: dict[str, str], config: RuntimeConfig, rank: RankInfo, emit: Emit
-) -> dict[str, Any]:
-    # The process that forks the ranks keeps the environment of its own start.
+def call_in_new_process(function: Callable[[], Any]) -> Any:
+    """Return what a function of a module returns in a new process, or raise its error."""
+    with ProcessPoolExecutor(1, mp_context=_CONTEXT) as pool:
+        return pool.submit(_in_environment, dict(os.environ), function).result(timeout=120)
+
+
+def _in_environment(environment: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
+    # The process that forks the new ones keeps the environment of its own start.
     os.environ.clear()
     os.environ.update(environment)
-    return train(config, rank, emit)
+    return function(*arguments)

@@ -16,6 +16,7 @@ import torch
 from dmls_ray.util.errors import UnavailableError
 from dmls_ray.workloads.grayscale import kernels
 from dmls_ray.workloads.grayscale.kernels import cpu_kernel, cuda_home
+from tests.training.ranks import call_in_new_process
 
 PIXELS, GREY = torch.zeros(2, 4, 6, 3, dtype=torch.uint8), torch.zeros(2, 4, 6, dtype=torch.uint8)
 
@@ -104,33 +105,34 @@ def test_ninja_is_found_next_to_a_python_that_is_called_by_its_path(monkeypatch:
     assert os.environ["PATH"] == "/usr/bin:/bin"
 
 
-def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
-    compiler = tmp_path / "c++"
-    compiler.write_text(
-        '#!/bin/sh\n[ "$1" = -MMD ] || exec g++ "$@"\necho "cpu.cpp:1: error: no dispatcher" >&2; exit 1\n'
-    )
-    compiler.chmod(0o755)
-    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path), "CXX": str(compiler)}
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.stderr.splitlines()[-1] == (
-        "RuntimeError: our C++ kernel cannot be built: cpu.cpp:1: error: no dispatcher"
-    )
+def build() -> None:
+    cpu_kernel()
 
 
-def test_what_was_built_and_cannot_be_loaded_is_told_with_the_way_out(tmp_path: Path) -> None:
-    compiler = tmp_path / "c++"
-    # What it makes is empty.
-    compiler.write_text('#!/bin/sh\ncase "$*" in *-o*) for made; do :; done; : > "$made";; *) exec g++ "$@";; esac\n')
+def use_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, program: str) -> None:
+    """Let processes build kernels in a folder with a compiler that is this shell program."""
+    compiler = folder / "c++"
+    compiler.write_text(f"#!/bin/sh\n{program}\n")
     compiler.chmod(0o755)
-    environment = {**os.environ, "DMLS_RAY_CACHE": str(tmp_path), "CXX": str(compiler)}
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    told = done.stderr.splitlines()[-1]
-    assert told.startswith("RuntimeError: our C++ kernel cannot be loaded (")
-    assert told.endswith("file too short); build it with g++ (CXX=g++).")
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("DMLS_RAY_CACHE", str(folder))
+
+
+def test_a_failed_build_reports_what_the_compiler_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = 'echo "cpu.cpp:1: error: no dispatcher" >&2; exit 1'
+    use_compiler(monkeypatch, tmp_path, f'[ "$1" = -MMD ] || exec g++ "$@"\n{error}')
+    with pytest.raises(RuntimeError, match=r"^our C\+\+ kernel cannot be built: cpu.cpp:1: error: no dispatcher$"):
+        call_in_new_process(build)
+
+
+def test_a_built_kernel_that_cannot_be_loaded_is_reported_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makes_an_empty_file = 'case "$*" in *-o*) for made; do :; done; : > "$made";; *) exec g++ "$@";; esac'
+    use_compiler(monkeypatch, tmp_path, makes_an_empty_file)
+    message = r"^our C\+\+ kernel cannot be loaded \(.*file too short\); build it with g\+\+ \(CXX=g\+\+\).$"
+    with pytest.raises(RuntimeError, match=message):
+        call_in_new_process(build)
 
 
 def test_a_full_disk_is_not_blamed_on_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
