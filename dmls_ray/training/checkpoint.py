@@ -32,10 +32,7 @@ _KEPT = 2
 _TRIED = 8
 """Number of epochs whose checkpoints are tried, newest first: some may be broken, or of another trial."""
 
-_UNREADABLE = (
-    OSError, RuntimeError, ValueError, EOFError, NotImplementedError, zlib.error, pickle.UnpicklingError,
-    zipfile.BadZipFile,
-)  # fmt: skip
+_UNREADABLE = (OSError, RuntimeError, ValueError, EOFError, zlib.error, pickle.UnpicklingError, zipfile.BadZipFile)
 """Exceptions for a file that is not a complete checkpoint, or contains more than tensors and plain values."""
 
 

@@ -26,7 +26,7 @@ from dmls_ray.training.early_stopping import EarlyStopping
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.optimizer_step import OptimizerStep
 from dmls_ray.training.precision import autocast, has_fast_units
-from dmls_ray.training.process import Collective, prepare_process, seed_rank
+from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import steps_per_epoch
 from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
@@ -87,7 +87,8 @@ class RankTrainer(Generic[Task]):
             steps = config.epochs * self.steps_per_epoch
             self.optimizer_step = OptimizerStep(config, list(self.model.parameters()), steps, self.device, self.noise)
             self.compiled = warm_up(self.ddp_model, self.task, config, rank.rank, self.device)
-            seed_rank(config, rank)
+            # From here on each rank has different random numbers, for example for dropout.
+            seed_process(mixed_seed(config.seed, rank.rank))
         # At most half of the steps, so that a short run still has steps to count.
         self.warmup_steps = min(config.warmup_steps, steps // 2)
         self.timer = StepTimer(self.device, self.warmup_steps)

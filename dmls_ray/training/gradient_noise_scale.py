@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.sharding import MicroBatch
 
-Sum = Callable[[Sequence[float]], list[float]]
-
 
 class NoiseMeter:
     """Adds up squared norms of local and of averaged gradients, on the device, over the steps of full size."""
@@ -72,7 +70,7 @@ class NoiseMeter:
             self._sums += torch.where(norms.isfinite().all(), torch.cat([norms, torch.ones_like(norms[:1])]), 0.0)
         self._local = None
 
-    def read(self, sum_over_ranks: Sum) -> float | None:
+    def read(self, sum_over_ranks: Callable[[Sequence[float]], list[float]]) -> float | None:
         """The noise scale in samples, over all ranks so far; None if noise hides the gradient.
 
         Args:

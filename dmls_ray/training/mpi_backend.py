@@ -108,12 +108,7 @@ class MPIBackend(backend_class()):  # type: ignore[misc]
         return self._submit(outputs, gather_all)
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, options: Any = None) -> Any:
-        def gather_all() -> None:
-            gathered = output.detach().contiguous()
-            self._comm.Allgather(_bytes(tensor.detach().contiguous()), _bytes(gathered))
-            _assign(output, gathered)
-
-        return self._submit([output], gather_all)
+        return self.allgather([output.view(self._comm.size, *tensor.shape).unbind()], [tensor])
 
     _allgather_base = all_gather_single
 

@@ -22,12 +22,6 @@ def make_scaler(config: TrainingConfig, device: torch.device) -> torch.amp.GradS
     return torch.amp.GradScaler(device.type, enabled=config.precision == "amp-fp16")
 
 
-def allow_tf32(allowed: bool) -> None:
-    """Set whether matrix units may round to TF32; PyTorch's default allows cuDNN to do so."""
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
-
-
 def has_fast_units(precision: str, device: torch.device) -> bool:
     """Whether the device has units for this format: tensor cores on a GPU; AVX512-BF16, AVX512-FP16 or AMX on a CPU.
 

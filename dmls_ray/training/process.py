@@ -19,7 +19,6 @@ import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.compat import reset_compiler
-from dmls_ray.training.precision import allow_tf32
 from dmls_ray.training.rank import RankInfo
 
 HOLD_OUT, AUGMENTATION = 1, 2
@@ -32,7 +31,7 @@ _MAY_WAIT = 2048
 def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False) -> None:
     """Set everything global that a run depends on; `tf32`: whether matrix units may round to TF32.
 
-    All ranks get the same seed, so that they build the same model; `seed_rank` gives them different seeds afterwards.
+    All ranks get the same seed, so that they build the same model.
     """
     gc.collect()
     device = torch.device(rank.device)
@@ -49,14 +48,10 @@ def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
-    allow_tf32(tf32)
+    # PyTorch lets cuDNN round to TF32 by default.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     reset_compiler()
     seed_process(config.seed)
-
-
-def seed_rank(config: RuntimeConfig, rank: RankInfo) -> None:
-    """Give each rank different random numbers, for example for dropout."""
-    seed_process(mixed_seed(config.seed, rank.rank))
 
 
 def mixed_seed(*numbers: int) -> int:

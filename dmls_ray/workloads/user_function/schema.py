@@ -88,7 +88,7 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, str, type | Non
         UnknownNameError, UserCodeError: as `import_function`.
     """
     function = import_function(train, flag=FLAG) if isinstance(train, str) else train
-    name, importable = (train, True) if isinstance(train, str) else _name(function)
+    name, importable = (train, True) if isinstance(train, str) else function_name(function)
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError as error:
@@ -193,11 +193,6 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
     )  # fmt: skip
 
 
-def function_name(function: Callable[..., Any]) -> str:
-    """`module:function` of a function; of one without a module, its name."""
-    return _name(function)[0]
-
-
 def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSpec]:
     """World size first, then the fields of the function, then the rest of `RUNTIME_FIELDS`."""
     place = {name: field_specs(RuntimeConfig)[name] for name in RUNTIME_FIELDS}
@@ -226,8 +221,8 @@ def _hash_of(values: Mapping[str, Any]) -> str:
     return digest_of_changes(values, field_defaults(RuntimeConfig))
 
 
-def _name(function: Callable[..., Any]) -> tuple[str, bool]:
-    """`module:function`, and whether another process can import it."""
+def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
+    """`module:function`, or the name of a function without a module; and whether another process can import it."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if module is None or not name.isidentifier():
         return name or type(function).__name__, False

@@ -27,7 +27,7 @@ class UserFunctionWorkload(Workload):
     def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
         self.train = train
         self.names = tuple(names)
-        self.name = train if isinstance(train, str) else function_name(train)
+        self.name = train if isinstance(train, str) else function_name(train)[0]
 
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:

@@ -119,10 +119,8 @@ def _folder(name: str, source: Source, image_size: int | None) -> Path:
 
 def _fill(folder: Path, source: Source, image_size: int | None) -> None:
     """Decode into a temporary folder and rename it, so that an existing cache folder is complete."""
-    with tempfile.TemporaryDirectory(
-        prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
-    ) as temporary_name:
-        temporary = Path(temporary_name)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True) as name:
+        temporary = Path(name)
         first = to_chw(source.halves[0][0][0], image_size)
         for split, samples in zip(("train", "test"), source.halves, strict=True):
             _decode(temporary, split, samples, first, image_size, source.classes)
