@@ -131,7 +131,7 @@ def merge_axes(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
 
 
 def defaults_for(schema: Schema, defaults: Mapping[str, Any], axis: str | None) -> dict[str, Any]:
-    """The default axes of a script that another workload has as well.
+    """The default axes of a script, without those whose field the chosen workload lacks.
 
     Raises:
         ConfigError: the workload lacks the field that the script asks about.

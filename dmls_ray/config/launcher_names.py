@@ -31,7 +31,7 @@ class LauncherFacts:
 @functools.cache
 def launcher_facts() -> dict[str, LauncherFacts]:
     """Every launcher by name; the first, `ray`, is the worker group, which is none of these modules."""
-    found = []
+    launchers = []
     for path in FOLDER.glob("*.py"):
         values = dict(_ASSIGNMENT.findall(path.read_text()))
         if "LAUNCHER" in values:
@@ -39,9 +39,9 @@ def launcher_facts() -> dict[str, LauncherFacts]:
                 one_process=ast.literal_eval(values.get("ONE_PROCESS", "False")),
                 backends=ast.literal_eval(values.get("BACKENDS", "()")),
             )
-            found.append((ast.literal_eval(values.get("POSITION", "100")), path.stem, facts))
-    ordered = sorted(found, key=lambda item: item[:2])
-    return {"ray": LauncherFacts(), **{name: facts for _, name, facts in ordered}}
+            launchers.append((ast.literal_eval(values.get("POSITION", "100")), path.stem, facts))
+    launchers.sort(key=lambda item: item[:2])
+    return {"ray": LauncherFacts(), **{name: facts for _, name, facts in launchers}}
 
 
 def any_of(names: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine, hardware_key
 from dmls_ray.storage.folder import Store
-from dmls_ray.storage.location import mirror_of, open_store
+from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.util.errors import HeadLostError, StoreError
 from dmls_ray.util.uri import below, is_uri
@@ -88,7 +88,7 @@ def run_plan(
         finally:
             _write_derived(store, view, changed=len(store.records) > count)
             board.end(store.records)
-        results = Results(store.folder, _of_this_call(plan, space, store.records), mirror=mirror_of(store))
+        results = Results(store.folder, _of_this_call(plan, space, store.records), mirror=store.mirror)
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
@@ -99,7 +99,7 @@ def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
     """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
         if changed or not derived_files_are_current(store.folder):
-            write_derived_files(Results(store.folder, store.records, mirror=mirror_of(store)))
+            write_derived_files(Results(store.folder, store.records, mirror=store.mirror))
     except Exception as error:  # noqa: BLE001 - a file that cannot be written must not hide the answer or an error of the sweep
         reason = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
         again = f"dmls-ray report {shlex.quote(store.where)}"

@@ -134,5 +134,5 @@ Record = TypeVar("Record", EpochRecord, RankRecord)
 
 
 def _of_known(cls: type[Record], values: Mapping[str, Any]) -> Record:
-    """A record of the values that it has fields for."""
+    """A record of those values whose names are its fields."""
     return cls(**{item.name: values[item.name] for item in fields(cls) if item.name in values})

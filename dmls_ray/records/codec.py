@@ -43,7 +43,11 @@ class SharedObjects:
         self._decoded: dict[tuple[str, bytes], dict[str, Any]] = {}
 
     def decode(self, field: str, content: Raw | dict[str, Any]) -> dict[str, Any]:
-        """The object of a field, as its decoder left it.
+        """The object of a field of a record.
+
+        Args:
+            field: the field, one of `SHARED_CHECKS`.
+            content: its JSON; or its default, which is returned as it is.
 
         Raises:
             ValueError: it is invalid.

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RunRecord
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.runs_file import RUNS, cut_torn_line, records_by_id
 from dmls_ray.storage.sweep_file import read_sweep, write_sweep
 from dmls_ray.util.atomic import sync_to_disk
@@ -40,6 +41,9 @@ class Store:
         NewerSchemaError: the folder was written by a newer version.
         StoreError: the folder or a line in it cannot be read.
     """
+
+    mirror: Mirror | None = None
+    """What copies the folder from and to a URI; None for results at a local path."""
 
     def __init__(self, folder: str | os.PathLike[str], *, where: str | None = None) -> None:
         self.folder = Path(folder)

@@ -38,11 +38,6 @@ def open_store(location: str | os.PathLike[str], note: Note, files: Collection[s
     return Store(location)
 
 
-def mirror_of(store: Store) -> Mirror | None:
-    """The local copy that a store at a URI works on; None of a store at a local path."""
-    return store.mirror if isinstance(store, RemoteStore) else None
-
-
 def records_at(location: str | os.PathLike[str]) -> list[RunRecord]:
     """Return one record a run at a local path or a URI; none where there is no sweep yet.
 

@@ -107,13 +107,13 @@ class Mirror:
 
     def _files(self) -> dict[str, tuple[int, int]]:
         """Name of each file that `push` uploads -> its size and time."""
-        found = {}
+        states = {}
         for path in self.folder.rglob("*"):
             name = path.relative_to(self.folder).as_posix()
             if path.is_file() and name not in (RUNS, SWEEP) and not path.name.startswith("."):
                 state = path.stat()
-                found[name] = (state.st_size, state.st_mtime_ns)
-        return found
+                states[name] = (state.st_size, state.st_mtime_ns)
+        return states
 
 
 def is_record(content: bytes) -> bool:

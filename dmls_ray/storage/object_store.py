@@ -29,7 +29,7 @@ _S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressin
 _CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class ObjectStore:
         from pyarrow.fs import FileSelector, FileType
 
         with _store_errors(self.uri, "read"):
-            found = self._files.get_file_info(
+            infos = self._files.get_file_info(
                 FileSelector(self._path(folder).rstrip("/") or "/", allow_not_found=True, recursive=deep)
             )
         root = len(self._root.rstrip("/")) + 1
@@ -74,7 +74,7 @@ class ObjectStore:
                 Entry(
                     name=info.path[root:], modified_ns=info.mtime_ns or 0, is_folder=info.type == FileType.Directory
                 )
-                for info in found
+                for info in infos
                 if not info.base_name.endswith(TEMPORARY_SUFFIX)
             ),
             key=lambda entry: entry.name,
@@ -146,7 +146,7 @@ class ObjectStore:
             raise StoreError(f"{self.uri} cannot be used: there is no bucket {bucket}; make it, or name another.")
 
 
-def _in_parallel(call: Callable[[Item], Found], items: Sequence[Item]) -> list[Found]:
+def _in_parallel(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Call a function for all items in threads; after the first failure no further call starts."""
     if not items:
         return []

@@ -66,8 +66,10 @@ class RemoteStore(Store):
         StoreError: the URI cannot be reached or read.
     """
 
+    mirror: Mirror
+
     def __init__(self, uri: str, note: Note, files: Collection[str] = ()) -> None:
-        self.mirror: Mirror = Mirror(uri, files)
+        self.mirror = Mirror(uri, files)
         super().__init__(self.mirror.folder, where=uri)
         self._objects, self._note = self.mirror.objects, note
         self._sent: dict[str, bytes] = {}

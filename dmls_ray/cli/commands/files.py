@@ -16,7 +16,7 @@ from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder
 from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.location import mirror_of, open_store
+from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.atomic import atomic_replace
@@ -63,7 +63,7 @@ def _writing(folder: Path, *, way_out: str = "name another with --out") -> Itera
 
 
 def _shown_path(results: Results, path: Path) -> str:
-    """What a file is called; one among the results, by where they are."""
+    """The path of a file as it is printed: of a file in the results folder, its URI if the results lie at a URI."""
     if path.is_relative_to(results.folder):
         return below(results.where, path.relative_to(results.folder).as_posix())
     return str(path)
@@ -165,8 +165,7 @@ def copy(given: argparse.Namespace, console: Console) -> int:
         missing = [record for record in results.records if _adds(record, present.get(record.run_id))]
         for record in missing:
             store.append(record)
-    mirror = mirror_of(store)
-    if mirror is not None and mirror.is_kept:
+    if store.mirror is not None and store.mirror.is_kept:
         return EXIT_FAILED
     say(
         console, f"{len(missing)} of {len(results)} runs added to {store.where}; dmls-ray report makes the other files."
@@ -175,5 +174,5 @@ def copy(given: argparse.Namespace, console: Console) -> int:
 
 
 def _adds(record: RunRecord, present: RunRecord | None) -> bool:
-    """Whether a run is not there, or only without an answer that this has."""
+    """Whether a run is missing there, or present without the final outcome that this record has."""
     return present is None or (record.outcome.is_final() and not present.outcome.is_final())

@@ -96,10 +96,10 @@ def show(given: argparse.Namespace, console: Console) -> None:
 
 
 def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
-    """The one run whose name begins so, in a results folder or below.
+    """The run with this run_id, or the only run whose run_id begins so, in a results folder or below.
 
     Raises:
-        InputError: there is none, or there are several.
+        ConfigError: there is no such run, or there are several.
     """
     sweeps = find_sweeps(folder)
     unread: list[str] = []
@@ -125,7 +125,7 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
 
 
 def _as_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns of a frame that say anything, as texts."""
+    """The values of a frame as texts, without columns that are empty or that have texts of more than 60 characters."""
 
     def text(value: Any) -> str:
         if isinstance(value, float):
