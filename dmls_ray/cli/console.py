@@ -75,15 +75,15 @@ def print_table(
     if _least_width(frame, console) <= console.width:
         console.print(_rich_table(frame, wrapped=True))
         return
-    hidden: list[str] = []
-    for head in (None, *(head for head in spare if head in frame.columns)):
-        hidden += [head] if head is not None else []
-        shown = frame.drop(columns=hidden)
+    droppable = [head for head in spare if head in frame.columns]
+    for count in range(len(droppable) + 1):
+        shown = frame.drop(columns=droppable[:count])
         if _least_width(shown, console, stacked=True) <= console.width:
             console.print(_rich_table(shown, stacked=True, wrapped=True))
-            if hidden:
+            if count:
                 others = f", or {elsewhere}, has them" if elsewhere else " has them"
-                say(console, f"Not shown in this width: {', '.join(hidden)}; a wider terminal{others}.", "dim")
+                hidden = ", ".join(droppable[:count])
+                say(console, f"Not shown in this width: {hidden}; a wider terminal{others}.", "dim")
             return
     _print_records(frame, console)
 

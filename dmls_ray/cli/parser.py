@@ -31,20 +31,20 @@ class Parser(argparse.ArgumentParser):
             line = f"{line.split()[1].rstrip(':')} needs a field and two numbers: --range dropout 0 0.5, say."
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {line}\n")
 
-    @property
-    def flags(self) -> list[str]:
-        """Every flag."""
-        return [flag for action in self._actions for flag in action.option_strings]
-
-    @property
-    def switches(self) -> list[str]:
-        """The flags without a value."""
-        return [action.option_strings[-1] for action in self._actions if action.nargs == 0]
-
-    @property
-    def arguments(self) -> list[str]:
-        """The positional arguments."""
-        return [str(action.metavar or action.dest) for action in self._positionals._group_actions]
+    def refuse(self, unknown: str, arguments: list[str]) -> NoReturn:
+        """Print one line about an unknown flag or argument, with what may have been meant, and exit with code 2."""
+        switches = [action.option_strings[-1] for action in self._actions if action.nargs == 0]
+        before = arguments[arguments.index(unknown) - 1] if unknown in arguments else ""
+        if before in switches:
+            self.error(f"{before} {unknown}: {before} takes no value; give it to switch that on, or leave it out.")
+        if not unknown.startswith("-"):
+            positional = [str(action.metavar or action.dest) for action in self._positionals._group_actions]
+            expected = " ".join(positional) or "flags alone"
+            self.error(f"{unknown} is one argument too many; expected {expected}: see --help.")
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        close = difflib.get_close_matches(unknown.partition("=")[0], flags, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        self.error(f"{unknown} is no flag; {hint}--help lists them all.")
 
 
 def add_folder(parser: Parser) -> None:
@@ -60,17 +60,5 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     given, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen = getattr(given, "parser", None)
-        _refuse(unknown[0], chosen if isinstance(chosen, Parser) else parser, arguments)
+        (chosen if isinstance(chosen, Parser) else parser).refuse(unknown[0], arguments)
     return given
-
-
-def _refuse(first: str, parser: Parser, arguments: list[str]) -> NoReturn:
-    before = arguments[arguments.index(first) - 1] if first in arguments else ""
-    if before in parser.switches:
-        parser.error(f"{before} {first}: {before} takes no value; give it to switch that on, or leave it out.")
-    if not first.startswith("-"):
-        expected = " ".join(parser.arguments) or "flags alone"
-        parser.error(f"{first} is one argument too many; expected {expected}: see --help.")
-    close = difflib.get_close_matches(first.partition("=")[0], parser.flags, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    parser.error(f"{first} is no flag; {hint}--help lists them all.")
