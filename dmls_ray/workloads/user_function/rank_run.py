@@ -83,7 +83,7 @@ def run_user_function(
 
 
 class Stopped(BaseException):
-    """Raised in the user's function by `emit` when a search stops the run; no exception that it would catch."""
+    """Raised in the user's function by `emit` when a search stops the run; `except Exception` does not catch it."""
 
 
 class _Reporter:
@@ -149,14 +149,14 @@ class _Steps:
 
 
 def _returned_values(values: Any) -> dict[str, Any]:
-    """What the function returned as plain values, its picture looked at.
+    """What the function returned as plain values, after a check of its picture.
 
     Raises:
-        ValueError: as by `plain_values`; or the picture is no small JPEG in base64.
+        ValueError: as by `plain_values`; or the picture is not a small JPEG in base64.
     """
     what = "what it returned"
     picture = values.get("picture") if isinstance(values, Mapping) else None
-    # Before the rest, whose complaint would show a picture of another type whole.
+    # Before the other values, since their error message would contain the whole picture.
     if picture is not None and not isinstance(picture, str):
         kind = type(picture).__name__
         raise ValueError(f"picture in {what} is of type {kind}; give base64.b64encode(jpeg).decode().")
@@ -169,7 +169,7 @@ def plain_values(values: Any, what: str) -> dict[str, Any]:
     """The values as plain ones: tensors and numpy's scalars of one element become numbers.
 
     Raises:
-        ValueError: one is no plain value, or one of the vocabulary's is no number.
+        ValueError: a value is not plain, or the value of a metric that tables have is not a number.
     """
     if not isinstance(values, Mapping):
         raise ValueError(f"{what} is a {type(values).__name__}; give a dict of plain values.")

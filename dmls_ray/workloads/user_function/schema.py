@@ -40,11 +40,11 @@ class UserFunctionConfig(RuntimeConfig):
     """
 
     train: str
-    """`module:function`; of one that has no module, the name alone."""
+    """`module:function`, or the name alone of a function without a module."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """The fields of the function, by name."""
     code: str = field(default="", compare=False, repr=False)
-    """The pickled function, where no other process can import it (a notebook's)."""
+    """The pickled function, if no other process can import it (a function of a notebook)."""
 
     @classmethod
     def specs_to_check(cls) -> Mapping[str, FieldSpec]:
@@ -183,7 +183,7 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
         except Exception as error:
             text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise ConflictError(f"{name} refuses its configuration: {text}") from error
-        # Where its dataclass knows which device its values need, the run goes there.
+        # The dataclass may choose the device that its values need.
         needed = getattr(custom, "device", "auto")
         return config.replace(device=needed) if config.device == "auto" and needed in ("cpu", "cuda") else config
 
