@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, lines_along
-from dmls_ray.analysis.figures.series import limit_items, line_series, oom_crosses, rows_with_any
+from dmls_ray.analysis.figures.series import batch_axis, factor_axis, line_series, metric_lines, oom_crosses
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
@@ -18,7 +17,7 @@ _METRICS = {
 
 def chart(table: Table) -> Chart | None:
     """The figure; None if no two trials with a time differ only in the batch."""
-    lines, notes = limit_items(lines_along(table, rows_with_any(table.rows, _METRICS), batch_axis(table)), "lines")
+    lines, notes = metric_lines(table, _METRICS, batch_axis(table))
     panels = []
     for metric, label in _METRICS.items():
         series: list[Series] = []

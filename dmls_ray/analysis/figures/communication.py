@@ -6,8 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import SINGLE_LINE, default_axis, factor_axis, lines_along, trial_axis
-from dmls_ray.analysis.figures.series import limit_items, line_series, measured_series
+from dmls_ray.analysis.figures.series import (
+    SINGLE_LINE,
+    default_axis,
+    factor_axis,
+    limit_items,
+    line_series,
+    lines_along,
+    measured_series,
+    trial_axis,
+)
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord

@@ -7,20 +7,14 @@ each point (or `all_runs` if all points have the same).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from dmls_ray.analysis.figures.bars import bar_offsets
+from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_offsets, bar_series
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, is_finite
-from dmls_ray.analysis.figures.interactive_axes import (
-    annotation,
-    axis_name,
-    hidden_axes,
-    is_on_edge,
-    overlay_axis,
-    panel_axes,
-    wrapped,
-)
 from dmls_ray.analysis.figures.jpeg import REFUSED, decode_jpeg
 from dmls_ray.analysis.figures.plotly_text import plain, rounded
 from dmls_ray.analysis.figures.style import Style, assign_styles
@@ -30,6 +24,11 @@ _HEIGHT = 400
 
 _MAX_LEGEND = 20
 """Series up to which there is a legend; with more, colours repeat, and each series is named on hover."""
+
+_MAX_TICKS = 9
+"""Measured values of x that have a tick each."""
+_MAX_LINE = 36
+"""Characters of one line of a label."""
 
 
 def plotly_figure(chart: Chart) -> dict[str, Any]:
@@ -51,16 +50,16 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
     in_legend: set[str] = set()
 
     for number, panel in enumerate(chart.panels, start=1):
-        layout |= (hidden_axes if panel.picture else panel_axes)(panel, number)
+        layout |= (_hidden_axes if panel.picture else _panel_axes)(panel, number)
         if panel.title:
             above = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "yshift": 4}
-            layout["annotations"].append(annotation(plain(panel.title), number, **above))
+            layout["annotations"].append(_annotation(plain(panel.title), number, **above))
         if panel.picture:
             data.append(_picture(panel.picture, number))
             if data[-1]["type"] != "image":
-                layout["annotations"].append(annotation(wrapped(REFUSED), number, x=0.5, y=0.5))
-        if any(is_on_edge(series) for series in panel.series):
-            layout[f"yaxis{len(chart.panels) + number}"] = overlay_axis(number)
+                layout["annotations"].append(_annotation(_wrapped(REFUSED), number, x=0.5, y=0.5))
+        if any(_is_on_edge(series) for series in panel.series):
+            layout[f"yaxis{len(chart.panels) + number}"] = _overlay_axis(number)
 
         # Bands first, so that they lie under their series.
         for series in sorted(panel.series, key=lambda item: item.kind != "band"):
@@ -80,24 +79,28 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
 
 
 def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style) -> dict[str, Any]:
-    on_edge = is_on_edge(series)
+    on_edge = _is_on_edge(series)
     trace: dict[str, Any] = {
         "type": "scatter",
         "name": plain(series.name),
         "legendgroup": plain(series.name),
-        "xaxis": axis_name("x", number),
-        "yaxis": axis_name("y", panels + number if on_edge else number),
+        "xaxis": _axis_name("x", number),
+        "yaxis": _axis_name("y", panels + number if on_edge else number),
         "meta": {"colour": style.colour},
     }
     if series.kind == "band":
         return trace | _band(series)
 
-    trace["x"] = _values(series.x, panel.x)
+    is_text = bool(panel.x.categories)
+    trace["x"] = [plain(str(x)) if is_text or isinstance(x, str) else rounded(x) for x in series.x]
     trace["y"] = [0.03] * len(series.x) if on_edge else [rounded(value) for value in series.y]
     _add_style(trace, series, panel, style)
     if series.kind in ("points", "bar") and series.low and series.high:
         trace["error_y"] = _interval(series)
-    _add_runs(trace["meta"], series.runs)
+    if len(series.runs) > 1 and len(set(series.runs)) == 1:
+        trace["meta"]["all_runs"] = list(series.runs[0])
+    elif series.runs:
+        trace["meta"]["runs"] = [list(run_ids) for run_ids in series.runs]
 
     texts = [_hover_text(series, index) for index in range(len(series.x))]
     y_line = "" if on_edge else f"<br>{plain(panel.y.label)}: %{{y}}"
@@ -112,7 +115,7 @@ def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style)
 def _picture(picture: str, number: int) -> dict[str, Any]:
     """The trace of a picture; an empty trace, which keeps the panel, for a picture that is refused."""
     trace = {
-        "xaxis": axis_name("x", number), "yaxis": axis_name("y", number), "hoverinfo": "skip", "showlegend": False,
+        "xaxis": _axis_name("x", number), "yaxis": _axis_name("y", number), "hoverinfo": "skip", "showlegend": False,
         "meta": {"colour": None},
     }  # fmt: skip
     if decode_jpeg(picture) is None:
@@ -203,14 +206,96 @@ def _hover_text(series: Series, index: int) -> str:
     return text
 
 
-def _add_runs(meta: dict[str, Any], runs: Sequence[tuple[str, ...]]) -> None:
-    if len(runs) > 1 and all(item == runs[0] for item in runs):
-        meta["all_runs"] = list(runs[0])
-    elif runs:
-        meta["runs"] = [list(item) for item in runs]
+def _axis_name(letter: str, number: int) -> str:
+    """plotly's name of an axis: x, x2, x3, ..."""
+    return letter if number == 1 else f"{letter}{number}"
 
 
-def _values(values: Sequence[float | str], axis: Axis) -> list[Any]:
+def _panel_axes(panel: Panel, number: int) -> dict[str, Any]:
+    """The two axes of a panel."""
+    series = [item for item in panel.series if item.kind != "band"]
+    x = _axis(panel.x, [value for item in series for value in item.x])
+    y = _axis(panel.y, [value for item in series for value in item.y if value is not None])
+    if panel.y.log and bar_series(panel):
+        y["range"] = [rounded(math.log10(end)) for end in (bar_base(panel), bar_axis_end(panel))]
+    if not panel.x.categories:
+        x |= _ticks(panel.x, {value for item in series for value in item.x})
+    return _named(x, y, number)
+
+
+def _hidden_axes(panel: Panel, number: int) -> dict[str, Any]:
+    """The hidden axes that position a picture; it keeps its aspect ratio, at the upper left of the panel."""
+    hidden = {"visible": False, "fixedrange": True, "constrain": "domain"}
+    upright = {"constraintoward": "top", "scaleanchor": _axis_name("x", number), "autorange": "reversed"}
+    return _named(hidden | {"constraintoward": "left"}, hidden | upright, number)
+
+
+def _overlay_axis(number: int) -> dict[str, Any]:
+    """A hidden y axis over that of a panel, for the runs without a value along the lower edge."""
+    return {
+        "overlaying": _axis_name("y", number), "anchor": _axis_name("x", number), "range": [0, 1],
+        "visible": False, "fixedrange": True,
+    }  # fmt: skip
+
+
+def _is_on_edge(series: Series) -> bool:
+    """Whether a series is drawn along the lower edge: crosses without a height."""
+    return series.kind == "cross" and not any(is_finite(value) for value in series.y)
+
+
+def _annotation(text: str, number: int, **position: Any) -> dict[str, Any]:
+    """An _annotation of a panel, at a position in fractions of its width and height."""
+    domains = {f"{letter}ref": f"{_axis_name(letter, number)} domain" for letter in "xy"}
+    return {"text": text, "showarrow": False, **domains, **position}
+
+
+def _named(x: dict[str, Any], y: dict[str, Any], number: int) -> dict[str, Any]:
+    suffix = "" if number == 1 else str(number)
+    x, y = x | {"anchor": _axis_name("y", number)}, y | {"anchor": _axis_name("x", number)}
+    return {f"xaxis{suffix}": x, f"yaxis{suffix}": y}
+
+
+def _axis(axis: Axis, values: Sequence[float | str]) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "title": {"text": _wrapped(axis.label), "standoff": 8, "font": {"size": 13}},
+        "automargin": True,
+        "showline": True,
+        "zeroline": False,
+        "ticks": "outside",
+        "ticklen": 4,
+        "hoverformat": ",.5~r",
+    }
     if axis.categories:
-        return [plain(str(value)) for value in values]
-    return [plain(value) if isinstance(value, str) else rounded(value) for value in values]
+        # All categories are shown, also those without points.
+        names = [plain(str(name)) for name in axis.categories]
+        ends = {"range": [-0.5, len(names) - 0.5], "showgrid": False}
+        return options | {"type": "category", "categoryorder": "array", "categoryarray": names} | ends
+
+    sizes = [abs(value) for value in values if isinstance(value, int | float) and math.isfinite(value) and value]
+    # Powers of ten only for numbers with many digits.
+    has_few_digits = not sizes or (max(sizes) < 1e9 and min(sizes) >= 1e-4)
+    options |= {"exponentformat": "none" if has_few_digits else "power", "separatethousands": True}
+    if axis.log:
+        return options | {"type": "log"}
+    return options | {"type": "linear", "rangemode": "tozero" if axis.from_zero else "normal"}
+
+
+def _wrapped(label: str) -> str:
+    """A label in lines that fit the height of a panel."""
+    return "<br>".join(plain(line) for line in textwrap.wrap(label, _MAX_LINE)) or plain(label)
+
+
+def _ticks(axis: Axis, values: Iterable[float | str]) -> dict[str, Any]:
+    """A tick at each value, if they are few, round and far enough from each other; otherwise plotly's own ticks."""
+    ticks = sorted(value for value in values if isinstance(value, int | float) and math.isfinite(value))
+    if not 1 <= len(ticks) <= _MAX_TICKS or not all(axis.log or float(value).is_integer() for value in ticks):
+        return {}
+    if axis.log and ticks[0] <= 0:
+        return {}
+
+    positions = [math.log(value) for value in ticks] if axis.log else ticks
+    start = min(0.0 if axis.from_zero and not axis.log else positions[0], positions[0])
+    gaps = [after - before for before, after in pairwise(positions)]
+    if min(gaps, default=1.0) < 0.05 * (positions[-1] - start):
+        return {}
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{value:,.6g}" for value in ticks]}

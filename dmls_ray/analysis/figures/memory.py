@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import batch_axis, factor_axis, lines_along
-from dmls_ray.analysis.figures.series import limit_items, line_series, oom_crosses, rows_with_any
+from dmls_ray.analysis.figures.series import batch_axis, factor_axis, line_series, metric_lines, oom_crosses
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
@@ -21,8 +20,7 @@ def chart(table: Table) -> Chart | None:
     The peak is that of the rank with the highest one: on a CPU the resident set of its process, on a GPU the allocated
     memory.
     """
-    rows = rows_with_any(table.rows, ["peak_mem_mib"])
-    lines, notes = limit_items(lines_along(table, rows, batch_axis(table)), "lines")
+    lines, notes = metric_lines(table, ["peak_mem_mib"], batch_axis(table))
     series: list[Series] = []
     limits: dict[str, float] = {}
     for line in lines:

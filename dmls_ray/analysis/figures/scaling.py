@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import Line, factor_axis, lines_along
-from dmls_ray.analysis.figures.series import limit_items, line_series, oom_crosses, rows_with_any
+from dmls_ray.analysis.figures.series import Line, factor_axis, line_series, metric_lines, oom_crosses
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, fits
 from dmls_ray.analysis.table.model import Table
@@ -28,8 +28,7 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
         table: table of the sweep.
         fitting: function that fits laws to the speed-ups of each line.
     """
-    rows = rows_with_any(table.rows, ["images_per_s"])
-    lines, notes = limit_items(lines_along(table, rows, "world_size"), "lines")
+    lines, notes = metric_lines(table, ["images_per_s"], "world_size")
     lines = [line for line in lines if any(row.rates() for row in line.rows)]
     if not lines:
         return None
@@ -38,12 +37,22 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
     strong = table.fixed_batch_field == "global_batch"
     refused: list[str] = []
     for line in lines:
-        speed_ups = _speed_ups(line)
-        laws = fitting(speed_ups, strong=strong) if speed_ups else []
+        throughput += [*line_series(line, Row.rates), *oom_crosses(line)]
+        base = next((row for row in line.rows if row.world_size == 1 and row.rates()), None)
+        if base is None:
+            continue
+
+        speed_ups = _speed_ups(line, base)
+        above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
+        laws = fitting(above_one, strong=strong) if above_one else []
         drawn = [law for law in laws if isinstance(law, Fit) and law.curve(1).low is not None]
         refused += [_why_not(law) for law in laws if law not in drawn]
-        throughput += _throughput(line, drawn)
-        efficiency += _efficiency(line, drawn)
+
+        rate, sizes = estimate(list(base.rates().values())).median, _ends(line.rows)
+        throughput.append(_ideal(sizes, [rate * size for size in sizes], same_as=line.name))
+        throughput += _fitted(line, drawn, rate)
+        efficiency += line_series(line, partial(_efficiency, speed_ups))
+        efficiency += _fitted(line, drawn)
     x = factor_axis(lines)
     sizes = _ends([row for line in lines for row in line.rows])
     panels = [Panel(x=x, y=Axis("throughput (images/s)", log=x.log, from_zero=True), series=throughput)]
@@ -59,41 +68,18 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
     )
 
 
-def _throughput(line: Line, laws: Sequence[Fit]) -> list[Series]:
-    points = line_series(line, Row.rates)
-    if not points:
-        return []
-    series = [*points, *oom_crosses(line)]
-    base = _base(line)
-    if base is not None:
-        rate, sizes = estimate(list(base.rates().values())).median, _ends(line.rows)
-        series.append(_ideal(sizes, [rate * size for size in sizes], same_as=line.name))
-        series += _fitted(line, laws, lambda speed_up, size: speed_up * rate)
-    return series
-
-
-def _efficiency(line: Line, laws: Sequence[Fit]) -> list[Series]:
-    base = _base(line)
-    if base is None:
-        return []
-    rates = base.rates()
-
-    def by_block(row: Row) -> Mapping[int, float]:
-        row_rates = row.rates()
-        blocks = sorted(row_rates.keys() & rates.keys())
-        return {block: row_rates[block] / rates[block] / row.world_size for block in blocks}
-
-    return [*line_series(line, by_block), *_fitted(line, laws, lambda speed_up, size: speed_up / size)]
-
-
-def _fitted(line: Line, laws: Sequence[Fit], scaled: Callable[[float, float], float]) -> list[Series]:
+def _fitted(line: Line, laws: Sequence[Fit], rate: float | None = None) -> list[Series]:
     """Each law as a curve with its interval, over the range of measured world sizes.
 
     Args:
         line: the trials.
         laws: laws fitted to the trials.
-        scaled: function of a speed-up and its world size; returns the value in the panel.
+        rate: throughput of the baseline; None: the curves are of efficiency.
     """
+
+    def scaled(speed_up: float, size: float) -> float:
+        return speed_up / size if rate is None else speed_up * rate
+
     least, most = _ends(line.rows)
     sizes = [least + (most - least) * step / (_CURVE_POINTS - 1) for step in range(_CURVE_POINTS)]
     series = []
@@ -114,21 +100,18 @@ def _why_not(law: Fit | Refusal) -> str:
     return f"No curve by {law.name}: {reason}."
 
 
-def _speed_ups(line: Line) -> Points:
-    """world_size -> block -> speed-up over world size 1 in that block; empty if world size 1 was not measured."""
-    base = _base(line)
-    rates = base.rates() if base is not None else {}
-    points = {}
-    for row in line.rows:
-        by_block = {block: rate / rates[block] for block, rate in row.rates().items() if block in rates}
-        if by_block and row.world_size > 1:
-            points[row.world_size] = by_block
-    return points
+def _speed_ups(line: Line, base: Row) -> Points:
+    """world_size -> block -> speed-up over the baseline, world size 1 without DDP, in that block."""
+    rates = base.rates()
+    return {
+        row.world_size: {block: rate / rates[block] for block, rate in row.rates().items() if block in rates}
+        for row in line.rows
+    }
 
 
-def _base(line: Line) -> Row | None:
-    """The baseline: world size 1 without DDP, if it was measured."""
-    return next((row for row in line.rows if row.world_size == 1 and row.rates()), None)
+def _efficiency(speed_ups: Points, row: Row) -> Mapping[int, float]:
+    by_block = speed_ups[row.world_size]
+    return {block: by_block[block] / row.world_size for block in sorted(by_block)}
 
 
 def _ends(rows: Sequence[Row]) -> tuple[int, int]:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.advise.pareto import EQUAL_MEMORY, front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.lines import trial_labels
-from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series
+from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series, trial_labels
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 

@@ -4,8 +4,20 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.lines import lines_along
-from dmls_ray.analysis.figures.series import limit_items, limit_rows, measured_series, oom_crosses
+from dmls_ray.analysis.figures.series import (
+    Line,
+    batch_axis,
+    default_axis,
+    factor_axis,
+    limit_items,
+    limit_rows,
+    lines_along,
+    measured_series,
+    oom_crosses,
+    trial_axis,
+    trial_label,
+    trial_labels,
+)
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
@@ -16,6 +28,86 @@ GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
 def table_of(axes: dict[str, Any], rate: Any = lambda values, repeat: 100.0, **more: Any) -> Table:
     return make_table(results(axes, rate, **more))
+
+
+def test_a_line_holds_trials_that_differ_in_its_axis_alone_and_is_named_by_the_rest() -> None:
+    table = table_of(GRID)
+    lines = lines_along(table, table.rows, "world_size")
+    assert [line.name for line in lines] == ["batch_per_rank 16", "batch_per_rank 32"]
+    assert [[row.world_size for row in line.rows] for line in lines] == [[1, 2], [1, 2]]
+
+
+def test_the_batch_field_that_is_not_fixed_names_no_line() -> None:
+    table = table_of({"global_batch": [64, 128], "world_size": [1, 2]})
+    assert [line.name for line in lines_along(table, table.rows, "world_size")] == [
+        "global_batch 64",
+        "global_batch 128",
+    ]
+    assert batch_axis(table) == "global_batch"
+
+
+def test_one_line_alone_is_called_measured() -> None:
+    table = table_of({"batch_per_rank": [16, 32]})
+    assert [line.name for line in lines_along(table, table.rows, "batch_per_rank")] == ["measured"]
+
+
+def test_where_no_two_trials_differ_in_the_axis_alone_there_is_no_line() -> None:
+    table = table_of({"batch_per_rank": 16}, variants=({"dropout": 0.3}, {"l1": 0.1}))
+    assert lines_along(table, table.rows, "dropout") == []
+
+
+def test_names_are_never_the_axis_of_a_line() -> None:
+    table = table_of({"batch_per_rank": 16, "optimizer": ["adam", "sgd"]})
+    assert lines_along(table, table.rows, "optimizer") == []
+    assert default_axis(table, table.rows) == ""
+
+
+def test_the_default_axis_is_the_ranks_before_the_batch() -> None:
+    table = table_of(GRID)
+    assert default_axis(table, table.rows) == "world_size"
+    assert default_axis(table, [row for row in table.rows if row.world_size == 2]) == "batch_per_rank"
+
+
+def test_of_many_fields_a_label_has_those_that_are_not_at_their_default() -> None:
+    table = table_of({"batch_per_rank": 16}, variants=({}, {"dropout": 0.3}, {"l1": 0.1, "lr": 0.01}))
+    assert sorted(trial_labels(table, table.rows)) == ["all at their defaults", "dropout 0.3", "lr 0.01, l1 0.1"]
+
+
+def test_ranks_and_batch_are_in_the_label_even_at_their_default() -> None:
+    table = table_of({**GRID, "lr": [0.001, 0.1]})
+    assert trial_labels(table, table.rows)[:2] == [
+        "world_size 1, batch_per_rank 16",
+        "world_size 1, batch_per_rank 16, lr 0.1",
+    ]
+
+
+def test_user_defined_fields_are_always_in_the_label() -> None:
+    table = make_table(own_results({"lr": [1, 2], "b": [1, 2], "c": [1, 2]}, lambda values, repeat: (1.0, {})))
+    assert trial_label(table.rows[0], ["lr", "b", "c"]) == "lr 1, b 1, c 1"
+
+
+def test_an_axis_of_names_has_a_fields_values_or_the_labels_of_the_trials() -> None:
+    table = table_of({"batch_per_rank": 16, "optimizer": ["adam", "sgd"]})
+    axis, texts = trial_axis(table, table.rows)
+    assert (axis.label, axis.categories, texts) == ("optimizer", ["adam", "sgd"], ["adam", "sgd"])
+    both = table_of({"batch_per_rank": 16, "optimizer": ["adam", "sgd"], "precision": ["fp32", "amp-bf16"]})
+    axis, texts = trial_axis(both, both.rows)
+    assert axis.label == "trial"
+    assert texts[0] == "optimizer adam, precision fp32"
+
+
+def test_an_axis_of_numbers_has_its_unit_and_is_logarithmic_from_two_doublings_on() -> None:
+    table = table_of({"batch_per_rank": [16, 32, 64]})
+    axis = factor_axis([Line("a", "batch_per_rank", table.rows)])
+    assert axis.label == "batch_per_rank (samples)"
+    assert axis.log
+    assert not factor_axis([Line("a", "batch_per_rank", table.rows[:2])]).log
+
+
+def test_a_single_trial_is_named_by_the_fields_that_vary_in_the_table() -> None:
+    table = table_of(GRID)
+    assert trial_labels(table, table.rows[:1]) == ["world_size 1, batch_per_rank 16"]
+    assert trial_labels(table_of({"batch_per_rank": 16}), table_of({"batch_per_rank": 16}).rows) == [""]
 
 
 def test_points_are_medians_with_their_intervals_and_runs() -> None:
