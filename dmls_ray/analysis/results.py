@@ -153,7 +153,7 @@ def load(folder: str | os.PathLike[str]) -> Results:
     check_location(folder)
     if is_uri(folder) or pending_files(folder):
         mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
-        return Results(mirror.folder, mirror.records(), mirror=mirror)
+        return Results(mirror.folder, latest_records(mirror.folder, mirror.uri), mirror=mirror)
     return Results(folder, latest_records(folder))
 
 

@@ -16,9 +16,6 @@ from dmls_ray.records.training_metrics import LEARNED, RETURNABLE, TRAINING_METR
 RUN_FACTS = ("device", "backend", "fast_units", "compile_cache")
 """Fields of a run that are equal on all of its ranks, and no numbers."""
 
-_RANK_FIELDS = (*(item.name for item in fields(RankRecord)), "picture")
-"""Entries of a rank's result that are no metrics."""
-
 _COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "max": max,
     "min": min,
@@ -67,14 +64,6 @@ def take_results(
     record.measures |= {name: run[name] for name in sorted(others)}
     if "returned" in run:
         _take_returned(record, run["returned"])
-
-
-def unregistered(results: Sequence[RankResult], metrics: Sequence[Metric] = TRAINING_METRICS) -> list[str]:
-    """Return the names of what ranks returned and no metric, field of a record or fact names."""
-    names = {metric.name for metric in metrics}
-    of_ranks = {name for item in results for name in item.values} - names - set(_RANK_FIELDS)
-    of_run = {name for item in results for name in item.run} - names - {*RUN_FACTS, "epochs", "returned"}
-    return sorted(of_ranks | of_run)
 
 
 def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:

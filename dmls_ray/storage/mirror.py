@@ -20,7 +20,7 @@ from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.runs_file import RUNS, latest_records, merge_lines
+from dmls_ray.storage.runs_file import RUNS, merge_lines
 from dmls_ray.storage.sweep_file import SWEEP, read_sweep
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import below, is_uri
@@ -62,10 +62,6 @@ class Mirror:
             item.name for item in self.objects.list(PENDING_DIR) if item.name.endswith(".json") and not item.is_folder
         ]
 
-    def records(self) -> list[RunRecord]:
-        """Return one record a run, as `latest_records`."""
-        return latest_records(self.folder, self.uri)
-
     def push(self) -> None:
         """Upload new and changed files, except runs.jsonl and sweep.json, which other sweeps may have changed.
 
@@ -76,8 +72,8 @@ class Mirror:
         changed = [name for name, state in files.items() if self._before.get(name) != state]
         self.objects.put_all(changed, lambda name: (self.folder / name).read_bytes())
         for folder in {name.partition("/")[0] for name in changed} & set(GENERATED_DIRS):
-            there = [item.name for item in self.objects.list(folder, deep=True) if not item.is_folder]
-            self.objects.delete_all([name for name in there if name not in files])
+            present = [item.name for item in self.objects.list(folder, deep=True) if not item.is_folder]
+            self.objects.delete_all([name for name in present if name not in files])
         self._before = files
 
     def keep(self) -> None:
@@ -88,10 +84,10 @@ class Mirror:
     def _fill(self, files: Collection[str]) -> None:
         for name, content in self.pending.items():
             _check_record(content, below(self.uri, name))
-        there = {item.name: item for item in self.objects.list()}
-        wanted = [name for name in (SWEEP, *files) if name in there]
+        entries = {item.name: item for item in self.objects.list()}
+        wanted = [name for name in (SWEEP, *files) if name in entries]
         # runs.jsonl is read after the objects: a run that has moved meanwhile is in one of the two.
-        files = [name for name in (RUNS, *wanted) if name in there and not there[name].is_folder]
+        files = [name for name in (RUNS, *wanted) if name in entries and not entries[name].is_folder]
         contents = self.objects.get_all(files)
         if self.pending:
             contents[RUNS] = merge_lines(contents.get(RUNS, b""), self.pending.values())
@@ -99,9 +95,9 @@ class Mirror:
             path = self.folder / name
             path.write_bytes(content)
             if name != RUNS or not self.pending:
-                os.utime(path, ns=(there[name].modified_ns, there[name].modified_ns))
+                os.utime(path, ns=(entries[name].modified_ns, entries[name].modified_ns))
         for name in wanted:
-            if there[name].is_folder:
+            if entries[name].is_folder:
                 (self.folder / name).mkdir()
         read_sweep(self.folder, self.uri)
 

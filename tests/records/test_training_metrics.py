@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.aggregate import take_results, unregistered
+from dmls_ray.records.aggregate import RUN_FACTS, take_results
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import RUN_FIELDS, RunRecord
+from dmls_ray.records.model import RUN_FIELDS, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.training_metrics import BY_NAME, LEARNED, TRAINING_METRICS, is_loss
@@ -20,6 +22,15 @@ def record_of(results: list[RankResult], *metrics: Metric) -> RunRecord:
     record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
     take_results(record, results, (*TRAINING_METRICS, *metrics))
     return record
+
+
+def unregistered(results: Sequence[RankResult], metrics: Sequence[Metric] = TRAINING_METRICS) -> list[str]:
+    """The names of what ranks returned and no metric, field of a record or fact names."""
+    names = {metric.name for metric in metrics}
+    rank_fields = {item.name for item in fields(RankRecord)} | {"picture"}
+    of_ranks = {name for item in results for name in item.values} - names - rank_fields
+    of_run = {name for item in results for name in item.run} - names - {*RUN_FACTS, "epochs", "returned"}
+    return sorted(of_ranks | of_run)
 
 
 def test_every_number_that_training_returns_is_registered() -> None:
