@@ -6,8 +6,7 @@ The defaults serve any workload. A workload names its subclass in `Workload.pres
 
 from __future__ import annotations
 
-import functools
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -103,7 +102,8 @@ class Presentation:
 
 def presentation_of(workload: Workload) -> Presentation:
     """Return the presentation of a workload."""
-    return _load(workload.presentation)(workload)
+    presentation: Presentation = pkgutil.resolve_name(workload.presentation)(workload)
+    return presentation
 
 
 def presentation_of_rows(rows: Sequence[Row]) -> Presentation:
@@ -122,10 +122,3 @@ def presentation_of_rows(rows: Sequence[Row]) -> Presentation:
 def installed_presentations() -> Iterator[Presentation]:
     """Yield the presentation of every workload in the registry."""
     return (presentation_of(workload(name)) for name in references())
-
-
-@functools.cache
-def _load(reference: str) -> type[Presentation]:
-    module, _, attribute = reference.partition(":")
-    loaded: type[Presentation] = getattr(importlib.import_module(module), attribute)
-    return loaded

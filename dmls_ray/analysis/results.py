@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -194,12 +195,8 @@ def distinct(objects: Iterable[Shared]) -> Collection[Shared]:
 
 
 def field_names(items: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names that any of them has, in their order."""
-    names: dict[str, None] = {}
-    for item in items:
-        if not item.keys() <= names.keys():
-            names |= dict.fromkeys(item)
-    return list(names)
+    """The names that any of the mappings has, in their order."""
+    return list(dict.fromkeys(chain.from_iterable(items)))
 
 
 def fields_of(item: RunRecord | EpochRecord | RankRecord, names: Iterable[str]) -> dict[str, Any]:

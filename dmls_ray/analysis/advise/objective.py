@@ -224,8 +224,8 @@ def target_of(table: Table, target: float | None) -> float:
     if target is not None:
         return target
     targets = {record.config.get("target_accuracy") for row in rows for record in row.records}
-    if len(targets) == 1 and (known := targets.pop()) is not None:
-        return float(known)
+    if len(targets) == 1 and (target := targets.pop()) is not None:
+        return float(target)
     highest = max(row.median_of("test_accuracy") or 0.0 for row in rows)
     why = "the runs have none" if targets <= {None} else "the runs have several"
     raise ConfigError(

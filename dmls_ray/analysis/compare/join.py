@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dmls_ray.analysis.metrics import TABLE_METRICS, is_time
@@ -20,9 +20,8 @@ class Joined:
 
     both: Sequence[tuple[Row, Row]]
     """A's runs and B's of each configuration that both have."""
-    only_a: Sequence[str]
-    """The others, in words."""
-    only_b: Sequence[str]
+    only: Mapping[str, Sequence[str]]
+    """The configurations that A alone, and B alone, has, in words."""
 
 
 def join(a: Results, b: Results) -> Joined:
@@ -45,8 +44,7 @@ def join(a: Results, b: Results) -> Joined:
         raise ConfigError(_nothing_in_common(a, b))
     ids = {id(record) for record in a.records}
     both: list[tuple[Row, Row]] = []
-    only_a: list[str] = []
-    only_b: list[str] = []
+    only: dict[str, list[str]] = {"A": [], "B": []}
     # One table of both, so that the rows of A and of B have the same fields in the same order.
     for row in make_table(a.of([*a.records, *b.records])).rows:
         of_a = [record for record in row.records if id(record) in ids]
@@ -54,8 +52,8 @@ def join(a: Results, b: Results) -> Joined:
         if of_a and of_b:
             both.append((Row(row.trial_id, row.factors, of_a), Row(row.trial_id, row.factors, of_b)))
         else:
-            (only_a if of_a else only_b).append(describe_configuration(row.factors))
-    return Joined(both, only_a, only_b)
+            only["A" if of_a else "B"].append(describe_configuration(row.factors))
+    return Joined(both, only)
 
 
 def common_measure(a: Results, b: Results, name: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,8 +43,8 @@ class SweepComparison:
 
     measure: str
     pairs: Sequence[Pair]
-    only_a: Sequence[str]
-    only_b: Sequence[str]
+    only: Mapping[str, Sequence[str]]
+    """The configurations that A alone, and B alone, has, in words."""
     overall: Change | None
     """By the mean over the configurations that ended ok in both, of each repeat that has them all; None without one."""
     unit: Unit
@@ -94,13 +94,11 @@ class SweepComparison:
         change_head = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}[self.way]
         rows = []
         for pair in self.pairs:
+            medians = [estimate(list(values.values()), quantity) if values else None for values in pair.samples]
             cells = {
-                f"{side} {head} [95%]": format_interval(estimate(list(values.values()), quantity), form)
-                if values
-                else ""
-                for side, values in zip("AB", pair.samples, strict=True)
+                f"{side} {head} [95%]": format_interval(value, form) for side, value in zip("AB", medians, strict=True)
             }
-            cells[f"{change_head} [95% of all rows]"] = self._format(pair.change) if pair.change else ""
+            cells[f"{change_head} [95% of all rows]"] = self._format(pair.change)
             cells["n"] = ", ".join(str(len(values)) for values in pair.samples)
             cells["verdict"] = pair.change.verdict if pair.change else ""
             cells["outcome"] = pair.a.outcome if pair.a.outcome == pair.b.outcome else _outcomes(pair)
@@ -147,19 +145,17 @@ class SweepComparison:
                 f"Below {MIN_REPEATS} {self.unit}s (here n={least}) a verdict is unknown, and no slowdown is beyond "
                 "doubt: run both with --repeats 5."
             )
-        for side, names in (("A", self.only_a), ("B", self.only_b)):
+        for side, names in self.only.items():
             if names:
                 notes.append(f"Only in {side}: {count_noun(len(names), 'configuration')} ({join_names(names)}).")
-        kinds = [[{record.outcome for record in row.records} for row in (pair.a, pair.b)] for pair in self.pairs]
-        ended = [f"{pair.name}: {_outcomes(pair)}" for pair, (of_a, of_b) in zip(self.pairs, kinds, strict=True)
-                 if of_a != of_b]  # fmt: skip
+        ended = [f"{pair.name}: {_outcomes(pair)}" for pair in self.pairs if pair.a.outcomes != pair.b.outcomes]
         if ended:
             notes.append(f"Outcomes differ: {join_names(ended)}.")
         return [*notes, *self.origins]
 
-    def _format(self, change: Change) -> str:
+    def _format(self, change: Change | None) -> str:
         form = with_sign(format_of(self.measure)) if self.way == "difference" else RATIO
-        return format_interval(change.interval, form)
+        return format_interval(change.interval, form) if change else ""
 
     def _method(self) -> str:
         count = len(self.compared)
@@ -216,8 +212,7 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     return SweepComparison(
         measure=name,
         pairs=pairs,
-        only_a=joined.only_a,
-        only_b=joined.only_b,
+        only=joined.only,
         overall=change_of(means_a, means_b, name, 0.95),
         unit=unit,
         samples=(len(means_a), len(means_b)),

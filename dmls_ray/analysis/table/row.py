@@ -61,10 +61,17 @@ class Row:
         return tuple(places)
 
     @cached_property
+    def outcomes(self) -> set[Outcome]:
+        """The outcomes of its runs."""
+        return {record.outcome for record in self.records}
+
+    @cached_property
     def outcome(self) -> str:
         """The outcome that all runs have, or the number of runs of each outcome."""
-        outcomes = [record.outcome for record in self.records]
-        return outcomes[0].value if len(set(outcomes)) == 1 else outcome_counts(outcomes)
+        one_for_all = len(self.outcomes) == 1
+        return (
+            self.records[0].outcome.value if one_for_all else outcome_counts(record.outcome for record in self.records)
+        )
 
     @property
     def reason(self) -> str:
