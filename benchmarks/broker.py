@@ -29,7 +29,6 @@ import psutil
 
 from dmls_ray.cluster.messages import Job, Lease, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.cluster.scheduler.dispatcher import Dispatcher
 from dmls_ray.cluster.scheduler.retry import Queued
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
@@ -43,8 +42,8 @@ STOPPED = 10
 MIB = 2**20
 
 
-class TimedDispatcher(Dispatcher):
-    """A dispatcher whose leases are timed."""
+class TimedBroker(Broker):
+    """A broker whose leases are timed."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -60,17 +59,6 @@ class TimedDispatcher(Dispatcher):
         now = time.perf_counter()
         self.lease_ms.append((now - self._looked) * 1e3)
         self._looked = now
-
-
-class TimedBroker(Broker):
-    """A broker whose leases are timed."""
-
-    dispatcher_class = TimedDispatcher
-
-    @property
-    def lease_ms(self) -> list[float]:
-        assert isinstance(self._core, TimedDispatcher)
-        return self._core.lease_ms
 
 
 @dataclass

@@ -20,14 +20,13 @@ import asyncio
 import contextlib
 import dataclasses
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import out_of_memory
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
 from dmls_ray.cluster.scheduler.retry import Queued
-from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunAborted, RunEvent, RunFinished, SkipKind, Verdict
 
@@ -38,44 +37,11 @@ MAX_BROKER_DEATHS = 3
 """Broker deaths during one run after which the run itself is blamed."""
 
 
-async def _unknown(registration: RankRegistration) -> None:
-    return None
+class Broker(Dispatcher):
+    """The calls that ranks, trainers and Trainables make to the scheduler."""
 
-
-class Broker:
-    """Leases ranks to runs.
-
-    Args:
-        expected: trainer -> how many of its ranks must have joined before any run starts. Otherwise a run would be
-            timed while another rank of its machines still starts.
-        joining_later: those of them that runs need not wait for.
-        exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
-        limits: timeouts, retries and the memory of ranks.
-        end_process: kills the process of a rank whatever it does; returns at once.
-        oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
-    """
-
-    dispatcher_class: ClassVar[type[Dispatcher]] = Dispatcher
-
-    def __init__(
-        self,
-        expected: Mapping[str, int],
-        *,
-        joining_later: Collection[str] = (),
-        exclusive: bool = True,
-        limits: RunLimits | None = None,
-        end_process: Callable[[RankRegistration], None] = lambda registration: None,
-        oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
-    ) -> None:
-        self._oom_kills_on = oom_kills_on
-        self._core = self.dispatcher_class(
-            expected,
-            joining_later=joining_later,
-            exclusive=exclusive,
-            limits=limits or RunLimits(),
-            end_process=end_process,
-        )
-        self._members, self._queue, self._streams = self._core.members, self._core.queue, self._core.streams
+    def __init__(self, expected: Mapping[str, int], **options: Any) -> None:
+        super().__init__(expected, **options)
         self._closed = False
         self._abort_reason = ""
         self._controllers: dict[str, Any] = {}
@@ -87,32 +53,32 @@ class Broker:
         the others waiting for it.
         """
         trainer, index = registration.trainer, registration.index
-        for name, rank in self._members.of_trainer(trainer).items():
+        for name, rank in self.members.of_trainer(trainer).items():
             # A rank may register twice if the reply got lost; drop the first registration.
             is_former = rank.registration.group != registration.group or rank.registration.index == index
-            if is_former and name in self._members.ranks:
-                self._core.lose(name, successor=registration)
-        name = f"{trainer}/{index}#{self._core.unique()}"
-        self._members.add(name, registration)
+            if is_former and name in self.members.ranks:
+                self.lose(name, successor=registration)
+        name = f"{trainer}/{index}#{self.unique()}"
+        self.members.add(name, registration)
         return name
 
     async def next_lease(self, name: str) -> Lease | Leave | None:
         """Wait for work; None if there is no more."""
-        rank = self._members.ranks.get(name)
-        if self._closed or name.partition("/")[0] in self._members.ended:
+        rank = self.members.ranks.get(name)
+        if self._closed or name.partition("/")[0] in self.members.ended:
             return None
         if rank is None:
             # Removed as lost, or registered with an earlier broker.
-            return Leave(join_again=self._core.nonce not in name)
+            return Leave(join_again=self.nonce not in name)
         if rank.attempt is not None and rank.attempt.is_waiting_for(name) and name not in rank.attempt.begun:
             return rank.lease  # the first reply was lost in the network
 
         reply = rank.waiting = asyncio.get_running_loop().create_future()
         if rank.must_leave:
-            self._core.release(rank.registration.trainer)
+            self.release(rank.registration.trainer)
         elif rank.attempt is None:
-            self._members.set_idle(name)
-        self._core.dispatch()
+            self.members.set_idle(name)
+        self.dispatch()
         return await reply
 
     async def interruption(self, name: str) -> tuple[str, ...]:
@@ -120,7 +86,7 @@ class Broker:
 
         Empty if the rank need not ask again.
         """
-        rank = self._members.ranks.get(name)
+        rank = self.members.ranks.get(name)
         if self._closed or rank is None:
             return ()
         rank.interruption = asyncio.get_running_loop().create_future()
@@ -128,23 +94,23 @@ class Broker:
 
     async def begun(self, name: str, lease_id: str, oom_kills: int | None) -> None:
         """Note that a rank has started its part of a run."""
-        attempt = self._core.attempt_of(name, lease_id)
+        attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
             attempt.begun[name] = oom_kills
             attempt.progressed = time.monotonic()
 
     async def progress(self, name: str, lease_id: str) -> None:
         """Note that a rank is getting on with its run."""
-        attempt = self._core.attempt_of(name, lease_id)
+        attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
             attempt.progressed = time.monotonic()
 
     async def emit(self, name: str, lease_id: str, event: EpochEnded) -> None:
         """Add an event of a run under way."""
-        attempt = self._core.attempt_of(name, lease_id)
+        attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
             attempt.progressed = time.monotonic()
-            self._streams.add(attempt.job.run_id, event)
+            self.streams.add(attempt.job.run_id, event)
 
     async def epoch(self, name: str, lease_id: str, event: EpochEnded, *, number: int, reports: bool) -> bool:
         """Wait for the decision whether a prunable run continues after an epoch that a rank has ended.
@@ -159,7 +125,7 @@ class Broker:
         Returns:
             Whether to continue. False for a run that has no follower any more, after the death of a broker for example.
         """
-        attempt = self._core.attempt_of(name, lease_id)
+        attempt = self.attempt_of(name, lease_id)
         if attempt is None:
             return False
         if reports and number > attempt.waiting_after.get(name, 0):
@@ -172,7 +138,7 @@ class Broker:
         A rank that failed while others wait for it in a collective must end its process: neither gloo nor NCCL
         reports it in any other way. If all ranks fail, no rank waits, and all may stay.
         """
-        attempt = self._core.attempt_of(name, lease_id)
+        attempt = self.attempt_of(name, lease_id)
         if attempt is None:
             # The run was settled without it, or leased by an earlier broker.
             return True
@@ -180,14 +146,14 @@ class Broker:
             # The collective it waited in was aborted, which may surface as any error.
             result = dataclasses.replace(result, is_symptom=True)
         attempt.take(name, result)
-        rank = self._members.ranks[name]
+        rank = self.members.ranks[name]
         if result.is_symptom:
             attempt.lost_addresses.add(rank.registration.store[0])
-        if self._core.limits.recycle_above_mib is not None and result.rss_mib > self._core.limits.recycle_above_mib:
-            for neighbour_name, neighbour in self._members.of_trainer(rank.registration.trainer).items():
+        if self.limits.recycle_above_mib is not None and result.rss_mib > self.limits.recycle_above_mib:
+            for neighbour_name, neighbour in self.members.of_trainer(rank.registration.trainer).items():
                 neighbour.must_leave = True
-                self._members.set_busy(neighbour_name, neighbour)
-        self._core.settle(attempt)
+                self.members.set_busy(neighbour_name, neighbour)
+        self.settle(attempt)
 
         if result.outcome == Outcome.OK or result.is_symptom:
             return True
@@ -195,8 +161,8 @@ class Broker:
             await asyncio.wait_for(attempt.settled.wait(), PEERS_FAIL_WITHIN_S)
         if attempt.settled.is_set():
             return True
-        if name in self._members.ranks:
-            self._core.lose(name)
+        if name in self.members.ranks:
+            self.lose(name)
         return False
 
     async def rank_failed(self, trainer: str, index: int, *, memory: str = "", left: bool = False) -> None:
@@ -208,21 +174,21 @@ class Broker:
             memory: evidence that it was killed for lack of memory; empty without.
             left: whether its machine is gone with it.
         """
-        for name, rank in self._members.of_trainer(trainer).items():
+        for name, rank in self.members.of_trainer(trainer).items():
             if rank.registration.index != index:
                 continue
             # Before anything is awaited: the trainer's next group may join meanwhile.
-            self._members.broken_groups.add((trainer, rank.registration.group))
+            self.members.broken_groups.add((trainer, rank.registration.group))
             attempt = rank.attempt
             if attempt is not None and not left:
                 evidence = memory or await self._kernel_evidence(attempt.begun.get(name), rank.registration)
                 attempt.memory = attempt.memory or evidence
-            if name in self._members.ranks:
-                self._core.lose(name, departed=rank.registration.machine if left else "")
+            if name in self.members.ranks:
+                self.lose(name, departed=rank.registration.machine if left else "")
 
     async def _kernel_evidence(self, before: int | None, registration: RankRegistration) -> str:
         """Evidence that the process of a rank was killed for lack of memory; empty if there is none."""
-        now = await self._oom_kills_on(registration) if before is not None else None
+        now = await self.oom_kills_on(registration) if before is not None else None
         return out_of_memory(before, now, registration.machine)
 
     # --- trainers -------------------------------------------------------------------------------------------
@@ -232,8 +198,8 @@ class Broker:
 
         Ignored if the trainer's machine has left meanwhile: another thread may have reported that before.
         """
-        self._members.expect(trainer, ranks, later=later)
-        self._core.dispatch()
+        self.members.expect(trainer, ranks, later=later)
+        self.dispatch()
 
     async def end_trainer(self, trainer: str, *, left: str = "", refused: str = "") -> None:
         """Remove the ranks of a trainer, and accept no new ones from it.
@@ -244,18 +210,18 @@ class Broker:
             refused: why its ranks cannot serve, if they cannot.
         """
         if refused:
-            self._members.refusals[trainer] = refused
-        self._members.end_trainer(trainer)
+            self.members.refusals[trainer] = refused
+        self.members.end_trainer(trainer)
         if left:
-            self._members.departed[left] = None
-        for name in self._members.of_trainer(trainer):
-            if name in self._members.ranks:
-                self._core.lose(name, departed=left)
-        self._core.dispatch()
+            self.members.departed[left] = None
+        for name in self.members.of_trainer(trainer):
+            if name in self.members.ranks:
+                self.lose(name, departed=left)
+        self.dispatch()
 
     async def refusal(self, trainer: str) -> str:
         """Why the ranks of a trainer cannot serve; empty if nothing is known of it."""
-        return self._members.refusals.get(trainer, "")
+        return self.members.refusals.get(trainer, "")
 
     async def controlled_by(self, trainer: str, controller: Any) -> None:
         """Remember the actor that controls a trainer."""
@@ -278,70 +244,70 @@ class Broker:
         Returns:
             Whether the caller is to follow its events.
         """
-        if not self._streams.claim(job.run_id, owner):
+        if not self.streams.claim(job.run_id, owner):
             return False
-        if not self._streams.open(job.run_id):
+        if not self.streams.open(job.run_id):
             return True
         if self._abort_reason:
-            self._streams.add(job.run_id, RunAborted(reason=self._abort_reason))
-        elif reason := self._core.failures.give_up_reason(job.trial_id):
-            self._streams.add(job.run_id, skipped(reason, SkipKind.GIVEN_UP))
+            self.streams.add(job.run_id, RunAborted(reason=self._abort_reason))
+        elif reason := self.failures.give_up_reason(job.trial_id):
+            self.streams.add(job.run_id, skipped(reason, SkipKind.GIVEN_UP))
         elif brokers_before > MAX_BROKER_DEATHS:
             verdict = Verdict(outcome=Outcome.KILLED, reason=f"{brokers_before} brokers died")
-            self._streams.add(job.run_id, RunFinished(verdict=verdict, attempts=brokers_before))
+            self.streams.add(job.run_id, RunFinished(verdict=verdict, attempts=brokers_before))
         else:
-            self._queue.append(Queued(job))
-            self._core.dispatch()
+            self.queue.append(Queued(job))
+            self.dispatch()
         return True
 
     async def given_up(self, trial_id: str) -> str:
         """Why further runs of a trial are skipped; empty if they are not."""
-        return self._core.failures.give_up_reason(trial_id)
+        return self.failures.give_up_reason(trial_id)
 
     async def has_ended(self, trial_id: str, verdict: Verdict) -> None:
         """Count the end of a run of the trial under a launcher that this broker does not serve."""
-        self._core.failures.note(trial_id, verdict)
+        self.failures.note(trial_id, verdict)
 
     async def events(self, run_id: str) -> list[RunEvent]:
         """Events of a run since the last call, as soon as there are some.
 
         One `RunUnknown` if this broker does not know the run.
         """
-        return await self._streams.read(run_id)
+        return await self.streams.read(run_id)
 
     async def decide(self, run_id: str, attempt: int, epochs: int | None) -> None:
         """Let an attempt at a run continue after this many epochs; None: stop the run, in whichever attempt."""
-        for current in self._core.attempts.values():
+        for current in self.attempts.values():
             if current.job.run_id == run_id and (epochs is None or current.number == attempt):
                 current.decide(epochs=epochs)
         if epochs is not None:
             return
-        if queued := self._queue.pop_retry(run_id):
+        if queued := self.queue.pop_retry(run_id):
             # Its attempt died, and no other is wanted.
             *earlier, last = queued.earlier
             verdict = Verdict(outcome=Outcome(last.outcome), reason=last.reason)
             finished = RunFinished(verdict=verdict, attempts=len(queued.earlier), earlier=tuple(earlier))
-            self._streams.add(run_id, finished)
+            self.streams.add(run_id, finished)
 
     async def forget(self, run_id: str) -> None:
         """Drop the events of a run: the driver has them all."""
-        self._streams.forget(run_id)
+        self.streams.forget(run_id)
 
     async def cancel(self, run_id: str) -> None:
         """Remove a queued run; a run under way ends by itself, and its result is dropped."""
-        self._queue.cancel(run_id)
+        self.queue.cancel(run_id)
 
     async def abort(self, reason: str) -> None:
         """End all runs: the worker group cannot serve any more."""
         self._abort_reason = reason
-        self._queue.clear()
-        self._core.attempts.clear()
-        self._streams.abort(reason)
+        self.queue.clear()
+        self.attempts.clear()
+        self.streams.abort(reason)
 
     async def close(self) -> None:
         """Accept no more runs: idle ranks leave at once, the others when they ask for work."""
         self._closed = True
-        for rank in self._members.ranks.values():
+        for rank in self.members.ranks.values():
             rank.answer(None)
             rank.interrupt(())
 

@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, out_of_memory
 from dmls_ray.cluster.scheduler.membership import Membership
-from dmls_ray.cluster.scheduler.queue import RunQueue, Start
+from dmls_ray.cluster.scheduler.queue import RunQueue
 from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
 from dmls_ray.cluster.scheduler.streams import EventStreams
-from dmls_ray.cluster.scheduler.watchdog import Watchdog
+from dmls_ray.cluster.scheduler.watchdog import watch
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RunFinished, RunStarted, SkipKind, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RunFinished, RunStarted, SkipKind, Verdict
 from dmls_ray.training.rank import RankInfo
 
 
+async def _unknown(registration: RankRegistration) -> None:
+    return None
+
+
 class Dispatcher:
-    """The state of the scheduler and its rules; `Broker` is its interface to other processes.
+    """The state of the scheduler and its rules; `Broker` adds the calls of other processes.
 
     Args:
-        expected: trainer -> how many of its ranks must have joined before any run starts.
+        expected: trainer -> how many of its ranks must have joined before any run starts. Otherwise a run would be
+            timed while another rank of its machines still starts.
         joining_later: those of them that runs need not wait for.
-        exclusive: lease to one run at a time.
+        exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
         limits: timeouts, retries and the memory of ranks.
-        end_process: kills the process of a rank.
+        end_process: kills the process of a rank whatever it does; returns at once.
+        oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
     """
 
     def __init__(
         self,
         expected: Mapping[str, int],
         *,
-        joining_later: Collection[str],
-        exclusive: bool,
-        limits: RunLimits,
-        end_process: Callable[[RankRegistration], None],
+        joining_later: Collection[str] = (),
+        exclusive: bool = True,
+        limits: RunLimits | None = None,
+        end_process: Callable[[RankRegistration], None] = lambda registration: None,
+        oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
     ) -> None:
-        self.limits = limits
+        self.limits = limits = limits or RunLimits()
+        self.end_process, self.oom_kills_on = end_process, oom_kills_on
         self.members = Membership(expected, joining_later)
         self.queue = RunQueue(self.members, exclusive=exclusive, wait_for_ranks=limits.wait_for_ranks)
         self.streams = EventStreams()
@@ -51,7 +59,7 @@ class Dispatcher:
         # Names carry the broker's own id: those of a later broker must not collide with what this one left behind.
         self.nonce = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
-        self._watchdog = Watchdog(limits, self.attempts, self.members, end_process=end_process, lose_rank=self.lose)
+        self._watching: asyncio.Task[None] | None = None
 
     def unique(self) -> str:
         """A name that neither this broker nor another has used."""
@@ -60,15 +68,13 @@ class Dispatcher:
     def dispatch(self) -> None:
         """Start or skip runs at the front of the queue as far as that is possible now."""
         while decision := self.queue.next_decision(busy=bool(self.attempts)):
-            if isinstance(decision, Start):
-                self.start(decision.queued, decision.ranks)
-                continue
             queued = decision.queued
-            finished = skipped(decision.reason, SkipKind.NO_RANKS)
-            finished = dataclasses.replace(finished, attempts=len(queued.earlier), earlier=queued.earlier)
-            self.streams.add(queued.job.run_id, finished)
-        if self.queue or self.attempts:
-            self._watchdog.run_while(lambda: bool(self.attempts or self.queue), self.dispatch)
+            if decision.ranks:
+                self.start(queued, decision.ranks)
+            else:
+                self.streams.add(queued.job.run_id, skipped(decision.skip, SkipKind.NO_RANKS, queued.earlier))
+        if (self.queue or self.attempts) and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.get_running_loop().create_task(watch(self))
 
     def start(self, queued: Queued, names: list[str]) -> None:
         """Lease ranks to a run."""
@@ -170,16 +176,18 @@ class Dispatcher:
         verdict = attempt.verdict()
         again = retry(attempt, verdict, self.limits)
         if again is not None:
-            self.queue.put_first(again)
+            # At the front, since its block is being measured.
+            self.queue.appendleft(again)
         else:
             self.failures.note(attempt.job.trial_id, verdict)
             self.streams.add(attempt.job.run_id, finished_run(attempt, verdict))
         self.dispatch()
 
 
-def skipped(reason: str, kind: SkipKind) -> RunFinished:
-    """The end of a run that was not started."""
-    return RunFinished(verdict=Verdict(outcome=Outcome.SKIPPED, reason=reason, skip=kind))
+def skipped(reason: str, kind: SkipKind, earlier: tuple[EarlierAttempt, ...] = ()) -> RunFinished:
+    """The end of a run that was not started, or not started again after earlier attempts."""
+    verdict = Verdict(outcome=Outcome.SKIPPED, reason=reason, skip=kind)
+    return RunFinished(verdict=verdict, attempts=len(earlier), earlier=earlier)
 
 
 def finished_run(attempt: Attempt, verdict: Verdict) -> RunFinished:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dmls_ray.cluster.placement import RankRequest, place_ranks
 from dmls_ray.cluster.scheduler.membership import Membership
@@ -13,22 +13,16 @@ from dmls_ray.cluster.scheduler.retry import Queued
 
 
 @dataclass(frozen=True)
-class Start:
-    """The first run of the queue starts on these ranks."""
+class Decision:
+    """What becomes of the first run of the queue: it starts on ranks, or it is skipped."""
 
     queued: Queued
-    ranks: list[str]
+    ranks: list[str] = field(default_factory=list)
+    skip: str = ""
+    """Why the run is skipped."""
 
 
-@dataclass(frozen=True)
-class Skip:
-    """The first run of the queue is skipped."""
-
-    queued: Queued
-    reason: str
-
-
-class RunQueue:
+class RunQueue(deque[Queued]):
     """Runs in the order in which they start.
 
     Args:
@@ -38,57 +32,44 @@ class RunQueue:
     """
 
     def __init__(self, members: Membership, *, exclusive: bool, wait_for_ranks: float) -> None:
+        super().__init__()
         self._members, self._exclusive, self._wait_for_ranks = members, exclusive, wait_for_ranks
-        self._runs: deque[Queued] = deque()
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def append(self, queued: Queued) -> None:
-        """Add a run that was not started yet."""
-        self._runs.append(queued)
-
-    def put_first(self, queued: Queued) -> None:
-        """Add a run that is retried: its block is being measured."""
-        self._runs.appendleft(queued)
 
     def pop_retry(self, run_id: str) -> Queued | None:
         """Remove a run that waits for its retry; None if it does not."""
         # Retries are at the front; behind them may be thousands of runs.
-        retries = itertools.takewhile(lambda queued: queued.earlier, self._runs)
+        retries = itertools.takewhile(lambda queued: queued.earlier, self)
         queued = next((queued for queued in retries if queued.job.run_id == run_id), None)
         if queued is not None:
-            self._runs.remove(queued)
+            self.remove(queued)
         return queued
 
     def cancel(self, run_id: str) -> None:
         """Remove a run."""
-        self._runs = deque(queued for queued in self._runs if queued.job.run_id != run_id)
+        kept = [queued for queued in self if queued.job.run_id != run_id]
+        self.clear()
+        self.extend(kept)
 
-    def clear(self) -> None:
-        """Remove all runs."""
-        self._runs.clear()
-
-    def next_decision(self, *, busy: bool) -> Start | Skip | None:
+    def next_decision(self, *, busy: bool) -> Decision | None:
         """What becomes of the first run now; None: it waits.
 
         Args:
             busy: whether a run is under way.
         """
         members = self._members
-        if not self._runs or (self._exclusive and busy) or not members.is_complete:
+        if not self or (self._exclusive and busy) or not members.is_complete:
             return None
         if self._exclusive and members.has_rank_not_yet_idle:
             return None
 
-        request = RankRequest.of(self._runs[0].job.config)
+        request = RankRequest.of(self[0].job.config)
         if chosen := place_ranks(members.idle_slots, request):
-            return Start(self._runs.popleft(), members.take_idle(chosen))
+            return Decision(self.popleft(), ranks=members.take_idle(chosen))
         # The run gets its ranks once others have returned theirs, or once missing machines are back.
         may_fit_later = bool(place_ranks(members.all_slots, request))
         if may_fit_later or members.wait_until(self._wait_for_ranks) > time.monotonic():
             return None
-        return Skip(self._runs.popleft(), self._too_few_ranks(request))
+        return Decision(self.popleft(), skip=self._too_few_ranks(request))
 
     def _too_few_ranks(self, request: RankRequest) -> str:
         departed = f" since {', '.join(self._members.departed)} left" if self._members.departed else ""

@@ -86,10 +86,10 @@ async def test_nothing_is_kept_of_a_run_that_was_reported() -> None:
         await follow(broker, f"r{number}")
         await broker.forget(f"r{number}")
     assert (
-        len(broker._streams._streams),
-        len(broker._core.attempts),
-        len(broker._queue),
-        len(broker._members.ranks),
+        len(broker.streams._streams),
+        len(broker.attempts),
+        len(broker.queue),
+        len(broker.members.ranks),
     ) == (0, 0, 0, 1)
     await broker.close()
     await rank

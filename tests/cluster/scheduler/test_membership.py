@@ -101,9 +101,9 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
     other = await broker.join(card(0, "b", trainer="two"))
     await broker.end_trainer("one")
     assert await mine is None
-    assert list(broker._members.ranks) == [other]
+    assert list(broker.members.ranks) == [other]
     assert await broker.next_lease(await broker.join(card(0, "a", trainer="one"))) is None
-    assert list(broker._members.ranks) == [other]
+    assert list(broker.members.ranks) == [other]
 
 
 @scenario
@@ -236,7 +236,7 @@ async def test_a_rank_that_joins_twice_counts_once() -> None:
     broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100))
     await broker.join(card(0))  # the network fails over the answer
     names = [await broker.join(card(index)) for index in range(2)]
-    assert (broker._members._present["t"], broker._members.slots["a"]) == (2, 2)
+    assert (broker.members._present["t"], broker.members.slots["a"]) == (2, 2)
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
     for number, name in enumerate(names):

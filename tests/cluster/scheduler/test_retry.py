@@ -53,7 +53,7 @@ async def test_the_first_failure_of_its_own_is_the_cause_and_not_that_a_peer_is_
     done = await end_of(broker, "r")
     assert (done.verdict.outcome.value, done.verdict.reason, done.verdict.traceback) == ("oom", "cause", "tb")
     assert [item.rank for item in done.results] == [0, 1]
-    assert len(broker._members.ranks) == 2
+    assert len(broker.members.ranks) == 2
 
 
 @scenario
@@ -135,7 +135,7 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
         await broker.submit(job(run_id))
-        if broker._queue or broker._members.ranks[name].attempt or not broker._streams._streams[run_id].events:
+        if broker.queue or broker.members.ranks[name].attempt or not broker.streams._streams[run_id].events:
             lease = await taken_up(broker, name)
             await broker.finish(name, lease.lease_id, result(0, outcome, reason=reason))
         done = await end_of(broker, run_id)
