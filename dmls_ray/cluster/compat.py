@@ -4,7 +4,7 @@ without it. Imports Ray inside functions only.
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,11 +26,8 @@ class PrivateAPI:
     @property
     def exists(self) -> bool:
         """Whether the installed Ray has it."""
-        module, _, attribute = self.path.partition(":")
         try:
-            found: Any = importlib.import_module(module)
-            for name in attribute.split("."):
-                found = getattr(found, name)
+            pkgutil.resolve_name(self.path)
         except (ImportError, AttributeError):
             return False
         return True

@@ -1,18 +1,23 @@
-"""Reach a Ray cluster, or start one here."""
+"""Reach a Ray cluster, or start one here, for the duration of one sweep."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
 
 from dmls_ray.cluster.address_check import check_address, no_answer
 from dmls_ray.cluster.auth import keep_token_private
-from dmls_ray.cluster.compat import loopback_only, show_cluster_messages
-from dmls_ray.util.errors import ClusterError
+from dmls_ray.cluster.compat import loopback_only, prestart_autoscaling_coordinator, show_cluster_messages
+from dmls_ray.cluster.resources import Resources, cluster_resources
+from dmls_ray.util.errors import ClusterError, HeadLostError
 from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
@@ -72,6 +77,42 @@ def _started_here() -> str | None:
         return None
     address = mark.read_text().strip()
     return address if no_answer(address) is None else None
+
+
+@contextmanager
+def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterator[Resources]:
+    """Join a Ray cluster, or start one, and yield its resources. A cluster that was started here is ended.
+
+    Args:
+        joined: address of the cluster to join; None to start one.
+        dashboard: whether Ray shows its dashboard.
+        verbose: whether Ray and the ranks print.
+    """
+    # The imports take as long as the start of Ray, so they run at the same time.
+    loading = threading.Thread(target=_load_ray_libraries, daemon=True)
+    loading.start()
+    import ray
+
+    connected_before = ray.is_initialized()
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        connect(joined, dashboard=dashboard, verbose=verbose)
+        if threading.current_thread() is threading.main_thread():
+            # Ray installs a handler that would end the process at once.
+            signal.signal(signal.SIGTERM, on_sigterm)
+        prestart_autoscaling_coordinator()
+        loading.join()
+        yield cluster_resources()
+    except HeadLostError:
+        connected_before = True  # the head is gone, so ray.shutdown() would block
+        raise
+    finally:
+        if not connected_before:
+            ray.shutdown()
+
+
+def _load_ray_libraries() -> None:
+    import dmls_ray.cluster.tune.run_jobs  # noqa: F401
 
 
 def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:

@@ -1,4 +1,4 @@
-"""`NodeTrainer`: the TorchTrainer that holds the ranks of one machine."""
+"""`NodeTrainer`: the TorchTrainer that holds the ranks of one machine. Loads PyTorch, with Ray's TorchTrainer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+
 from dmls_ray.cluster.messages import TrainerSettings
 from dmls_ray.cluster.resources import Machine
+from dmls_ray.cluster.train_callbacks import NoProcessGroup, TellController, TellDeaths
 from dmls_ray.cluster.worker import serve
 
 
@@ -32,10 +36,29 @@ class NodeTrainer:
     reported: bool = False
     """The broker knows that it has."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its TorchTrainer has not ended."""
+        return self.thread is not None and self.thread.is_alive()
 
-def is_running(node: NodeTrainer) -> bool:
-    """Whether its TorchTrainer has not ended."""
-    return node.thread is not None and node.thread.is_alive()
+
+class GroupTrainer(TorchTrainer):
+    """A TorchTrainer without the helpers that cost a process each and do nothing here.
+
+    That is the one for Ray Data, and, on a cluster that ends with the sweep, the one that frees placement groups.
+    """
+
+    def __init__(self, *args: Any, settings: TrainerSettings, **options: Any) -> None:
+        self._settings = settings
+        super().__init__(*args, **options)
+
+    def _create_default_callbacks(self) -> list[Any]:
+        callbacks: list[Any] = super()._create_default_callbacks()
+        unneeded = {"DatasetsCallback"}
+        if self._settings.private_cluster:
+            unneeded.add("PlacementGroupCleanerCallback")
+        needed = [callback for callback in callbacks if type(callback).__name__ not in unneeded]
+        return [*needed, TellController(self._settings.broker, self._settings.trainer)]
 
 
 def make_trainer(settings: TrainerSettings, *, ranks: int, per_rank: dict[str, float], node_id: str | None) -> Any:
@@ -47,18 +70,11 @@ def make_trainer(settings: TrainerSettings, *, ranks: int, per_rank: dict[str, f
         per_rank: Ray resources of each worker.
         node_id: the machine to stay on; None for any.
     """
-    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-
-    from dmls_ray.cluster.train_callbacks import NoProcessGroup, TellDeaths
-    from dmls_ray.cluster.trainer import GroupTrainer
-
     return GroupTrainer(
         serve,
         train_loop_config={"settings": settings},
         torch_config=NoProcessGroup(),
-        broker=settings.broker,
-        name=settings.trainer,
-        private_cluster=settings.private_cluster,
+        settings=settings,
         scaling_config=ScalingConfig(
             num_workers=ranks,
             use_gpu=bool(per_rank.get("GPU")),

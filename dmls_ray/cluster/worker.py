@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +21,13 @@ from ray.train.collective import broadcast_from_rank_zero
 from dmls_ray.cluster.abort import abort_pending_collectives
 from dmls_ray.cluster.broker_client import BrokerClient, oom_kills
 from dmls_ray.cluster.messages import Lease, Leave, RankRegistration, TrainerSettings
-from dmls_ray.cluster.worker_env import accelerator, enter_working_dir, preload_imports, use_interface_of
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import Emit
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import first_line
-from dmls_ray.workloads.registry import workload
+from dmls_ray.workloads.registry import default_entrypoint, workload
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
@@ -47,7 +49,7 @@ def serve(train_loop_config: dict[str, TrainerSettings]) -> None:
         train_loop_config: the settings under the key `settings`, since Ray Train passes a dictionary.
     """
     settings = train_loop_config["settings"]
-    enter_working_dir(settings.working_dir, settings.module_path)
+    _enter_working_dir(settings.working_dir, settings.module_path)
     try:
         worker = _RankWorker(settings)
     except Exception as error:  # noqa: BLE001 - another start would fail in the same way
@@ -162,7 +164,9 @@ class _RankWorker:
 
 def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
     """Load what runs need. Return the registration of this rank and its key-value store."""
-    preload_imports()
+    _preload_imports()
+    from ray.train.torch import get_device
+
     from dmls_ray.training.process import store_at
 
     context = ray.train.get_context()
@@ -171,7 +175,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
         for name, *arguments in settings.data:
             workload(name).load_cached(*arguments)
     host = ray.util.get_node_ip_address()
-    use_interface_of(host)
+    _use_interface_of(host)
     # One store for all runs that this rank leads, so that a run needs no new port.
     store = store_at(host)
     card = RankRegistration(
@@ -181,7 +185,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
         index=context.get_world_rank(),
         machine=_machine(settings),
         pid=os.getpid(),
-        device=accelerator(),
+        device=str(get_device()),
         store=(host, store.port),
         node_id=ray.get_runtime_context().get_node_id(),
         process_start_time=psutil.Process().create_time(),
@@ -190,6 +194,41 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
         machine_info=describe_machine(),
     )
     return card, store
+
+
+def _enter_working_dir(folder: str, module_path: Sequence[str]) -> None:
+    """Use the driver's working directory and module search path, where they exist on this machine."""
+    if os.path.isdir(folder):
+        os.chdir(folder)
+    # As in the driver, `import_function` adds the working directory after installed packages.
+    for entry in reversed(module_path):
+        if entry not in sys.path:
+            sys.path.insert(0, entry)
+
+
+def _preload_imports() -> None:
+    """Import what runs need, so that no run is timed with these imports.
+
+    Imported objects are kept from the garbage collector. Without collections the imports take three quarters of the
+    time, and the collection at the start of each run examines only the objects of runs.
+    """
+    gc.disable()
+    import torch
+
+    default_entrypoint()
+
+    # The first optimizer of a process imports much of PyTorch's compiler.
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+    gc.freeze()
+    gc.enable()
+
+
+def _use_interface_of(address: str) -> None:
+    """Let gloo and NCCL use the network interface of this address; that of the host name may be the loopback."""
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(candidate.address == address for candidate in addresses):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
 
 
 def _machine(settings: TrainerSettings) -> str:

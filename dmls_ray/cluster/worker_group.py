@@ -24,7 +24,7 @@ from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
 from dmls_ray.cluster.cluster_watch import watch_head, watch_nodes
 from dmls_ray.cluster.compat import free_unnamed_placement_groups
 from dmls_ray.cluster.messages import TrainerSettings
-from dmls_ray.cluster.node_trainer import NodeTrainer, is_running, module_path
+from dmls_ray.cluster.node_trainer import NodeTrainer, module_path
 from dmls_ray.cluster.placement import WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
 from dmls_ray.config.run_limits import RunLimits
@@ -199,17 +199,17 @@ class WorkerGroup:
             for trainer in self._controllers.keys() - aborted:
                 self._controllers[trainer].abort.remote()
                 aborted.add(trainer)
-            if time.monotonic() > until or not any(map(is_running, self._nodes)):
+            if time.monotonic() > until or not any(node.is_running for node in self._nodes):
                 break
             time.sleep(0.05)
         for node in self._nodes:
             if node.thread is not None:
                 node.thread.join(max(0.0, until - time.monotonic()))
-        for node in filter(is_running, self._nodes):
-            # Its ranks were still starting, or its machine does not answer.
-            self._kill_trainer(node)
-            assert node.thread is not None
-            node.thread.join(KILL_TIMEOUT_S)
+        for node in self._nodes:
+            if node.thread is not None and node.is_running:
+                # Its ranks were still starting, or its machine does not answer.
+                self._kill_trainer(node)
+                node.thread.join(KILL_TIMEOUT_S)
 
     def note_controllers(self) -> None:
         """Remember who controls the trainers: a broker that died has forgotten it."""
@@ -299,7 +299,7 @@ class WorkerGroup:
             if node.departed and not node.reported:
                 self.broker.call("end_trainer", node.trainer, left=node.machine.name)
                 node.reported = True
-            if node.departed and is_running(node):
+            if node.departed and node.is_running:
                 self._kill_trainer(node)
 
     def _kill_trainer(self, node: NodeTrainer) -> None:

@@ -81,10 +81,9 @@ class Executor:
         if self.options.mode == "search":
             self.search = Search(self.plan, self.options, self.space, self.store.records)
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options)})
-        from dmls_ray.cluster.connect import cluster_at
+        from dmls_ray.cluster.connect import cluster_at, ray_session
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.resources import local_resources
-        from dmls_ray.cluster.session import ray_session
 
         joined = cluster_at(self.options.address)
         if joined is None:

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 import ray
 
+from dmls_ray.cluster.node_trainer import NodeTrainer
 from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources
 from dmls_ray.cluster.worker_group import WorkerGroup
@@ -113,7 +114,7 @@ def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_contro
     group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
     group._plan_missing(later=False)
     killed: list[Any] = []
-    with patch.object(ray, "kill", killed.append), patch("dmls_ray.cluster.worker_group.is_running", lambda node: True):
+    with patch.object(ray, "kill", killed.append), patch.object(NodeTrainer, "is_running", new=True):
         group._reconcile(cluster(1))
         assert not killed
         line.controllers = {group._nodes[1].trainer: "its controller"}

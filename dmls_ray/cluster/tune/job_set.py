@@ -8,10 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.cluster.messages import Job
-from dmls_ray.records.run_events import RunEvent
-
-Listener = Callable[[dict[str, Any], RunEvent], None]
-"""Called in the driver with the configuration of a trial in Tune, and each event of its run."""
 
 JobOf = Callable[[dict[str, Any]], Job]
 """Gives the run of a trial's configuration in Tune, in the driver and in Tune's actor."""

@@ -1,8 +1,12 @@
-"""`run_jobs`: Ray Tune owns one trial per run, and one actor that is reused from run to run."""
+"""`run_jobs`: Ray Tune owns one trial per run, and one actor that is reused from run to run.
+
+`ForwardEvents` is its callback in the driver.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +16,14 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
-from dmls_ray.cluster.tune.callback import ForwardEvents
-from dmls_ray.cluster.tune.job_set import Listener, TuneJobSet
+from dmls_ray.cluster.tune.job_set import TuneJobSet
 from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable
 from dmls_ray.cluster.worker_group import WorkerGroup
+from dmls_ray.records.run_events import RunEvent, RunStarted, RunUnknown, is_last
 from dmls_ray.util.errors import WorkerGroupError
+
+Listener = Callable[[dict[str, Any], RunEvent], None]
+"""Called in the driver with the configuration of a trial in Tune, and each event of its run."""
 
 MAX_ACTOR_DEATHS = 5
 """Deaths of Tune's actor within one run after which the trial fails."""
@@ -35,6 +42,59 @@ class _InOrder(FIFOScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         self._open = {trial: None for trial in self._open if not trial.is_finished()}
         return next((trial for trial in self._open if trial.status == Trial.PENDING), None)
+
+
+class ForwardEvents(tune.Callback):
+    """Passes the events of all runs to a listener in the driver."""
+
+    def __init__(self, listener: Listener, group: WorkerGroup, trials: TuneJobSet) -> None:
+        self._listener, self._group, self._trials = listener, group, trials
+        self.ended: set[str] = set()
+        """Runs that have ended."""
+        self._complete: set[str] = set()
+        """Tune trials without further events."""
+        self._attempts: dict[str, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune saves its callbacks to restore a sweep. We resume from runs.jsonl, and a listener lives here alone.
+        return {}
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        run_id, events = result["run_id"], result["events"]
+        if not self._trials.metric:
+            # Tune keeps each trial's last result until the sweep's end, and statistics of every number in it.
+            for name in result.keys() - {"run_id", "trial_id"}:
+                del result[name]
+        if not events:
+            self._complete.add(trial.trial_id)  # its run had ended earlier, or belongs to another trial
+        for event in events:
+            self._pass_on(trial, run_id, event)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """End the run of a trial that a scheduler has stopped: its ranks wait for the decision."""
+        if trial.trial_id in self._complete:
+            return
+        run_id = self._trials.job_of(trial.config).run_id
+        self._group.broker.call("decide", run_id, self._attempts[run_id], None)
+        while trial.trial_id not in self._complete:
+            for event in self._group.broker.call("events", run_id):
+                self._pass_on(trial, run_id, event)
+
+    def _pass_on(self, trial: Any, run_id: str, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):
+            self._attempts[run_id] = event.attempt
+            self._group.note_controllers()
+        if isinstance(event, RunUnknown):
+            # The broker has died, and the run with it; the same command runs it again.
+            self._complete.add(trial.trial_id)
+            return
+        self._listener(trial.config, event)
+        if is_last(event):
+            self._complete.add(trial.trial_id)
+            self.ended.add(run_id)
+            self._group.broker.submit("forget", run_id)
 
 
 def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isolation: str, launch: Launch) -> None:

@@ -17,7 +17,6 @@ from ray.tune import Trainable
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.external_run import LaunchedRun
 from dmls_ray.cluster.messages import Job
-from dmls_ray.cluster.node_trainer import make_trainer
 from dmls_ray.cluster.scheduler.dispatcher import skipped
 from dmls_ray.cluster.tune.job_set import JobOf
 from dmls_ray.records.run_events import (
@@ -192,6 +191,9 @@ class IsolatedRunTrainable(RunTrainable):
         super().setup(config, **parts)
 
     def begin(self, job: Job) -> None:
+        # It loads PyTorch, which the Trainables of the other isolation do without.
+        from dmls_ray.cluster.node_trainer import make_trainer
+
         ranks = job.config.world_size
         # Train resumes a run name that was used before.
         self._trainer = f"{self._group['settings'].trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
