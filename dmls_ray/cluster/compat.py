@@ -17,11 +17,11 @@ class PrivateAPI:
 
     path: str
     """`module:attribute`."""
-    seen_in: str
-    """Versions of Ray that have it."""
     purpose: str
     without: str
     """What happens in a version that lacks it."""
+    seen_in: str = "2.60.0"
+    """Versions of Ray that have it."""
 
     @property
     def exists(self) -> bool:
@@ -36,53 +36,45 @@ class PrivateAPI:
 PRIVATE_APIS = (
     PrivateAPI(
         "ray.train.v2._internal.execution.callback:ControllerCallback",
-        "2.60.0",
         "learn which actor controls a trainer, so that a trainer that waits for a machine that left can be ended",
         "such a trainer waits until Ray gives up",
     ),
     PrivateAPI(
         "ray.train.torch:TorchTrainer._create_default_callbacks",
-        "2.60.0",
         "leave out helpers that cost a process each and do nothing here (Ray Data, placement group cleaner)",
         "every trainer starts two more processes",
     ),
     PrivateAPI(
         "ray._raylet:PlacementGroupID",
-        "2.60.0",
         "free what the trainer of a dead controller holds of a cluster that the sweep has started",
         "after the death of a controller the ranks cannot be started again",
     ),
     PrivateAPI(
         "ray._private.worker:_worker_logs_enabled",
-        "2.60.0",
         "keep the messages about nodes, which a joined cluster sends to every driver, out of the terminal",
         "they are printed between the lines of the sweep",
     ),
     PrivateAPI(
         "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
-        "2.60.0",
         "make a cluster of this machine listen on the loopback interface only",
         "a sweep fails with AttributeError when it starts a cluster, which would listen on all interfaces",
     ),
     PrivateAPI(
         "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator:get_or_create_autoscaling_coordinator",
-        "2.60.0",
         "start, while PyTorch loads, the actor that Train's controller waits for",
         "a sweep starts a second later",
     ),
     PrivateAPI(
         "ray._private.grpc_utils:init_grpc_channel",
-        "2.60.0",
         "ask a cluster for its nodes and versions before joining it",
         "Ray itself finds out, in up to a minute and many lines",
     ),
-    PrivateAPI("ray._private.utils:check_version_info", "2.60.0", "as above: compare the versions", "as above"),
-    PrivateAPI("ray.core.generated.gcs_service_pb2:GetAllNodeInfoRequest", "2.60.0", "as above", "as above"),
-    PrivateAPI("ray.core.generated.gcs_service_pb2_grpc:NodeInfoGcsServiceStub", "2.60.0", "as above", "as above"),
-    PrivateAPI("ray.core.generated.gcs_pb2:GcsNodeInfo", "2.60.0", "as above: which nodes are alive", "as above"),
+    PrivateAPI("ray._private.utils:check_version_info", "as above: compare the versions", "as above"),
+    PrivateAPI("ray.core.generated.gcs_service_pb2:GetAllNodeInfoRequest", "as above", "as above"),
+    PrivateAPI("ray.core.generated.gcs_service_pb2_grpc:NodeInfoGcsServiceStub", "as above", "as above"),
+    PrivateAPI("ray.core.generated.gcs_pb2:GcsNodeInfo", "as above: which nodes are alive", "as above"),
     PrivateAPI(
         "ray._raylet:Config",
-        "2.60.0",
         "send this machine's token to the cluster that was started on this machine",
         "RAY_AUTH_MODE=token has to be exported",
     ),

@@ -77,38 +77,39 @@ class Resources:
             holds_gpus: whether each rank of the worker group that would serve it holds a GPU; see `holds_gpus`.
         """
         device, need = self.device_of(config), RankRequest.of(config)
-        if device == "cuda" and not _fits(self.capacity("cuda"), replace(need, threads=1)):
-            return self._too_few(need, "GPU", self.gpus, need.world_size, "or pass --device cpu")
+        fits_gpus = _fits(self.capacity("cuda"), replace(need, threads=1))
+        if device == "cuda" and not fits_gpus:
+            return self._too_few(need, "GPU", "or pass --device cpu")
         if reason := config.infeasible_reason(device):
             return reason
-        if device == "cpu" and self.oversubscribes(config) and not oversubscribe:
-            return self._too_few(need, "core", self.cores, need.world_size * need.threads, "or pass --oversubscribe")
         if device == "cpu" and not _fits(self.capacity("cpu"), need, oversubscribe=oversubscribe):
             # Ranks may be more than cores, machines not more than there are.
-            return self._too_few(need, "core", self.cores, need.world_size * need.threads, "or lower --machines")
-        if holds_gpus and not _fits(self.capacity("cuda"), replace(need, threads=1)):
+            return self._too_few(need, "core", "or lower --machines" if oversubscribe else "or pass --oversubscribe")
+        if holds_gpus and not fits_gpus:
             return f"{need} on the CPU does not fit next to runs on {self.gpus} GPUs; run it with --device cpu alone."
         return ""
 
-    def _too_few(self, need: RankRequest, thing: str, there: int, wanted: int, way_out: str) -> str:
+    def _too_few(self, need: RankRequest, thing: str, way_out: str) -> str:
+        """Why a run does not fit on the GPUs or on the cores, and the way out."""
         place = "this machine" if len(self.machines) == 1 else "this cluster"
-        if thing == "GPU" and not there:
+        if thing == "GPU" and not self.gpus:
             add = "Add machines that have one (ray start --address=...)"
             return f"device=cuda needs a GPU and {place} has none. {add}, {way_out} where that will do."
         more = f"Lower it, add machines (ray start --address=...), {way_out}."
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
+        there, per_rank = (self.gpus, 1) if thing == "GPU" else (self.cores, need.threads)
         if need.machines is not None:
-            per_machine = need.each * (need.threads if thing == "core" else 1)
+            per_machine = need.each * per_rank
             able = sum(count >= per_machine for count in self.capacity("cuda" if thing == "GPU" else "cpu").values())
             machines = "1 machine" if need.machines == 1 else f"{need.machines} machines"
             things = f"1 {thing}" if per_machine == 1 else f"{per_machine} {thing}s"
             return f"{need}{threads} needs {machines} of {things} or more; {place} has {able}. {more}"
-        if there >= wanted:
+        if there >= need.world_size * per_rank:
             return (
                 f"{need}{threads} needs {need.threads} {thing}s a rank, each rank's on one machine, and the "
                 f"{len(self.machines)} machines of this cluster do not divide so. {more}"
             )
-        return f"{need}{threads} needs {wanted} {thing}s; {place} has {there}. {more}"
+        return f"{need}{threads} needs {need.world_size * per_rank} {thing}s; {place} has {there}. {more}"
 
     def ranks_to_hold(self, needs: Iterable[RankRequest], device: str, *, oversubscribe: bool) -> dict[str, int]:
         """By machine: how many ranks to hold there, for these runs."""

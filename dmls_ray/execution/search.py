@@ -56,7 +56,7 @@ class Search:
         self.earlier = [record for record in before if record.outcome.is_answer()]
         # With the same seed, the searcher would repeat its first proposals.
         seed = self.options.order_seed + len(before)
-        self._searcher = make_searcher(self.options.searcher, self.space, self._goal(), seed)
+        self._searcher = make_searcher(self.options.searcher, self.space, **self._goal, seed=seed)
         self._known = add_earlier_runs(self._searcher, self.earlier, self.options.metric)
 
     @property
@@ -93,8 +93,9 @@ class Search:
         else:
             job_of = functools.partial(_job_of_proposal, self.space, make)
             trials = TuneJobSet(job_of=job_of, samples=self.left, searcher=self._searcher, known=self._known)
-        goal, at_once = self._goal(), max(1, ranks // min(job.config.world_size for job in jobs))
-        return replace(trials, at_once=at_once, scheduler=make_scheduler(goal), metric=goal.metric)
+        at_once = max(1, ranks // min(job.config.world_size for job in jobs))
+        scheduler = make_scheduler(self.options.scheduler, **self._goal, max_epochs=self._max_epochs)
+        return replace(trials, at_once=at_once, scheduler=scheduler, metric=self.options.metric)
 
     def run_of(self, proposed: Mapping[str, Any]) -> Run:
         """The run of a proposal."""
@@ -116,19 +117,19 @@ class Search:
             f"metrics: {', '.join(reported) or 'none'}."
         )
 
-    def _goal(self) -> Any:
-        from dmls_ray.cluster.tune.search import SearchObjective
+    @property
+    def _goal(self) -> dict[str, str]:
+        """What searchers and schedulers go by."""
+        return {"metric": self.options.metric, "mode": "min" if search_minimizes(self.options) else "max"}
 
+    @property
+    def _max_epochs(self) -> int:
+        """How many epochs a run may have."""
         epochs = [run.values.get("epochs") for run in self.plan.runs]
-        many = self.space.free.get("epochs") if self.space else None
-        if isinstance(many, Range):
-            epochs.append(round(many.high))
-        return SearchObjective(
-            metric=self.options.metric,
-            mode="min" if search_minimizes(self.options) else "max",
-            scheduler=self.options.scheduler,
-            max_epochs=max((item for item in epochs if isinstance(item, int)), default=100),
-        )
+        proposed = self.space.free.get("epochs") if self.space else None
+        if isinstance(proposed, Range):
+            epochs.append(round(proposed.high))
+        return max((item for item in epochs if isinstance(item, int)), default=100)
 
 
 def _job_of_proposal(space: SearchSpace, make: JobFactory, proposed: Mapping[str, Any]) -> Job:

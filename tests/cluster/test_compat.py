@@ -17,8 +17,8 @@ def test_a_private_api_of_ray_still_exists(api: PrivateAPI) -> None:
 
 
 def test_a_name_that_ray_does_not_have_is_reported() -> None:
-    assert not PrivateAPI("ray._private.nowhere:x", "", "", "").exists
-    assert not PrivateAPI("ray._private.utils:nothing", "", "", "").exists
+    assert not PrivateAPI("ray._private.nowhere:x", "", "").exists
+    assert not PrivateAPI("ray._private.utils:nothing", "", "").exists
 
 
 def test_private_modules_of_ray_are_imported_in_compat_only() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
@@ -17,36 +16,27 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchObjective:
-    """Search objective and pruning rule."""
-
-    metric: str
-    mode: str
-    """`min` or `max`."""
-    scheduler: str
-    """`asha`, `median` or `none`."""
-    max_epochs: int
-    """How many epochs a run may have."""
-
-
-def make_scheduler(goal: SearchObjective) -> TrialScheduler | None:
+def make_scheduler(name: str, *, metric: str, mode: str, max_epochs: int) -> TrialScheduler | None:
     """The rule by which poor runs are stopped.
 
     ASHA is Li et al., arXiv 1810.05934; the median rule is Golovin et al., Google Vizier, KDD 2017.
+
+    Args:
+        name: `asha`, `median` or `none`.
+        metric: what the rule goes by.
+        mode: `min` or `max`.
+        max_epochs: how many epochs a run may have.
     """
-    if goal.scheduler == "none":
+    if name == "none":
         return None
-    common = {"time_attr": "epoch", "metric": goal.metric, "mode": goal.mode}
-    if goal.scheduler == "median":
+    common = {"time_attr": "epoch", "metric": metric, "mode": mode}
+    if name == "median":
         return tune.create_scheduler("median_stopping_rule", grace_period=1, **common)
     # A run that reaches its last epoch ends by itself.
-    return tune.create_scheduler(
-        "async_hyperband", max_t=goal.max_epochs, grace_period=1, stop_last_trials=False, **common
-    )
+    return tune.create_scheduler("async_hyperband", max_t=max_epochs, grace_period=1, stop_last_trials=False, **common)
 
 
-def make_searcher(name: str, space: SearchSpace, goal: SearchObjective, seed: int) -> Searcher:
+def make_searcher(name: str, space: SearchSpace, *, metric: str, mode: str, seed: int) -> Searcher:
     """One of Tune's searchers over this space.
 
     Raises:
@@ -59,10 +49,10 @@ def make_searcher(name: str, space: SearchSpace, goal: SearchObjective, seed: in
     takes = inspect.signature(kind.__init__).parameters
     seeds = {key: seed for key in ("seed", "random_state_seed", "random_seed") if key in takes}
     try:
-        searcher = tune.create_searcher(name, metric=goal.metric, mode=goal.mode, **seeds)
+        searcher = tune.create_searcher(name, metric=metric, mode=mode, **seeds)
         # Its library would log each proposal.
         logging.getLogger(name).setLevel(logging.WARNING)
-        searcher.set_search_properties(goal.metric, goal.mode, _tunes(space))
+        searcher.set_search_properties(metric, mode, _tunes(space))
     except (ImportError, AssertionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(
