@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import ray
 
-from dmls_ray.cluster.connect import head_answers
+from dmls_ray.cluster.address_check import no_answer
 from dmls_ray.cluster.resources import Resources, cluster_resources
 
 CHECK_INTERVAL_S = 1.0
@@ -35,7 +35,7 @@ def watch_head(ended: threading.Event, head_is_lost: Callable[[], None]) -> None
     silent_since: float | None = None
     while not ended.wait(CHECK_INTERVAL_S):
         asked = time.monotonic()
-        if head_answers():
+        if no_answer(ray.get_runtime_context().gcs_address) is None:
             silent_since = None
             continue
         silent_since = silent_since or asked

@@ -1,95 +1,43 @@
-"""Every private API of Ray that this package uses, with the versions it was seen in, its purpose and what happens
-without it. Imports Ray inside functions only.
+"""Private APIs of Ray that this package needs, last seen in Ray 2.60.0. Imports Ray inside functions only.
+
+A test checks that each name of `PRIVATE_NAMES` still exists. Each function says what happens without its names.
 """
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class PrivateAPI:
-    """One private name of Ray."""
-
-    path: str
-    """`module:attribute`."""
-    purpose: str
-    without: str
-    """What happens in a version that lacks it."""
-    seen_in: str = "2.60.0"
-    """Versions of Ray that have it."""
-
-    @property
-    def exists(self) -> bool:
-        """Whether the installed Ray has it."""
-        try:
-            pkgutil.resolve_name(self.path)
-        except (ImportError, AttributeError):
-            return False
-        return True
-
-
-PRIVATE_APIS = (
-    PrivateAPI(
-        "ray.train.v2._internal.execution.callback:ControllerCallback",
-        "learn which actor controls a trainer, so that a trainer that waits for a machine that left can be ended",
-        "such a trainer waits until Ray gives up",
-    ),
-    PrivateAPI(
-        "ray.train.torch:TorchTrainer._create_default_callbacks",
-        "leave out helpers that cost a process each and do nothing here (Ray Data, placement group cleaner)",
-        "every trainer starts two more processes",
-    ),
-    PrivateAPI(
-        "ray._raylet:PlacementGroupID",
-        "free what the trainer of a dead controller holds of a cluster that the sweep has started",
-        "after the death of a controller the ranks cannot be started again",
-    ),
-    PrivateAPI(
-        "ray._private.worker:_worker_logs_enabled",
-        "keep the messages about nodes, which a joined cluster sends to every driver, out of the terminal",
-        "they are printed between the lines of the sweep",
-    ),
-    PrivateAPI(
-        "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
-        "make a cluster of this machine listen on the loopback interface only",
-        "a sweep fails with AttributeError when it starts a cluster, which would listen on all interfaces",
-    ),
-    PrivateAPI(
-        "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator:get_or_create_autoscaling_coordinator",
-        "start, while PyTorch loads, the actor that Train's controller waits for",
-        "a sweep starts a second later",
-    ),
-    PrivateAPI(
-        "ray._private.grpc_utils:init_grpc_channel",
-        "ask a cluster for its nodes and versions before joining it",
-        "Ray itself finds out, in up to a minute and many lines",
-    ),
-    PrivateAPI("ray._private.utils:check_version_info", "as above: compare the versions", "as above"),
-    PrivateAPI("ray.core.generated.gcs_service_pb2:GetAllNodeInfoRequest", "as above", "as above"),
-    PrivateAPI("ray.core.generated.gcs_service_pb2_grpc:NodeInfoGcsServiceStub", "as above", "as above"),
-    PrivateAPI("ray.core.generated.gcs_pb2:GcsNodeInfo", "as above: which nodes are alive", "as above"),
-    PrivateAPI(
-        "ray._raylet:Config",
-        "send this machine's token to the cluster that was started on this machine",
-        "RAY_AUTH_MODE=token has to be exported",
-    ),
+PRIVATE_NAMES = (
+    "ray._private.grpc_utils:init_grpc_channel",
+    "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
+    "ray._private.utils:check_version_info",
+    "ray._private.worker:_worker_logs_enabled",
+    "ray._raylet:Config",
+    "ray._raylet:PlacementGroupID",
+    "ray.core.generated.gcs_pb2:GcsNodeInfo",
+    "ray.core.generated.gcs_service_pb2:GetAllNodeInfoRequest",
+    "ray.core.generated.gcs_service_pb2_grpc:NodeInfoGcsServiceStub",
+    "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator:get_or_create_autoscaling_coordinator",
+    # Overridden by `node_trainer.GroupTrainer`. Without it: every trainer starts two more processes.
+    "ray.train.torch:TorchTrainer._create_default_callbacks",
+    "ray.train.v2._internal.execution.callback:ControllerCallback",
 )
 
 NODE_DIED_TEXT = "its node has died"
-"""In Ray's error about a worker whose machine is gone. Seen in 2.60.0. Without it, such a death counts as a retry."""
+"""In Ray's error about a worker whose machine is gone. Without it, such a death counts as a retry."""
 
 LOW_MEMORY_TEXT = "running low on memory"
-"""In Ray's error about a worker that its memory monitor has killed. Seen in 2.60.0. Without it, the outcome of the run
+"""In Ray's error about a worker that its memory monitor has killed. Without it, the outcome of the run
 is `killed`, not `oom`."""
 
 
 def controller_callback_class() -> type:
-    """Base class of callbacks that Train calls in its controller."""
+    """Base class of callbacks that Train calls in its controller, from which they learn the controller's actor.
+
+    Without it: a trainer that waits for a machine that has left waits until Ray gives up.
+    """
     try:
         from ray.train.v2._internal.execution.callback import ControllerCallback
     except ImportError:
@@ -102,6 +50,7 @@ def free_unnamed_placement_groups() -> None:
     """Free what the trainer of a dead controller still holds of a cluster that the sweep has started.
 
     On a cluster that was joined, Train's own cleaner does so, at the cost of one process.
+    Without it: after the death of a controller the ranks cannot be started again.
     """
     from ray._raylet import PlacementGroupID
     from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
@@ -113,7 +62,10 @@ def free_unnamed_placement_groups() -> None:
 
 
 def show_cluster_messages(shown: bool) -> None:
-    """Print, or do not print, what a joined cluster reports about its nodes."""
+    """Print, or do not print, what a joined cluster reports to every driver about its nodes.
+
+    Without it: its messages appear between the lines of the sweep.
+    """
     import ray
 
     ray._private.worker._worker_logs_enabled = shown
@@ -125,6 +77,7 @@ def loopback_only() -> Iterator[None]:
 
     Ray takes a loopback address for a mistake, and listens on all interfaces, unless it knows when it is imported that
     the cluster has one machine.
+    Without it: a sweep fails with AttributeError when it starts a cluster, which would listen on all interfaces.
     """
     from ray._private import ray_constants
 
@@ -140,6 +93,7 @@ def prestart_autoscaling_coordinator() -> None:
     """Start, early, the actor that Train's controller waits for before it places its workers.
 
     Ray starts it on demand; started while PyTorch still loads in this process, it is there when it is needed.
+    Without it: a sweep starts a second later.
     """
     with suppress(ImportError):
         from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
@@ -151,6 +105,8 @@ def prestart_autoscaling_coordinator() -> None:
 
 def ask_head(address: str, timeout: float) -> tuple[list[Any], bytes]:
     """The nodes of a cluster, and its versions as JSON, which are empty if it does not report them.
+
+    Without it, `check_versions` or `alive_nodes`: Ray itself finds out, in up to a minute and many lines.
 
     Raises:
         ImportError: this version of Ray keeps the interface elsewhere.
@@ -193,7 +149,10 @@ def alive_nodes(nodes: list[Any]) -> list[Any]:
 
 
 def read_auth_mode() -> None:
-    """Make Ray read RAY_AUTH_MODE again, after it was changed in this process."""
+    """Make Ray read RAY_AUTH_MODE again, after it was changed in this process.
+
+    Without it: RAY_AUTH_MODE=token has to be exported.
+    """
     import ray
 
     ray._raylet.Config.initialize("")

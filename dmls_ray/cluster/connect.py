@@ -169,10 +169,3 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
             f"--address {address} cannot be joined ({reason}); ray status --address {address} says how the cluster "
             "is. Leave --address and RAY_ADDRESS out to use this machine alone."
         ) from error
-
-
-def head_answers() -> bool:
-    """Whether the connected cluster's head can be reached; waits for it no longer than it takes to know."""
-    import ray
-
-    return no_answer(ray.get_runtime_context().gcs_address) is None

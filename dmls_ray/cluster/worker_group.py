@@ -24,6 +24,7 @@ from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
 from dmls_ray.cluster.cluster_watch import watch_head, watch_nodes
 from dmls_ray.cluster.compat import free_unnamed_placement_groups
 from dmls_ray.cluster.messages import TrainerSettings
+from dmls_ray.cluster.node_check import check_machines
 from dmls_ray.cluster.node_trainer import NodeTrainer, module_path
 from dmls_ray.cluster.placement import WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
@@ -54,7 +55,6 @@ class WorkerGroup:
         exclusive: whether runs go one at a time.
         notify: takes a message for the user, from any thread.
         head_is_lost: called once, from another thread, where the cluster's head is gone for good.
-        check: looks a machine that has joined over; raises ClusterError where it cannot be used.
     """
 
     def __init__(
@@ -68,12 +68,10 @@ class WorkerGroup:
         exclusive: bool = True,
         notify: Callable[[str], None] = print,
         head_is_lost: Callable[[], None] = lambda: None,
-        check: Callable[[Resources], None] = lambda resources: None,
     ) -> None:
         self._resources, self._demand = resources, demand
-        self._isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
-        self._exclusive, self._notify, self._check = exclusive, notify, check
-        self._head_is_lost = head_is_lost
+        self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
+        self._exclusive, self._notify, self._head_is_lost = exclusive, notify, head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
         # sweep.
@@ -139,7 +137,7 @@ class WorkerGroup:
     def start(self) -> None:
         """Make the broker and set off the trainers; ranks join as they come up."""
         self._places = {machine.name: place for place, machine in enumerate(self._resources.machines)}
-        if self._isolation == "group":
+        if self.isolation == "group":
             self._plan_missing(later=False)
         self._supervisor = BrokerSupervisor(
             self.name, expected=self._expected, exclusive=self._exclusive, limits=self.limits, ended=self._ended
@@ -147,7 +145,7 @@ class WorkerGroup:
         # Else each run brings its own trainer.
         for node in self._nodes:
             self._start_node(node)
-        if self._isolation == "group" and not self._private_cluster:
+        if self.isolation == "group" and not self._private_cluster:
             self._threads.append(_start_thread(lambda: watch_nodes(self._ended, self._reconcile), "nodes"))
             self._threads.append(_start_thread(lambda: watch_head(self._ended, self._head_is_lost), "head"))
 
@@ -158,7 +156,7 @@ class WorkerGroup:
         """
         with self._reconciling:
             self._demand = demand
-        if self._isolation == "group":
+        if self.isolation == "group":
             self._reconcile(cluster_resources())
 
     def detach(self) -> None:
@@ -272,7 +270,7 @@ class WorkerGroup:
     def _is_usable(self, machine: Machine) -> bool:
         """Whether ranks can serve on a machine that has joined."""
         try:
-            self._check(Resources((machine,)))
+            check_machines(Resources((machine,)))
         except ClusterError as error:
             self._unusable.add(machine.node_id)
             self._notify(f"{machine.name} has joined and is left out: {error}")

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import HeadLostError, WorkerGroupError
-from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
@@ -36,40 +35,46 @@ _UNWIND_TIMEOUT_S = 5.0
 """Seconds that the main thread has to leave a call to a head that is gone."""
 
 
-@dataclass
 class Executor:
-    """The runs of one call on their way from the plan to the store."""
+    """The runs of one call on their way from the plan to the store.
 
-    plan: Plan
-    options: Options
-    store: Store
-    view: ProgressView
-    board: LiveTensorBoardWriter
-    space: SearchSpace | None = None
-    """The space that a searcher of Tune proposes from; the plan then has examples only."""
-    on_stuck: Callable[[HeadLostError], None] = lambda error: None
-    """Last resort, called from the watchdog thread when the main thread is stuck in a call to a head that is gone."""
-    session: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    search: Search | None = field(init=False, default=None)
-    """In search mode."""
-    workload: Workload = field(init=False)
-    recorder: Recorder = field(init=False)
-    _by_id: dict[str, Run] = field(init=False, default_factory=dict)
-    _ended: set[str] = field(init=False, default_factory=set)
-    """The run_id of each run that has ended."""
-    _late: LateMachines | None = field(init=False, default=None)
-    _broken: str = field(init=False, default="")
-    """Why the worker group is lost for good."""
-    _head_lost: threading.Event = field(init=False, default_factory=threading.Event)
-    _unwound: threading.Event = field(init=False, default_factory=threading.Event)
-    """This thread does not wait for Ray any more."""
-    _in_main_thread: bool = field(
-        init=False, default_factory=lambda: threading.current_thread() is threading.main_thread()
-    )
+    Args:
+        plan: the runs.
+        options: how they are run.
+        store: receives a record of each run.
+        view: shows the progress.
+        board: writes files for TensorBoard.
+        space: what a searcher of Tune proposes from; the plan then has examples only.
+        on_stuck: last resort, called from another thread if the main thread is stuck in a call to a head that is gone.
+    """
 
-    def __post_init__(self) -> None:
-        self.workload = workload_of(self.plan.runs[0].values)
-        self.recorder = Recorder(self.plan, self.options, self.workload, self.session)
+    def __init__(
+        self,
+        plan: Plan,
+        options: Options,
+        store: Store,
+        view: ProgressView,
+        board: LiveTensorBoardWriter,
+        *,
+        space: SearchSpace | None,
+        on_stuck: Callable[[HeadLostError], None],
+    ) -> None:
+        self.plan, self.options, self.space = plan, options, space
+        self.store, self.view, self.board, self.on_stuck = store, view, board, on_stuck
+        self.session = datetime.now(UTC).isoformat(timespec="seconds")
+        self.workload = workload_of(plan.runs[0].values)
+        self.recorder = Recorder(plan, options, self.workload, self.session)
+        self.search: Search | None = None
+        self._by_id: dict[str, Run] = {}
+        self._ended: set[str] = set()
+        """The run_id of each run that has ended."""
+        self._late: LateMachines | None = None
+        self._broken = ""
+        """Why the worker group is lost for good."""
+        self._head_lost = threading.Event()
+        self._unwound = threading.Event()
+        """This thread does not wait for Ray any more."""
+        self._in_main_thread = threading.current_thread() is threading.main_thread()
 
     def run(self, pending: Sequence[Run]) -> None:
         """Run what is feasible, and record a reason for what is not.
@@ -143,7 +148,6 @@ class Executor:
 
     def _run_on(self, resources: Resources, runs: Sequence[Run], *, started_here: bool) -> None:
         """Run these on the connected cluster."""
-        from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
         from dmls_ray.cluster.tune.job_set import listed
         from dmls_ray.cluster.tune.run_jobs import run_jobs
@@ -171,7 +175,6 @@ class Executor:
             exclusive=self.search is None,
             notify=self.view.note,
             head_is_lost=self._on_head_lost,
-            check=check_machines,
         )
         trials = self.search.trials(factory, jobs, group.ranks) if self.search else listed(jobs)
         again = {run.run_id for run in runs}
@@ -181,12 +184,12 @@ class Executor:
         cut_short = True
         try:
             group.start()
-            run_jobs(group, trials, self._listen, isolation=self.options.isolation, launch=run_command)
+            run_jobs(group, trials, self._listen, launch=run_command)
             while not started_here and not self._broken and (late := self._late_jobs()):
                 wanted = requests | {RankRequest.of(job.config): None for job in late}
                 data = self._wanted_data([*runs, *(self._by_id[job.run_id] for job in late)])
                 group.resize(replace(spec, needs=tuple(wanted), data=data))
-                run_jobs(group, listed(late), self._listen, isolation=self.options.isolation, launch=run_command)
+                run_jobs(group, listed(late), self._listen, launch=run_command)
             cut_short = bool(self._broken)
         except KeyboardInterrupt:
             if not self._head_lost.is_set():

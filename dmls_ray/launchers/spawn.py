@@ -6,7 +6,6 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import threading
-from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -45,7 +44,8 @@ def run_spawned(
     context = multiprocessing.get_context("spawn")
     store = store_at(_HOST)
     ranks = [rank_info(config, number, artifacts) for number in range(config.world_size)]
-    started = []
+    processes: list[BaseProcess] = []
+    waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {}
     try:
         for rank in ranks:
             here, there = context.Pipe(duplex=False)
@@ -54,19 +54,19 @@ def run_spawned(
             process.start()
             # Our copy must go, or the end of the rank's would not be seen.
             there.close()
-            started.append((rank, process, here))
-        return _follow(started, emit)
+            processes.append(process)
+            waiting[here] = rank, process
+        return _follow(waiting, emit)
     finally:
-        for _, process, _ in started:
-            if process.is_alive():  # only where this one was interrupted
-                process.terminate()
-            process.join()
+        for started in processes:
+            if started.is_alive():  # only where this one was interrupted
+                started.terminate()
+            started.join()
 
 
-def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) -> list[RankResult]:
+def _follow(waiting: dict[Any, tuple[RankInfo, BaseProcess]], emit: Emit) -> list[RankResult]:
     """Pass events on until every rank has sent its result or ended without one."""
     results: dict[int, RankResult] = {}
-    waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {here: (rank, process) for rank, process, here in started}
     while waiting:
         ready: list[Any] = multiprocessing.connection.wait(list(waiting))
         for here in ready:
@@ -81,7 +81,7 @@ def _follow(started: Sequence[tuple[RankInfo, BaseProcess, Any]], emit: Emit) ->
                 continue
             results[rank.rank] = message
             del waiting[here]
-    return [results[rank.rank] for rank, _, _ in started]
+    return [results[number] for number in sorted(results)]
 
 
 def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, port: int, parent: Connection) -> None:

@@ -97,14 +97,13 @@ class ForwardEvents(tune.Callback):
             self._group.broker.submit("forget", run_id)
 
 
-def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isolation: str, launch: Launch) -> None:
+def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, launch: Launch) -> None:
     """Run the trials, and pass each event to the listener as it comes.
 
     Args:
         group: serves those whose launcher is ray.
         trials: the runs.
         listener: called in this process.
-        isolation: `group` or `per_run`.
         launch: runs those of another launcher.
 
     Raises:
@@ -121,7 +120,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, isol
         ),
     }
     trainable: type[RunTrainable] = RunTrainable
-    if isolation == "per_run":
+    if group.isolation == "per_run":
         trainable = IsolatedRunTrainable
         parameters["group"] = {
             "settings": group.settings(group.name, max_leases=1),

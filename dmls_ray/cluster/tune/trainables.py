@@ -19,30 +19,23 @@ from dmls_ray.cluster.external_run import LaunchedRun
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.dispatcher import skipped
 from dmls_ray.cluster.tune.job_set import JobOf
-from dmls_ray.records.run_events import (
-    EpochEnded,
-    RunEvent,
-    RunFinished,
-    RunStarted,
-    RunUnknown,
-    SkipKind,
-    is_last,
-)
+from dmls_ray.records.run_events import EpochEnded, RunEvent, RunFinished, RunStarted, RunUnknown, SkipKind, is_last
 
 
 class RunTrainable(Trainable):
     """One run: submits it to the broker, and returns the broker's events."""
-
-    _submitted: bool
-    _launched: LaunchedRun | None
-    _brokers_before: int
-    _job: Job
 
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
         self._broker = BrokerClient(parts["broker"])
         self._job_of: JobOf = parts["job_of"]
         self._start_launched: Callable[[Job], LaunchedRun] = parts["launched"]
         self._take(config)
+
+    def _take(self, config: dict[str, Any]) -> None:
+        self._job = self._job_of(config)
+        self._submitted = False
+        self._launched: LaunchedRun | None = None
+        self._brokers_before = 0
 
     @property
     def _owner(self) -> str:
@@ -105,12 +98,6 @@ class RunTrainable(Trainable):
         else:
             self._broker.submit("cancel", self._job.run_id)
 
-    def _take(self, config: dict[str, Any]) -> None:
-        self._job = self._job_of(config)
-        self._submitted = False
-        self._launched = None
-        self._brokers_before = 0
-
     @property
     def _done(self) -> bool:
         return self._last_result is not None and bool(self._last_result.get("done"))
@@ -119,16 +106,17 @@ class RunTrainable(Trainable):
 class SearchTrainable(RunTrainable):
     """One run of a search: a step of it is an epoch, after which a scheduler decides whether it goes on."""
 
-    _unread: deque[RunEvent]
-    _value: float | None
-    _attempt: int
-    _epoch: int
-
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
         self._metric: str = parts["metric"]
         self._earlier: Mapping[str, float | None] = parts["known"]
         self._proposes: bool = parts["proposes"]
         super().setup(config, **parts)
+
+    def _take(self, config: dict[str, Any]) -> None:
+        super()._take(config)
+        self._unread: deque[RunEvent] = deque()
+        self._value: float | None = None
+        self._attempt, self._epoch = 1, 0
 
     @property
     def _owner(self) -> str:
@@ -166,11 +154,6 @@ class SearchTrainable(RunTrainable):
 
     def cleanup(self) -> None:
         """The driver follows a run that a scheduler has stopped to its end."""
-
-    def _take(self, config: dict[str, Any]) -> None:
-        super()._take(config)
-        self._unread, self._value = deque(), None
-        self._attempt, self._epoch = 1, 0
 
 
 def metric_of(event: RunEvent, metric: str, before: float | None = None) -> float | None:
