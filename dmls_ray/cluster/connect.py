@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -89,7 +90,7 @@ def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterat
         verbose: whether Ray and the ranks print.
     """
     # The imports take as long as the start of Ray, so they run at the same time.
-    loading = threading.Thread(target=_load_ray_libraries, daemon=True)
+    loading = threading.Thread(target=importlib.import_module, args=("dmls_ray.cluster.tune.run_jobs",), daemon=True)
     loading.start()
     import ray
 
@@ -109,10 +110,6 @@ def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterat
     finally:
         if not connected_before:
             ray.shutdown()
-
-
-def _load_ray_libraries() -> None:
-    import dmls_ray.cluster.tune.run_jobs  # noqa: F401
 
 
 def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import joblib
 
-from dmls_ray.cluster.placement import RankRequest, place_ranks, ranks_to_hold, slots_for
+from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec, place_ranks, ranks_to_hold, slots_for
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.provenance import describe_machine
 
@@ -111,11 +111,11 @@ class Resources:
             )
         return f"{need}{threads} needs {need.world_size * per_rank} {thing}s; {place} has {there}. {more}"
 
-    def ranks_to_hold(self, needs: Iterable[RankRequest], device: str, *, oversubscribe: bool) -> dict[str, int]:
-        """By machine: how many ranks to hold there, for these runs."""
-        if device == "cuda":
-            needs = [replace(need, threads=1) for need in needs]
-        return ranks_to_hold(self.capacity(device), needs, oversubscribe=oversubscribe and device == "cpu")
+    def ranks_to_hold(self, demand: WorkerGroupSpec) -> dict[str, int]:
+        """By machine: how many ranks to hold there, for the runs of a sweep."""
+        on_gpus = demand.device == "cuda"
+        needs = [replace(need, threads=1) for need in demand.needs] if on_gpus else demand.needs
+        return ranks_to_hold(self.capacity(demand.device), needs, oversubscribe=demand.oversubscribe and not on_gpus)
 
     def holds_gpus(self, configs: Iterable[RuntimeConfig]) -> bool:
         """Whether a worker group that serves all of these configurations holds a GPU for each rank.

@@ -102,7 +102,7 @@ class WorkerGroup:
     @property
     def ranks(self) -> int:
         """How many ranks the machines that are there hold for the sweep."""
-        return sum(self._wanted(self._resources).values())
+        return sum(self._resources.ranks_to_hold(self._demand).values())
 
     def per_rank(self, machine: Machine | None = None) -> dict[str, float]:
         """Ray resources a rank holds: a core (a part of one where there are more ranks than cores), and its GPU.
@@ -110,7 +110,7 @@ class WorkerGroup:
         Args:
             machine: the rank's; None for the fullest.
         """
-        wanted = self._wanted(self._resources)
+        wanted = self._resources.ranks_to_hold(self._demand)
         full = [wanted.get(one.name, 0) / one.cores for one in self._resources.machines
                 if one.cores and machine in (None, one)]  # fmt: skip
         most = max(full, default=1.0)
@@ -222,15 +222,11 @@ class WorkerGroup:
 
     # --- machines -------------------------------------------------------------------------------------------
 
-    def _wanted(self, resources: Resources) -> dict[str, int]:
-        demand = self._demand
-        return resources.ranks_to_hold(demand.needs, demand.device, oversubscribe=demand.oversubscribe)
-
     def _plan_missing(self, *, later: bool) -> list[NodeTrainer]:
         """Trainers for what is missing on the machines that are there."""
         by_name = {machine.name: machine for machine in self._resources.machines}
         added = []
-        for name, count in self._wanted(self._resources).items():
+        for name, count in self._resources.ranks_to_hold(self._demand).items():
             machine = by_name[name]
             present = [node for node in self._nodes if node.machine.node_id == machine.node_id and not node.departed]
             missing = count - sum(node.ranks for node in present)

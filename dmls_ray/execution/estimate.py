@@ -46,7 +46,7 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
     if None not in measured:
         total = START_UP_S + sum(value for value in measured if value is not None)
         return f"About {total:.0f} s, start-up included, by the {len(records)} runs measured here."
-    guesses = [_guess_s(run) for run in feasible]
+    guesses = [None if run.config is None else workload_of(run.values).estimate_s(run.config) for run in feasible]
     if None in guesses:
         return "No run was measured here yet and it is not known how much data there is: no estimate."
     total = START_UP_S + sum(value for value in guesses if value is not None)
@@ -54,7 +54,3 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
         f"A guess of {total:.0f} s, start-up included: no run was measured here yet, so a small model's steps on a CPU "
         "are assumed."
     )
-
-
-def _guess_s(run: Run) -> float | None:
-    return None if run.config is None else workload_of(run.values).estimate_s(run.config)

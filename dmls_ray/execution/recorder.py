@@ -115,7 +115,8 @@ def _now() -> str:
 def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
     """One call of a sweep, as sweep.json records it."""
     return {
-        "command": _command(),
+        # The words of the command line; none in a notebook.
+        "command": [] if "ipykernel" in sys.modules else ["python", *sys.argv],
         "name": options.name,
         "question": options.question,
         "axis": options.axis,
@@ -131,8 +132,3 @@ def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
         "versions": describe_versions(),
         "git": describe_git(),
     }
-
-
-def _command() -> list[str]:
-    """The words of the command line; empty in a notebook."""
-    return [] if "ipykernel" in sys.modules else ["python", *sys.argv]

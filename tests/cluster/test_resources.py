@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.cluster.placement import RankRequest
+from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources, local_resources
 from dmls_ray.workloads.classification.config import TrialConfig
 
@@ -82,8 +82,8 @@ def test_more_ranks_than_cores_may_be_asked_for_and_not_more_machines_than_there
 
 
 def test_what_is_held_for_gpu_runs_goes_by_gpus_and_not_by_threads() -> None:
-    need = RankRequest(world_size=4, threads=8)
-    assert SERVER.ranks_to_hold([need], "cuda", oversubscribe=False) == {"one": 2, "two": 2}
+    demand = WorkerGroupSpec(needs=[RankRequest(world_size=4, threads=8)], device="cuda")
+    assert SERVER.ranks_to_hold(demand) == {"one": 2, "two": 2}
 
 
 def test_this_machine_has_cores() -> None:

@@ -181,15 +181,13 @@ class Broker(Dispatcher):
             self.members.broken_groups.add((trainer, rank.registration.group))
             attempt = rank.attempt
             if attempt is not None and not left:
-                evidence = memory or await self._kernel_evidence(attempt.begun.get(name), rank.registration)
-                attempt.memory = attempt.memory or evidence
+                before = attempt.begun.get(name)
+                if not memory and before is not None:
+                    now = await self.oom_kills_on(rank.registration)
+                    memory = out_of_memory(before, now, rank.registration.machine)
+                attempt.memory = attempt.memory or memory
             if name in self.members.ranks:
                 self.lose(name, departed=rank.registration.machine if left else "")
-
-    async def _kernel_evidence(self, before: int | None, registration: RankRegistration) -> str:
-        """Evidence that the process of a rank was killed for lack of memory; empty if there is none."""
-        now = await self.oom_kills_on(registration) if before is not None else None
-        return out_of_memory(before, now, registration.machine)
 
     # --- trainers -------------------------------------------------------------------------------------------
 

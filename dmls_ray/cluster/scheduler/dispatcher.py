@@ -150,7 +150,7 @@ class Dispatcher:
     def release(self, trainer: str) -> None:
         """Let the ranks of a trainer leave once all are idle, since Train replaces all of them when one ends."""
         ranks = self.members.of_trainer(trainer)
-        if all(rank.must_leave and rank.is_idle for rank in ranks.values()):
+        if all(rank.must_leave and rank.waiting is not None and rank.attempt is None for rank in ranks.values()):
             for name, rank in ranks.items():
                 rank.answer(Leave())
                 self.lose(name)

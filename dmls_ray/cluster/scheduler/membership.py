@@ -36,11 +36,6 @@ class Rank:
     free_since: float = field(default_factory=time.monotonic)
     """When it joined, or its last run ended."""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it waits for work and belongs to no run."""
-        return self.waiting is not None and self.attempt is None
-
     def answer(self, reply: Lease | Leave | None) -> None:
         """Answer its request for work, if there is one."""
         if self.waiting is not None and not self.waiting.done():

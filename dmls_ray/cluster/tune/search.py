@@ -52,7 +52,8 @@ def make_searcher(name: str, space: SearchSpace, *, metric: str, mode: str, seed
         searcher = tune.create_searcher(name, metric=metric, mode=mode, **seeds)
         # Its library would log each proposal.
         logging.getLogger(name).setLevel(logging.WARNING)
-        searcher.set_search_properties(metric, mode, _tunes(space))
+        domains = {field: _domain(item, whole=space.is_whole(field)) for field, item in space.free.items()}
+        searcher.set_search_properties(metric, mode, domains)
     except (ImportError, AssertionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(
@@ -61,12 +62,8 @@ def make_searcher(name: str, space: SearchSpace, *, metric: str, mode: str, seed
     return searcher
 
 
-def _tunes(space: SearchSpace) -> dict[str, Any]:
-    """The space as Tune writes it."""
-    return {name: _domain(item, whole=space.is_whole(name)) for name, item in space.free.items()}
-
-
 def _domain(item: tuple[Any, ...] | Range, *, whole: bool) -> Any:
+    """The values of one field of a space, as Tune writes them."""
     if not isinstance(item, Range):
         return tune.choice(list(item))
     if whole:
