@@ -31,7 +31,7 @@ class RankRequest:
         return cls(world_size=config.world_size, machines=config.machines, threads=config.threads_per_rank)
 
     @property
-    def each(self) -> int:
+    def per_machine(self) -> int:
         """Ranks on each machine, if a number of machines was requested."""
         assert self.machines is not None
         return self.world_size // self.machines
@@ -39,7 +39,7 @@ class RankRequest:
     def __str__(self) -> str:
         if self.machines is None:
             return f"world_size={self.world_size}"
-        return f"machines={self.machines} ranks_per_machine={self.each}"
+        return f"machines={self.machines} ranks_per_machine={self.per_machine}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,8 @@ def place_ranks(slots: Slots, need: RankRequest) -> dict[str, int]:
     as few machines as possible, those with most slots first.
     """
     if need.machines is not None:
-        able = [machine for machine, free in slots.items() if free >= need.each]
-        return dict.fromkeys(able[: need.machines], need.each) if len(able) >= need.machines else {}
+        able = [machine for machine, free in slots.items() if free >= need.per_machine]
+        return dict.fromkeys(able[: need.machines], need.per_machine) if len(able) >= need.machines else {}
     for machine, free in slots.items():
         if free >= need.world_size:
             return {machine: need.world_size}
@@ -85,7 +85,7 @@ def slots_for(cores: Slots, need: RankRequest, *, oversubscribe: bool) -> dict[s
     if place_ranks(slots, need) or not oversubscribe:
         return slots
     if need.machines is not None:
-        return {machine: need.each if count else 0 for machine, count in cores.items()}
+        return {machine: need.per_machine if count else 0 for machine, count in cores.items()}
     together = max(sum(cores.values()), 1)
     return {machine: math.ceil(need.world_size * count / together) for machine, count in cores.items()}
 

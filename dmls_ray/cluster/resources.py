@@ -20,7 +20,7 @@ class Machine:
     """What one machine has for ranks."""
 
     name: str
-    """No other machine of the cluster has it."""
+    """Unique in the cluster."""
     node_id: str
     """Ray's name of the node; empty for this machine before Ray has started."""
     cores: int
@@ -33,7 +33,7 @@ class Resources:
     """What all machines offer together."""
 
     machines: tuple[Machine, ...]
-    """That which ranks are put on first comes first."""
+    """In the order in which ranks are placed on them."""
 
     @property
     def cores(self) -> int:
@@ -99,7 +99,7 @@ class Resources:
         threads = f" x threads_per_rank={need.threads}" if need.threads > 1 else ""
         there, per_rank = (self.gpus, 1) if thing == "GPU" else (self.cores, need.threads)
         if need.machines is not None:
-            per_machine = need.each * per_rank
+            per_machine = need.per_machine * per_rank
             able = sum(count >= per_machine for count in self.capacity("cuda" if thing == "GPU" else "cpu").values())
             machines = "1 machine" if need.machines == 1 else f"{need.machines} machines"
             things = f"1 {thing}" if per_machine == 1 else f"{per_machine} {thing}s"
@@ -135,9 +135,9 @@ def local_resources() -> Resources:
 
 
 def cluster_resources() -> Resources:
-    """What the connected cluster has: the largest machine first, and of equal ones this.
+    """The machines of the connected cluster, the largest first, and this machine before others of its size.
 
-    So ranks that go on one machine go on the same one, whatever their number.
+    With this order, runs that fit on one machine all take the same machine, whatever their number of ranks.
     """
     import ray
 

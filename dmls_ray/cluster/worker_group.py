@@ -41,15 +41,15 @@ KILL_TIMEOUT_S = 5.0
 
 
 class WorkerGroup:
-    """Ranks that serve one sweep; made once, ended once.
+    """The ranks of one sweep, from its start to its end.
 
-    It holds no more of a cluster than the largest run needs. A machine that joins is taken where ranks are missing; one
-    that leaves takes its own ranks along.
+    It holds no more of a cluster than the largest run needs. A machine that joins is used if ranks are missing; the
+    ranks of a machine that leaves are gone with it.
 
     Args:
         resources: what the cluster has.
         demand: what the runs ask for.
-        isolation: `group`, or `per_run`: then there are no ranks but those that a run brings along.
+        isolation: `group`, or `per_run`: then each run starts and ends its ranks, and the group holds none.
         private_cluster: whether the cluster ends with the sweep, and has this machine alone.
         limits: timeouts, retries and the memory of ranks.
         exclusive: whether runs go one at a time.
@@ -73,22 +73,21 @@ class WorkerGroup:
         self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
         self._exclusive, self._notify, self._head_is_lost = exclusive, notify, head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
-        # Train and Tune want a folder to write their state to. Nothing is read from it again, so it goes with the
-        # sweep.
+        # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
         self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
         self._threads: list[threading.Thread] = []
-        """They watch the cluster."""
+        """Threads that watch the cluster."""
         self._nodes: list[NodeTrainer] = []
         self._changing = threading.Lock()
-        """Held while trainers come, change their trainer or go."""
+        """Held while `_nodes` changes, or a node gets another trainer."""
         self._reconciling = threading.Lock()
-        """Held while they are made to fit the machines that are there."""
+        """Held while the trainers are adapted to the machines of the cluster."""
         self._places: dict[str, int] = {}
-        """Machines in the order in which runs take them: those of the beginning, and as they came."""
+        """Position of each machine in the order in which runs take machines; later machines come last."""
         self._unusable: set[str] = set()
-        """Nodes that were looked over and cannot be used."""
+        """Nodes that were checked and cannot be used."""
         self._full: set[str] = set()
-        """Nodes on which no more ranks are started than are there: some could not."""
+        """Nodes that serve some ranks, and on which further ranks could not start."""
         self._controllers: dict[str, Any] = {}
         self._ended = threading.Event()
         self.broker = BrokerClient(self.name)
@@ -101,19 +100,18 @@ class WorkerGroup:
 
     @property
     def ranks(self) -> int:
-        """How many ranks the machines that are there hold for the sweep."""
+        """How many ranks the present machines hold for the sweep."""
         return sum(self._resources.ranks_to_hold(self._demand).values())
 
     def per_rank(self, machine: Machine | None = None) -> dict[str, float]:
         """Ray resources a rank holds: a core (a part of one where there are more ranks than cores), and its GPU.
 
         Args:
-            machine: the rank's; None for the fullest.
+            machine: where the rank is; None for the machine with most ranks for its cores.
         """
         wanted = self._resources.ranks_to_hold(self._demand)
-        full = [wanted.get(one.name, 0) / one.cores for one in self._resources.machines
-                if one.cores and machine in (None, one)]  # fmt: skip
-        most = max(full, default=1.0)
+        machines = self._resources.machines if machine is None else (machine,)
+        most = max((wanted.get(item.name, 0) / item.cores for item in machines if item.cores), default=1.0)
         # Rounded down to what Ray can count, so that all ranks fit.
         cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
         return {"CPU": cpu} | ({"GPU": 1.0} if self._demand.device == "cuda" else {})
@@ -150,7 +148,7 @@ class WorkerGroup:
             self._threads.append(_start_thread(lambda: watch_head(self._ended, self._head_is_lost), "head"))
 
     def resize(self, demand: WorkerGroupSpec) -> None:
-        """From now on hold what these runs ask for, on the machines that are there now.
+        """From now on hold what these runs ask for, on the present machines.
 
         Does nothing if each run has its own trainer.
         """
@@ -160,7 +158,7 @@ class WorkerGroup:
             self._reconcile(cluster_resources())
 
     def detach(self) -> None:
-        """Leave all as it is: the cluster's head is gone, and no call to Ray would return."""
+        """Forget the ranks without ending them: the cluster's head is gone, and no call to Ray would return."""
         self._ended.set()
         self._storage.cleanup()
 
@@ -178,7 +176,7 @@ class WorkerGroup:
         try:
             if self._supervisor is not None:
                 until = time.monotonic() + (2.0 if cut_short else 10.0)
-                # First who might start another trainer.
+                # The threads that might start another trainer end first.
                 for thread in self._threads:
                     thread.join(KILL_TIMEOUT_S)
                 self._end_trainers(cut_short=cut_short, until=until)
@@ -210,7 +208,7 @@ class WorkerGroup:
                 node.thread.join(KILL_TIMEOUT_S)
 
     def note_controllers(self) -> None:
-        """Remember who controls the trainers: a broker that died has forgotten it."""
+        """Remember the controllers of the trainers: a broker that died has forgotten them."""
         if self._ended.is_set() or not {node.trainer for node in self._nodes} <= self._controllers.keys():
             self._controllers |= self.broker.call("controllers")
 
@@ -223,7 +221,7 @@ class WorkerGroup:
     # --- machines -------------------------------------------------------------------------------------------
 
     def _plan_missing(self, *, later: bool) -> list[NodeTrainer]:
-        """Trainers for what is missing on the machines that are there."""
+        """Trainers for the ranks that are missing on the present machines."""
         by_name = {machine.name: machine for machine in self._resources.machines}
         added = []
         for name, count in self._resources.ranks_to_hold(self._demand).items():
@@ -246,7 +244,7 @@ class WorkerGroup:
         node.thread = _start_thread(lambda: self._run_trainer(node), f"trainer-{node.number}")
 
     def _reconcile(self, now: Resources) -> None:
-        """Make the trainers fit the machines that are there; what fails is done at the next look."""
+        """Adapt the trainers to the present machines; what fails is done at the next call."""
         with self._reconciling:
             there = {machine.node_id for machine in now.machines}
             for node in self._nodes:
@@ -254,12 +252,12 @@ class WorkerGroup:
                     self._note_departure(node)
             self._stop_departed()
             before = {machine.node_id for machine in self._resources.machines}
-            usable = [one for one in now.machines if one.node_id not in self._unusable]
-            usable = [one for one in usable if one.node_id in before or self._is_usable(one)]
-            # In the order of before; those that have come follow.
+            usable = [machine for machine in now.machines if machine.node_id not in self._unusable]
+            usable = [machine for machine in usable if machine.node_id in before or self._is_usable(machine)]
+            # New machines come after the others.
             for machine in usable:
                 self._places.setdefault(machine.name, len(self._places))
-            self._resources = Resources(tuple(sorted(usable, key=lambda one: self._places[one.name])))
+            self._resources = Resources(tuple(sorted(usable, key=lambda machine: self._places[machine.name])))
             if not self._ended.is_set():
                 self._start_missing()
 
@@ -282,7 +280,7 @@ class WorkerGroup:
             self._start_node(node)
 
     def _note_departure(self, node: NodeTrainer) -> None:
-        """A machine has left; from here on neither another broker nor another trainer counts on it."""
+        """Note that a machine has left: neither a new broker nor a new trainer waits for it."""
         with self._changing:
             node.departed = True
         self._notify(f"{node.machine.name} has left, and {node.ranks} ranks with it; what they were in is run again.")
@@ -297,7 +295,7 @@ class WorkerGroup:
                 self._kill_trainer(node)
 
     def _kill_trainer(self, node: NodeTrainer) -> None:
-        """End a trainer that waits for a machine which is not there: it would for ever, and hears nothing else."""
+        """End a trainer whose machine is gone or does not answer: it would wait for ever."""
         self.note_controllers()
         controller = self._controllers.get(node.trainer)
         if controller is not None:
@@ -347,11 +345,12 @@ class WorkerGroup:
                     free_unnamed_placement_groups()
 
     def _exclude(self, node: NodeTrainer, reason: str) -> None:
-        """A machine cannot be used, which the broker knows: one that follows it is not to wait for it either."""
+        """Leave out a machine that cannot be used; the broker knows it, and a new broker does not wait for it."""
         with self._changing:
             node.departed = node.reported = True
-            serves = any(one.machine.node_id == node.machine.node_id and not one.departed for one in self._nodes)
-        (self._full if serves else self._unusable).add(node.machine.node_id)
+            node_id = node.machine.node_id
+            serves = any(item.machine.node_id == node_id and not item.departed for item in self._nodes)
+        (self._full if serves else self._unusable).add(node_id)
         self._notify(f"{reason}. {node.machine.name} is left out.")
 
 

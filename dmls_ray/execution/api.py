@@ -134,7 +134,7 @@ def _workload_and_axes(
 
 
 def _unknown_option(name: str) -> ConfigError:
-    known = ["workload", *(spec.name for spec in fields(Options))]
-    close = difflib.get_close_matches(name, known, n=1)
+    names = ["workload", *(spec.name for spec in fields(Options))]
+    close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    return ConfigError(f"{name} is no option of sweep; {hint}the options are {', '.join(known)}.")
+    return ConfigError(f"{name} is no option of sweep; {hint}the options are {', '.join(names)}.")

@@ -32,8 +32,8 @@ class Durations:
 
     def expected_s(self, trial_id: str) -> float | None:
         """Seconds that a run will take: the median of its trial's, else of all; None where there are none."""
-        known = self._of.get(trial_id) or self._all
-        return (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2 if known else None
+        measured = self._of.get(trial_id) or self._all
+        return (measured[(len(measured) - 1) // 2] + measured[len(measured) // 2]) / 2 if measured else None
 
 
 def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord]) -> str:

@@ -44,7 +44,8 @@ class Search:
     """By run: the values that the searcher proposed."""
     _runs: dict[str, Run] = field(init=False, default_factory=dict)
     _searcher: Any = None
-    _known: dict[str, float | None] = field(init=False, default_factory=dict)
+    _metrics: dict[str, float | None] = field(init=False, default_factory=dict)
+    """By earlier run: its metric."""
     _noted: bool = False
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class Search:
         # With the same seed, the searcher would repeat its first proposals.
         seed = self.options.order_seed + len(before)
         self._searcher = make_searcher(self.options.searcher, self.space, **self._goal, seed=seed)
-        self._known = add_earlier_runs(self._searcher, self.earlier, self.options.metric)
+        self._metrics = add_earlier_runs(self._searcher, self.earlier, self.options.metric)
 
     @property
     def left(self) -> int:
@@ -92,7 +93,7 @@ class Search:
             trials = listed(jobs)
         else:
             job_of = functools.partial(_job_of_proposal, self.space, make)
-            trials = TuneJobSet(job_of=job_of, samples=self.left, searcher=self._searcher, known=self._known)
+            trials = TuneJobSet(job_of=job_of, samples=self.left, searcher=self._searcher, earlier=self._metrics)
         at_once = max(1, ranks // min(job.config.world_size for job in jobs))
         scheduler = make_scheduler(self.options.scheduler, **self._goal, max_epochs=self._max_epochs)
         return replace(trials, at_once=at_once, scheduler=scheduler, metric=self.options.metric)

@@ -89,10 +89,10 @@ class Progress:
     def left_s(self) -> float | None:
         """Seconds until the last run ends, from what the same or similar runs took; None before one is known."""
         left = {trial_id: count for trial_id, count in self._left.items() if count}
-        each = {trial_id: self._durations.expected_s(trial_id) for trial_id in left}
-        if None in each.values():
+        seconds = {trial_id: self._durations.expected_s(trial_id) for trial_id in left}
+        if None in seconds.values():
             return None
-        return sum((each[trial_id] or 0.0) * count for trial_id, count in left.items())
+        return sum((seconds[trial_id] or 0.0) * count for trial_id, count in left.items())
 
     def name(self, run: Run) -> str:
         """What to call a run."""

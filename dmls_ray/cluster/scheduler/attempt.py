@@ -161,8 +161,8 @@ class Attempt:
             count = f"{len(self.lost)} of {len(self.ranks)} ranks died"
             if self.memory:
                 return Verdict(outcome=Outcome.OOM, reason=f"{count}: {self.memory}")
-            known = next(filter(None, self.lost.values()), "")
-            return Verdict(outcome=Outcome.KILLED, reason=f"{count}: {known}" if known else count)
+            reason = next(filter(None, self.lost.values()), "")
+            return Verdict(outcome=Outcome.KILLED, reason=f"{count}: {reason}" if reason else count)
 
         # Only symptoms: every rank reports that another is gone.
         symptom = next(iter(self._failed), None)

@@ -27,7 +27,7 @@ class TuneJobSet:
     scheduler: Any = None
     metric: str = ""
     """What the searcher and the scheduler go by; empty where there is neither."""
-    known: Mapping[str, float | None] = field(default_factory=dict)
+    earlier: Mapping[str, float | None] = field(default_factory=dict)
     """By run: the metric of what has ended earlier, if a searcher should propose it again."""
 
 

@@ -128,7 +128,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
         }
     elif trials.metric:
         trainable = SearchTrainable
-        parameters |= {"metric": trials.metric, "known": trials.known, "proposes": not trials.run_ids}
+        parameters |= {"metric": trials.metric, "earlier": trials.earlier, "proposes": not trials.run_ids}
     # By default Tune reserves a CPU per trial, and it refuses none at all; the ranks need all CPUs. On this
     # machine, so that no other takes the actor along.
     address = ray.util.get_node_ip_address()

@@ -42,9 +42,9 @@ def make_searcher(name: str, space: SearchSpace, *, metric: str, mode: str, seed
     Raises:
         ConfigError: Tune has none of that name, or the library that it needs is not installed.
     """
-    known = [key for key in SEARCH_ALG_IMPORT if key not in ("variant_generator", "random", "bohb")]
-    if name not in known:
-        raise ConfigError(f"searcher={name} is unknown; choose from grid, random, {', '.join(known)}.")
+    names = [key for key in SEARCH_ALG_IMPORT if key not in ("variant_generator", "random", "bohb")]
+    if name not in names:
+        raise ConfigError(f"searcher={name} is unknown; choose from grid, random, {', '.join(names)}.")
     kind = SEARCH_ALG_IMPORT[name]()
     takes = inspect.signature(kind.__init__).parameters
     seeds = {key: seed for key in ("seed", "random_state_seed", "random_seed") if key in takes}
@@ -79,16 +79,16 @@ def add_earlier_runs(searcher: Searcher, earlier: Iterable[RunRecord], metric: s
     Raises:
         ConfigError: it cannot take them up.
     """
-    known = {}
+    levels = {}
     for record in earlier:
-        level = known[record.run_id] = level_of(record, metric)
+        level = levels[record.run_id] = level_of(record, metric)
         try:
             searcher.add_evaluated_point(record.proposed, level, error=level is None)
         except NotImplementedError as error:
             raise ConfigError(
                 f"searcher={type(searcher).__name__} cannot take up a search that has begun; use --fresh, or optuna."
             ) from error
-    return known
+    return levels
 
 
 def level_of(record: RunRecord, metric: str) -> float | None:

@@ -108,7 +108,7 @@ class SearchTrainable(RunTrainable):
 
     def setup(self, config: dict[str, Any], **parts: Any) -> None:
         self._metric: str = parts["metric"]
-        self._earlier: Mapping[str, float | None] = parts["known"]
+        self._earlier: Mapping[str, float | None] = parts["earlier"]
         self._proposes: bool = parts["proposes"]
         super().setup(config, **parts)
 
