@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import socket
 import sys
@@ -27,7 +28,7 @@ from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import Emit
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import first_line
-from dmls_ray.workloads.registry import default_entrypoint, workload
+from dmls_ray.workloads.registry import DEFAULT, workload
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
@@ -215,7 +216,8 @@ def _preload_imports() -> None:
     gc.disable()
     import torch
 
-    default_entrypoint()
+    # Not by `import_function`, which would take a broken installation for an error in the user's code.
+    importlib.import_module(workload(DEFAULT).entrypoint.partition(":")[0])
 
     # The first optimizer of a process imports much of PyTorch's compiler.
     torch.optim.SGD([torch.zeros(1, requires_grad=True)])
