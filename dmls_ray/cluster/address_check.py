@@ -157,5 +157,10 @@ def _is_on_this_machine(nodes: list[Any]) -> bool:
     if any(node.node_manager_address in local_addresses for node in alive):
         return True
     flags = {f"--node_id={node.node_id.hex()}" for node in alive}
-    raylets = [process for process in psutil.process_iter(["name", "cmdline"]) if process.info["name"] == "raylet"]
-    return any(flags & set(raylet.info["cmdline"] or ()) for raylet in raylets)
+    return any(flags & set(words) for words in raylet_commands())
+
+
+def raylet_commands() -> list[list[str]]:
+    """The command line of each of Ray's node processes on this machine."""
+    processes = psutil.process_iter(["name", "cmdline"])
+    return [process.info["cmdline"] or [] for process in processes if process.info["name"] == "raylet"]

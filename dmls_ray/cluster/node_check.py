@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
+from dmls_ray.cluster.address_check import raylet_commands
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.text import first_line
 
@@ -137,9 +136,8 @@ def _looker() -> Any:
 
 def _runs_this_python(node_id: str) -> bool:
     """Whether the workers of a node on this machine use the Python of this process."""
-    for process in psutil.process_iter(["name", "cmdline"]):
-        words = process.info["cmdline"] or []
-        if process.info["name"] == "raylet" and f"--node_id={node_id}" in words:
+    for words in raylet_commands():
+        if f"--node_id={node_id}" in words:
             command = next((word for word in words if word.startswith("--python_worker_command=")), "")
             return Path(command.partition("=")[2].partition(" ")[0]).parent == Path(sys.executable).parent
     return False

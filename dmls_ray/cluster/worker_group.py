@@ -13,7 +13,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -75,6 +74,7 @@ class WorkerGroup:
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
         self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
+        self.storage = self._storage.name
         self._threads: list[threading.Thread] = []
         """Threads that watch the cluster."""
         self._nodes: list[NodeTrainer] = []
@@ -92,11 +92,6 @@ class WorkerGroup:
         self._ended = threading.Event()
         self.broker = BrokerClient(self.name)
         self._supervisor: BrokerSupervisor | None = None
-
-    @property
-    def storage(self) -> Path:
-        """Folder for what Ray writes; removed by `end`."""
-        return Path(self._storage.name)
 
     @property
     def ranks(self) -> int:
@@ -121,7 +116,7 @@ class WorkerGroup:
         return TrainerSettings(
             broker=self.name,
             trainer=trainer,
-            storage=str(self.storage),
+            storage=self.storage,
             private_cluster=self._private_cluster,
             working_dir=os.getcwd(),
             module_path=module_path(),
@@ -249,7 +244,12 @@ class WorkerGroup:
             there = {machine.node_id for machine in now.machines}
             for node in self._nodes:
                 if not node.departed and node.machine.node_id not in there:
-                    self._note_departure(node)
+                    # From here on, neither a new broker nor a new trainer waits for it.
+                    with self._changing:
+                        node.departed = True
+                    self._notify(
+                        f"{node.machine.name} has left, and {node.ranks} ranks with it; what they were in is run again."
+                    )
             self._stop_departed()
             before = {machine.node_id for machine in self._resources.machines}
             usable = [machine for machine in now.machines if machine.node_id not in self._unusable]
@@ -258,8 +258,14 @@ class WorkerGroup:
             for machine in usable:
                 self._places.setdefault(machine.name, len(self._places))
             self._resources = Resources(tuple(sorted(usable, key=lambda machine: self._places[machine.name])))
-            if not self._ended.is_set():
-                self._start_missing()
+            if self._ended.is_set():
+                return
+            with self._changing:
+                added = self._plan_missing(later=True)
+            for node in added:
+                self.broker.call("expect", node.trainer, node.ranks, later=True)
+                self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
+                self._start_node(node)
 
     def _is_usable(self, machine: Machine) -> bool:
         """Whether ranks can serve on a machine that has joined."""
@@ -270,20 +276,6 @@ class WorkerGroup:
             self._notify(f"{machine.name} has joined and is left out: {error}")
             return False
         return True
-
-    def _start_missing(self) -> None:
-        with self._changing:
-            added = self._plan_missing(later=True)
-        for node in added:
-            self.broker.call("expect", node.trainer, node.ranks, later=True)
-            self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
-            self._start_node(node)
-
-    def _note_departure(self, node: NodeTrainer) -> None:
-        """Note that a machine has left: neither a new broker nor a new trainer waits for it."""
-        with self._changing:
-            node.departed = True
-        self._notify(f"{node.machine.name} has left, and {node.ranks} ranks with it; what they were in is run again.")
 
     def _stop_departed(self) -> None:
         """Notify the broker and end the trainers. A trainer that is starting reports its controller only later."""

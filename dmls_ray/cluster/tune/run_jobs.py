@@ -136,7 +136,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
     here = tune.with_resources(tune.with_parameters(trainable, **parameters), place)
     forward = ForwardEvents(listener, group, trials)
     while True:
-        outcomes = _tuner(here, trials, forward, storage=str(group.storage)).fit()
+        outcomes = _tuner(here, trials, forward, storage=group.storage).fit()
         # Trials may end without their runs: Tune does not retry one whose actor dies while it turns to it.
         left = tuple(run_id for run_id in trials.run_ids if run_id not in forward.ended)
         if not left and (trials.run_ids or not outcomes.errors):
