@@ -32,7 +32,7 @@ def test_every_reference_table_is_what_its_runs_say(folder: Path) -> None:
     assert (folder / "table.md").read_text() == f"{reading.table.markdown()}\n{reading.sentence}\n"
 
 
-def test_turning_images_grey_stands_beside_the_published_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_turning_images_grey_stands_next_to_the_published_times(capsys: pytest.CaptureFixture[str]) -> None:
     folder = PROJECT / "results" / "reference" / "grayscale"
     with pytest.raises(SystemExit):
         main(["table", str(folder), "--published", "--format", "markdown"])

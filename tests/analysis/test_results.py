@@ -46,19 +46,19 @@ def test_results_without_runs_have_empty_frames(tmp_path: Path) -> None:
     assert empty.rank_epochs.empty
 
 
-def test_a_folder_without_a_sweep_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_sweep_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="holds no runs.jsonl"):
         load(tmp_path)
 
 
-def test_what_a_field_became_stands_beside_what_was_asked_for(folder: Path) -> None:
+def test_the_value_a_field_became_stands_next_to_the_configured_one(folder: Path) -> None:
     loaded = load(folder)
     loaded.records[0].warmup_steps = 2
     row = loaded.runs.iloc[0]
     assert (row["warmup_steps"], row["resolved_warmup_steps"]) == (5, 2)
 
 
-def test_runs_of_ones_own_and_built_in_ones_stand_in_one_frame_without_each_others_defaults() -> None:
+def test_runs_of_user_functions_and_of_trials_share_a_frame_without_defaults_of_the_other_kind() -> None:
     own = own_results({"steps": [10]}, lambda values, repeat: (1.0, {"bits": 2.5, "parameters": 7}), repeats=1)
     built_in = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1)
     frame = Results(Path("somewhere"), [*own.records, *built_in.records]).runs.set_index("train")
@@ -69,7 +69,7 @@ def test_runs_of_ones_own_and_built_in_ones_stand_in_one_frame_without_each_othe
     assert "resolved_steps" in frame, "what the run counted stands beside what was asked for"
 
 
-def test_no_field_or_measure_of_ones_own_takes_the_place_of_a_runs_name_or_outcome() -> None:
+def test_no_user_field_or_measure_replaces_the_name_or_outcome_of_a_run() -> None:
     runs = own_results({"run_id": ["x", "y"], "outcome": 1}, lambda values, repeat: (1.0, {"repeat": 9}), repeats=1)
     frame = runs.runs
     assert frame.run_id.tolist() == [record.run_id for record in runs.records]
@@ -79,8 +79,8 @@ def test_no_field_or_measure_of_ones_own_takes_the_place_of_a_runs_name_or_outco
 
 
 def test_a_picture_is_in_no_table(tmp_path: Path) -> None:
-    told = {"bits": 2.0, "picture": "/9j/AAA="}
-    runs = own_results({"width": [8]}, lambda values, repeat: (1.0, told), repeats=1)
+    measures = {"bits": 2.0, "picture": "/9j/AAA="}
+    runs = own_results({"width": [8]}, lambda values, repeat: (1.0, measures), repeats=1)
     assert runs.records[0].picture
     write_derived_files(Results(tmp_path, runs.records))
     for frame in (runs.runs, pd.read_csv(tmp_path / "runs.csv"), pd.read_parquet(tmp_path / "runs.parquet")):

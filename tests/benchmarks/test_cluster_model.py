@@ -155,7 +155,7 @@ def test_a_sweep_that_the_model_holds_for_is_predicted_to_the_digit(tmp_path: Pa
     assert slow_two.predicted_ms["all hidden"] == pytest.approx(STEP_MS + 81 - BACKWARD_MS)
 
 
-def test_how_far_off_the_model_is_is_told_and_widens_its_interval(tmp_path: Path) -> None:
+def test_the_error_of_the_model_is_reported_and_widens_its_interval(tmp_path: Path) -> None:
     lines = read_lines([sweep(tmp_path / "slow", (1.0, 100.0), off=1.25)])
     predictions, _ = predict(lines)
     errors = [item.error() for item in predictions]

@@ -85,7 +85,7 @@ def test_ls_of_a_folder_without_any_says_what_to_do(tmp_path: Path, capsys: pyte
     assert err.startswith(f"dmls-ray ls: {tmp_path} holds no sweep; name a folder that does")
 
 
-def test_show_tells_all_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_all_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_id = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0).records[0].run_id
     code, out, _ = run(capsys, "show", run_id, folder.parent)
     assert code == 0
@@ -96,7 +96,7 @@ def test_show_tells_all_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str
     assert "Some CPU" in out
 
 
-def test_show_tells_of_a_picture_and_does_not_write_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_mentions_a_picture_and_does_not_write_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1)
     runs.records[0].picture = "/9j/" + "A" * 2000
     keep(runs, tmp_path / "seen")

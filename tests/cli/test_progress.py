@@ -72,7 +72,7 @@ def test_durations_are_said_as_a_person_says_them(seconds: float, words: str) ->
     assert duration(seconds) == words
 
 
-def test_a_run_that_is_not_ok_tells_its_reason() -> None:
+def test_a_run_that_is_not_ok_shows_its_reason() -> None:
     assert describe_end(record(outcome=Outcome.DIVERGED, reason="the loss is not finite in epoch 2")) == (
         "diverged: the loss is not finite in epoch 2"
     )

@@ -124,7 +124,7 @@ def test_another_launcher_than_rays_group_is_no_part_of_a_search(capsys: pytest.
     assert "mode=search stops runs through Ray's worker group" in capsys.readouterr().out
 
 
-def test_a_script_that_searches_measures_as_any_other_when_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_searches_measures_as_any_other_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     how = {"mode": "search", "searcher": "random", "samples": 5}
     assert run("--dry-run", how=how) == 0
     assert capsys.readouterr().out.startswith("2 runs in 1 blocks")
@@ -132,7 +132,7 @@ def test_a_script_that_searches_measures_as_any_other_when_it_is_told_to(capsys:
     assert capsys.readouterr().out.startswith("6 runs in 3 blocks")
 
 
-def test_a_function_of_ones_own_brings_its_own_flags(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
     function = ("--train", f"{FUNCTIONS}:train", "--depth", "1", "2", "--kind", "wide")
     assert run(*function, "--world-size", "1", "2", "--repeats", "1", "--dry-run", axis=None) == 0
     expected = capsys.readouterr().out

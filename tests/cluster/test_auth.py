@@ -27,7 +27,7 @@ def mode_of(file: Path) -> int:
     return file.stat().st_mode & 0o777
 
 
-def test_a_cluster_of_our_own_gets_a_token_that_only_its_owner_can_read(home: Path) -> None:
+def test_a_started_cluster_gets_a_token_that_only_its_owner_can_read(home: Path) -> None:
     keep_token_private(make=True)
     file = home / ".ray" / "auth_token"
     assert mode_of(file) == 0o600
@@ -66,7 +66,9 @@ def test_one_that_cannot_be_made_private_is_refused_with_the_cure(home: Path, mo
         keep_token_private()
 
 
-def test_nothing_is_written_where_ray_is_told_to_use_no_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_where_ray_is_configured_without_a_token(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     keep_token_private(make=True)
     assert not (home / ".ray").exists()

@@ -57,7 +57,7 @@ def test_shellcheck_has_nothing_against_the_slurm_script() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_head_that_the_other_nodes_do_not_find_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_head_that_the_other_nodes_do_not_find_is_reported_in_a_line(tmp_path: Path) -> None:
     for name, text in {"scontrol": "echo n1; echo n2", "srun": "exit 2"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)

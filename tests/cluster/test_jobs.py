@@ -57,8 +57,8 @@ class Cluster:
         """How a job ended."""
         until = time.monotonic() + within_s
         while time.monotonic() < until:
-            told = self.job("status", name)
-            state = re.search(r"succeeded|failed|stopped", (told.stdout + told.stderr).lower())
+            status = self.job("status", name)
+            state = re.search(r"succeeded|failed|stopped", (status.stdout + status.stderr).lower())
             if state:
                 return state.group()
             time.sleep(1)
@@ -111,7 +111,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "message"),
     [
         ({}, "requires a token, and none is sent. Export RAY_AUTH_MODE=token and put its token into"),
         ({"RAY_AUTH_TOKEN": "x"}, "requires a token, and none is sent. Export RAY_AUTH_MODE=token."),
@@ -119,8 +119,8 @@ def cluster() -> Iterator[Cluster]:
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}, "rejects the token in RAY_AUTH_TOKEN"),
     ],
 )
-def test_without_the_right_token_nobody_is_let_in_and_one_line_says_why(
-    cluster: Cluster, variables: dict[str, str], told: str, tmp_path: Path
+def test_without_the_right_token_a_job_is_refused_in_one_line(
+    cluster: Cluster, variables: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     line = command_line("batch_size", *TINY, "--address", cluster.address)
     done = subprocess.run(
@@ -133,9 +133,9 @@ def test_without_the_right_token_nobody_is_let_in_and_one_line_says_why(
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    (said,) = done.stderr.splitlines()
-    assert told in said
-    assert cluster.token not in said
+    (error,) = done.stderr.splitlines()
+    assert message in error
+    assert cluster.token not in error
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def found(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({}, ""),
         ({"dmls_ray": None}, "dmls_ray is missing; there, /opt/bin/python -m pip install . in a checkout"),
@@ -33,12 +33,12 @@ def found(**changes: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_a_machine_lacks_is_told_in_one_line_with_the_command_that_cures_it(
-    changes: dict[str, Any], told: str
+def test_a_machine_that_lacks_something_is_refused_in_one_line_with_the_remedy(
+    changes: dict[str, Any], message: str
 ) -> None:
     objection = objection_to(ONE, found(**changes), found())
-    assert told in objection
-    assert objection.startswith("one cannot run ranks: ") == bool(told)
+    assert message in objection
+    assert objection.startswith("one cannot run ranks: ") == bool(message)
     assert "\n" not in objection
 
 

@@ -94,7 +94,7 @@ def test_each_run_finds_its_ranks_among_those_that_are_held() -> None:
         assert all(place_ranks(held, need) for need in needs[:count])
 
 
-def test_a_need_is_told_as_it_was_asked_for() -> None:
+def test_a_request_is_described_as_it_was_made() -> None:
     assert str(RankRequest.of(TrialConfig(batch_per_rank=1, world_size=3))) == "world_size=3"
     spread = TrialConfig(batch_per_rank=1, machines=2, ranks_per_machine=3)
     assert str(RankRequest.of(spread)) == "machines=2 ranks_per_machine=3"

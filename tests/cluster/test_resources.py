@@ -25,7 +25,7 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "changes", "told"),
+    ("resources", "changes", "message"),
     [
         (LAPTOP, {}, ""),
         (LAPTOP, {"world_size": 2}, ""),
@@ -62,9 +62,11 @@ def test_auto_is_the_gpus_where_there_are_some() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told_with_the_way_out(resources: Resources, changes: dict[str, Any], told: str) -> None:
+def test_a_run_that_does_not_fit_is_refused_with_the_way_out(
+    resources: Resources, changes: dict[str, Any], message: str
+) -> None:
     objection = resources.infeasible_reason(config(**changes), oversubscribe=False)
-    assert re.fullmatch(f"{told}.*" if told else "", objection)
+    assert re.fullmatch(f"{message}.*" if message else "", objection)
 
 
 def test_more_ranks_than_cores_may_be_asked_for() -> None:
@@ -81,7 +83,7 @@ def test_more_ranks_than_cores_may_be_asked_for_and_not_more_machines_than_there
     assert "needs 3 machines" in SERVER.infeasible_reason(three, oversubscribe=True)
 
 
-def test_what_is_held_for_gpu_runs_goes_by_gpus_and_not_by_threads() -> None:
+def test_resources_kept_for_gpu_runs_go_by_gpus_and_not_by_threads() -> None:
     demand = WorkerGroupSpec(needs=[RankRequest(world_size=4, threads=8)], device="cuda")
     assert SERVER.ranks_to_hold(demand) == {"one": 2, "two": 2}
 

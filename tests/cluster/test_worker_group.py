@@ -17,16 +17,16 @@ from dmls_ray.config.run_limits import RunLimits
 
 
 class Line:
-    """Notes what the broker is told."""
+    """Records the calls of the broker."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.controllers: dict[str, Any] = {}
 
     def call(self, method: str, *args: Any, **options: Any) -> Any:
         if method == "controllers":
             return self.controllers
-        self.told.append((method, *args, options))
+        self.calls.append((method, *args, options))
         return ""
 
 
@@ -72,7 +72,7 @@ def test_ranks_that_hold_all_cores_are_joined_by_no_more_when_another_machine_le
     assert [(node.ranks, node.per_rank) for node in group._nodes] == [(4, {"CPU": 0.5})] * 2
     with patch.object(group, "_start_node"):
         group._reconcile(cluster(2))
-    assert [name for name, *_ in line.told] == ["end_trainer"]
+    assert [name for name, *_ in line.calls] == ["end_trainer"]
     assert len(group._nodes) == 2
 
 
@@ -83,7 +83,7 @@ def test_where_each_run_brings_its_trainer_a_machine_that_has_come_is_not_filled
     with patch.object(group, "_start_node"):
         group.resize(WorkerGroupSpec(needs=(RankRequest(world_size=4),), device="cpu"))
     assert not group._nodes
-    assert not line.told
+    assert not line.calls
 
 
 def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_the_sweep_alone(
@@ -100,9 +100,9 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
         patch("os.getcwd", lambda: "/"),
     ):
         group._reconcile(cluster(1, 1))
-    told = [name for name, *_ in line.told]
-    assert told == ["expect", "end_trainer"]
-    assert line.told[-1][-1]["refused"].endswith("worker group failed: no")
+    methods = [name for name, *_ in line.calls]
+    assert methods == ["expect", "end_trainer"]
+    assert line.calls[-1][-1]["refused"].endswith("worker group failed: no")
     # Neither is it tried again at each look, nor would another broker wait for it.
     assert [node.departed for node in group._nodes] == [False, True]
     group._reconcile(cluster(1, 1))
@@ -121,10 +121,10 @@ def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_contro
         line.controllers = {group._nodes[1].trainer: "its controller"}
         group._stop_departed()
     assert killed == ["its controller"]
-    assert [name for name, *_ in line.told] == ["end_trainer"], "once"
+    assert [name for name, *_ in line.calls] == ["end_trainer"], "once"
 
 
-def test_what_the_broker_could_not_be_told_it_is_told_at_the_next_look(made: list[WorkerGroup]) -> None:
+def test_a_failed_notification_of_the_broker_is_repeated_at_the_next_look(made: list[WorkerGroup]) -> None:
     group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
     group._plan_missing(later=False)
     with (
@@ -134,4 +134,4 @@ def test_what_the_broker_could_not_be_told_it_is_told_at_the_next_look(made: lis
         group._reconcile(cluster(1))
     group._reconcile(cluster(1))
     group._stop_departed()
-    assert [name for name, *_ in line.told] == ["end_trainer"]
+    assert [name for name, *_ in line.calls] == ["end_trainer"]

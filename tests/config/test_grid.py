@@ -184,7 +184,7 @@ def test_machines_and_the_ranks_on_each_are_axes_and_make_the_world_size() -> No
     assert sizes == {(1, 1): 1, (1, 2): 2, (2, 1): 2, (2, 2): 4}
 
 
-def test_a_world_size_beside_both_that_it_follows_from_is_refused() -> None:
+def test_a_world_size_next_to_machines_and_ranks_per_machine_is_refused() -> None:
     axes = {"machines": 2, "ranks_per_machine": 1, "world_size": [1, 2], "batch_per_rank": 8}
     with pytest.raises(ConfigError, match="give two"):
         make_plan(axes)

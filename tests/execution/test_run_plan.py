@@ -66,7 +66,7 @@ def test_the_command_line_has_its_table_and_answer_without_a_report(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("of the sweep")])
-def test_the_sweeps_own_exception_is_not_hidden(
+def test_the_exception_of_a_sweep_is_not_hidden(
     finished: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end(*_: object) -> None:

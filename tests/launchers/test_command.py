@@ -50,7 +50,7 @@ def metrics(ranks: list[RankResult]) -> list[tuple[float, ...]]:
 
 
 @pytest.mark.slow
-def test_torchrun_gives_the_losses_of_spawned_ranks_and_tells_its_epochs(tmp_path: Path) -> None:
+def test_torchrun_gives_the_losses_of_spawned_ranks_and_emits_its_epochs(tmp_path: Path) -> None:
     events: list[RankEvent] = []
     trial = config("torchrun", world_size=2)
     artifacts = ArtifactOptions(folder=str(tmp_path), weights=True)
@@ -137,7 +137,7 @@ def test_the_job_of_a_command_lies_in_a_private_folder(monkeypatch: pytest.Monke
     assert seen[0][0] != seen[1][0]
 
 
-def test_without_mpi_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mpi_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpirun, "mpiexec", lambda: None)
     assert "pip install 'dmls_ray[mpi]'" in infeasible_reason(config("mpirun"))
     assert not infeasible_reason(config("torchrun"))

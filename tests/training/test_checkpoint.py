@@ -61,8 +61,8 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     changes: dict[str, Any], die_in_pass: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = config(**changes)
-    whole = run_ranks(trial, artifacts=ArtifactOptions(folder=str(tmp_path / "whole"), weights=True))
-    assert whole[0].outcome == "ok", whole[0].traceback
+    undisturbed = run_ranks(trial, artifacts=ArtifactOptions(folder=str(tmp_path / "undisturbed"), weights=True))
+    assert undisturbed[0].outcome == "ok", undisturbed[0].traceback
     artifacts = ArtifactOptions(folder=str(tmp_path / "cut"), checkpoints=True, weights=True)
     monkeypatch.setenv("DIE_IN_PASS", str(die_in_pass))
     assert "killed" in [item.outcome for item in run_ranks(trial, artifacts=artifacts)]
@@ -71,11 +71,13 @@ def test_a_run_killed_in_mid_epoch_ends_bit_for_bit_as_an_undisturbed_one(
     resumed = run_ranks(trial, artifacts=artifacts)
     assert resumed[0].outcome == "ok", resumed[0].traceback
     assert resumed[0].run["resumed_epoch"] == 2
-    assert losses(resumed[0]) == losses(whole[0])
-    for one, other in zip(weights(tmp_path / "cut").values(), weights(tmp_path / "whole").values(), strict=True):
-        assert torch.equal(one, other)
+    assert losses(resumed[0]) == losses(undisturbed[0])
+    for resumed_weight, weight in zip(
+        weights(tmp_path / "cut").values(), weights(tmp_path / "undisturbed").values(), strict=True
+    ):
+        assert torch.equal(resumed_weight, weight)
     assert not (tmp_path / "cut" / "checkpoints").exists(), "a run that has ended needs none"
-    assert resumed[0].run["gradient_noise_scale"] == whole[0].run["gradient_noise_scale"]
+    assert resumed[0].run["gradient_noise_scale"] == undisturbed[0].run["gradient_noise_scale"]
     assert resumed[0].values["total_s"] >= sum(
         resumed[0].values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s")
     )
@@ -86,7 +88,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = config()
-    whole = run_inline(trial)
+    undisturbed = run_inline(trial)
     artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
     monkeypatch.setenv("DIE_IN_PASS", "45")  # in the fourth epoch
     run_ranks(trial, artifacts=artifacts)
@@ -103,7 +105,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
     with pytest.warns(UserWarning, match="The checkpoint of epoch 3 cannot be read"):
         resumed = run_inline(trial, artifacts=artifacts)
     assert resumed.run["resumed_epoch"] == 2
-    assert losses(resumed) == losses(whole)
+    assert losses(resumed) == losses(undisturbed)
 
 
 @pytest.mark.parametrize("content", ["code", "code in a plain pickle", "no checkpoint"])

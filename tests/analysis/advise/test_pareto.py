@@ -16,7 +16,7 @@ def test_equal_points_are_on_the_front_together() -> None:
     assert front([(2.0, 2.0), (1.0, 1.0), (1.0, 1.0)]) == [1, 2]
 
 
-def test_one_point_alone_and_none_at_all_are_their_own_front() -> None:
+def test_a_single_point_is_its_front_and_no_points_have_an_empty_one() -> None:
     assert front([(7.0, 7.0, -0.9)]) == [0]
     assert front([]) == []
 

@@ -37,7 +37,7 @@ def of_machine(swept: Results, **changes: Any) -> Results:
     return swept
 
 
-def test_the_best_configuration_is_named_with_what_is_not_told_apart_and_what_is_worse() -> None:
+def test_the_best_configuration_is_named_with_its_equals_and_what_is_worse() -> None:
     advice = advise(results(BATCHES, uneven), "throughput")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
@@ -50,7 +50,7 @@ def test_the_best_configuration_is_named_with_what_is_not_told_apart_and_what_is
     assert advice.frame()["verdict"].tolist() == ["best", "indistinguishable", "worse"]
 
 
-def test_intervals_are_widened_by_how_many_are_held_against_the_best() -> None:
+def test_intervals_are_widened_by_how_many_are_compared_with_the_best() -> None:
     # Logarithms of the ratios: 0.2, 0.3 and 0.4, with a median of 0.3 and a standard deviation of 0.1.
     def rate(values: dict[str, Any], repeat: int) -> float:
         behind = {16: 0.0, 32: 0.2 + 0.1 * repeat, 64: 0.5, 128: 0.6}[values["batch_per_rank"]]
@@ -68,9 +68,7 @@ def test_intervals_are_widened_by_how_many_are_held_against_the_best() -> None:
 
 @pytest.mark.parametrize("batches", [[16, 32], [16, 32, 64, 128]])
 @pytest.mark.parametrize("repeats", [3, 5, 9])
-def test_of_configurations_that_are_equal_one_is_seldom_called_better_than_the_others(
-    batches: list[int], repeats: int
-) -> None:
+def test_equal_configurations_are_seldom_called_different(batches: list[int], repeats: int) -> None:
     random = np.random.default_rng(repeats)
     swept = results({"batch_per_rank": batches}, lambda *_: 100.0, repeats=repeats)
     false = 0
@@ -95,7 +93,7 @@ def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: 
     assert found_indistinguishable == {True, False}
 
 
-def test_one_repeat_tells_nothing_apart_and_that_is_said() -> None:
+def test_one_repeat_distinguishes_nothing_and_the_advice_says_so() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
     assert len(advice.indistinguishable) == 2
     assert "indistinguishable from it, of which n=1 says nothing" in advice.sentence
@@ -103,7 +101,7 @@ def test_one_repeat_tells_nothing_apart_and_that_is_said() -> None:
     assert any("every configuration with n=1 vary by chance" in line for line in advice.caveats)
 
 
-def test_among_those_not_told_apart_the_one_of_fewer_ranks_and_of_less_memory_is_named() -> None:
+def test_among_indistinguishable_ones_the_one_of_fewer_ranks_and_less_memory_is_named() -> None:
     swept = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0)
     for record in swept.records:
         record.peak_mem_mib = 100.0 if record.config["world_size"] == 1 else 200.0
@@ -159,7 +157,7 @@ def test_the_front_is_of_the_metric_that_accuracy_is_judged_by() -> None:
     assert advice.frame().set_index("batch_per_rank")["front"].to_dict() == {"64": "yes", "32": "yes", "16": ""}
 
 
-def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
     swept = own_results({"n": [8, 16], "outcome": ["a"]}, lambda values, repeat: (values["n"] / 8, {}))
     frame = advise(swept, "throughput").frame()
     assert frame["config_n"].tolist() == ["8", "16"]
@@ -173,9 +171,7 @@ def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> N
 
 @pytest.mark.parametrize("dataset", ["cifar10", "stl10", "mnist"])
 @pytest.mark.parametrize("aim", ["accuracy", "throughput"])
-def test_advice_on_what_a_report_tells_besides_our_fields_names_no_flag_that_there_is_not(
-    dataset: str, aim: Any
-) -> None:
+def test_advice_on_published_runs_suggests_no_flag_that_only_the_report_has(dataset: str, aim: Any) -> None:
     lines = advise(published(dataset), aim).suggestions
     assert not any("machine" in line.partition(":")[0] for line in lines)
 
@@ -194,7 +190,7 @@ def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0)
     return swept
 
 
-def test_the_time_to_an_accuracy_leaves_out_what_got_there_in_less_than_half_of_its_runs() -> None:
+def test_the_time_to_an_accuracy_leaves_out_trials_that_reached_it_in_less_than_half_of_their_runs() -> None:
     advice = advise(learning({16: [4.0, 5.0, 6.0], 32: [2.0, None, None], 64: [None] * 3}), "time-to-accuracy")
     assert advice.best is not None
     assert (advice.best.name, advice.best.value.centre) == ("batch_per_rank=16", 5.0)
@@ -205,14 +201,14 @@ def test_the_time_to_an_accuracy_leaves_out_what_got_there_in_less_than_half_of_
     assert any(note.startswith("Not half of the runs reached the target: batch_per_rank=32") for note in advice.notes)
 
 
-def test_a_run_that_got_there_after_others_had_given_up_is_not_one_to_count_on() -> None:
+def test_a_run_that_reached_the_target_after_others_had_given_up_is_not_counted_on() -> None:
     # By Kaplan and Meier half of 16's runs would have got there after 2 s: the others ended before.
     advice = advise(learning({16: [2.0, None, None], 32: [9.0, 9.0, 9.0]}, total_s=1.0), "time-to-accuracy")
     assert advice.best is not None
     assert advice.best.name == "batch_per_rank=32"
 
 
-def test_times_of_runs_that_did_not_get_there_are_held_against_no_other() -> None:
+def test_times_of_runs_that_missed_the_target_are_compared_with_no_other() -> None:
     # One of 16's runs ended after 2.2 s without it, and it is not known when it would have got there.
     advice = advise(learning({16: [2.0, 2.1, None], 32: [9.0, 9.1, 9.2]}, total_s=2.2), "time-to-accuracy")
     assert advice.best is not None
@@ -224,7 +220,7 @@ def test_times_of_runs_that_did_not_get_there_are_held_against_no_other() -> Non
     assert [other.name for other in advice.worse] == ["batch_per_rank=32"]
 
 
-def test_a_time_that_is_not_known_is_held_against_no_other() -> None:
+def test_an_unknown_time_is_compared_with_no_other() -> None:
     swept = learning({16: [None] * 3, 32: [9.0] * 3})
     for record in swept.records:
         if record.config["batch_per_rank"] == 16:
@@ -394,7 +390,7 @@ def test_a_validation_metric_is_what_to_choose_by_where_there_is_one() -> None:
     assert "so their accuracy is too high" not in " ".join(advice.caveats)
 
 
-def test_a_function_of_ones_own_is_advised_on_by_its_time_and_by_a_metric_of_its_own() -> None:
+def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
     swept = own_results({"width": [8, 16]}, lambda values, repeat: (values["width"] / 8, {"loss": 1 / values["width"]}))
     assert advise(swept, "throughput").sentence.startswith("For throughput use width=8 (s/run 1.000")
     assert advise(swept, "accuracy", metric="loss").sentence.startswith("For accuracy use width=16 (loss 0.06250")
@@ -439,7 +435,7 @@ def test_what_cannot_be_advised_on_is_refused_with_the_way_out(swept: Any, how: 
     assert "\n" not in str(caught.value)
 
 
-def test_times_of_two_machines_are_told_apart_by_nobody() -> None:
+def test_times_of_two_machines_are_not_compared() -> None:
     swept = results({"batch_per_rank": [16, 32]}, by_batch({16: 100.0, 32: 900.0}))
     for record in swept.records:
         if record.config["batch_per_rank"] == 32:
@@ -450,6 +446,6 @@ def test_times_of_two_machines_are_told_apart_by_nobody() -> None:
     assert [other.name for other in advice.indistinguishable] == ["batch_per_rank=16"]
 
 
-def test_runs_that_tell_no_accuracy_by_epoch_are_not_said_to_have_missed_a_target() -> None:
+def test_runs_without_accuracies_by_epoch_are_not_said_to_have_missed_a_target() -> None:
     advice = advise(published("mnist"), "time-to-accuracy", target=0.5)
     assert "none of 8 configurations reached" not in advice.sentence

@@ -58,7 +58,7 @@ def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> No
     assert not comparison.slower_by_more_than(0)
 
 
-def test_sweeps_that_differ_by_noise_alone_are_seldom_told_apart() -> None:
+def test_sweeps_that_differ_by_noise_alone_are_seldom_called_different() -> None:
     random = np.random.default_rng(0)
 
     def noisy() -> Results:
@@ -156,7 +156,7 @@ def test_resident_memory_of_one_session_is_one_sample_whatever_its_repeats() -> 
 
 
 @pytest.mark.parametrize("made", [{"isolation": "per_run", "device": "cpu"}, {"isolation": "group", "device": "cuda"}])
-def test_memory_that_is_counted_anew_for_each_run_is_a_sample_a_run(made: dict[str, str]) -> None:
+def test_memory_that_is_counted_for_each_run_is_a_sample_a_run(made: dict[str, str]) -> None:
     a, b = (with_sessions(sweep(), 1, **made, peak_mem_mib=mib) for mib in (800.0, 880.0))
     comparison = compare_sweeps(a, b, measure="peak_mem_mib")
     assert comparison.overall is not None
@@ -207,7 +207,7 @@ def test_machines_versions_source_and_load_that_differ_are_named() -> None:
     assert "backend" not in " ".join(compare_sweeps(wider, sweep()).notes)
 
 
-def test_runs_of_a_function_of_ones_own_are_compared_by_time_and_by_what_it_told() -> None:
+def test_runs_of_a_user_function_are_compared_by_time_and_by_what_it_reported() -> None:
     def runs(seconds: float) -> Results:
         return own_results({"width": [8, 16]}, lambda values, repeat: (seconds, {"perplexity": seconds + repeat}))
 
@@ -217,7 +217,7 @@ def test_runs_of_a_function_of_ones_own_are_compared_by_time_and_by_what_it_told
     assert (comparison.overall.interval.centre, comparison.overall.verdict) == (2.0, "higher")
 
 
-def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
     def runs() -> Results:
         return own_results({"n": [8, 16], "verdict": ["x", "y"]}, lambda values, repeat: (2.0, {}))
 

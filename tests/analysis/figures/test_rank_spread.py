@@ -37,7 +37,7 @@ def test_ranks_are_names_and_not_connected() -> None:
     assert not series(step, "world_size 4").connected
 
 
-def test_of_a_search_only_memory_counts() -> None:
+def test_only_memory_is_compared_in_a_search() -> None:
     runs = runs_of()
     for record in runs.records:
         record.mode = "search"

@@ -149,7 +149,7 @@ def test_no_more_is_drawn_than_is_distinguishable_and_the_rest_is_counted() -> N
 
 
 @pytest.mark.parametrize(("mode", "last"), [("search", 7), ("bench", 9)])
-def test_of_a_search_the_best_trials_are_drawn(mode: str, last: int) -> None:
+def test_the_best_trials_of_a_search_are_drawn(mode: str, last: int) -> None:
     runs = own_results({"depth": list(range(10))}, lambda values, repeat: (1.0, {"bits": values["depth"]}), mode=mode)
     table = make_table(runs, best_by=("bits", True))
     kept, (note,) = limit_rows(table, table.rows, lambda row: row.factors["depth"] > 0)

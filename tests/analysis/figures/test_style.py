@@ -77,7 +77,7 @@ def test_bars_differ_in_colour_and_in_pattern_if_they_share_a_category() -> None
     assert len({style.pattern for style in list(bar_offsets.values())[:8]}) == 8
 
 
-def test_a_bar_like_another_or_that_stands_back_or_was_not_measured_is_pale() -> None:
+def test_a_bar_that_copies_another_or_stands_back_or_was_not_measured_is_pale() -> None:
     styles = assign_styles(
         bar_series(bar("a", "x"), bar("b", "x", same_as="a"), bar("c", "y", muted=True), bar("d", "y", dashed=True))
     )

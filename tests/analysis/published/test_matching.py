@@ -92,7 +92,7 @@ def of_ours(**fields: Any) -> RunRecord:
     return record
 
 
-def test_of_several_published_runs_the_one_that_differs_least_matches() -> None:
+def test_the_published_run_that_differs_least_matches() -> None:
     for epochs, run_id in ((10, "cifar10-convnet-2gpu-gloo-bs256-fp32-10ep"), (20, "cifar10-convnet-2gpu-gloo-bs256")):
         matched = match(of_ours(epochs=epochs))
         assert matched is not None

@@ -61,7 +61,7 @@ def test_a_page_without_figures_has_no_plotly() -> None:
     assert len(render_report(reading(), [])) < 100_000
 
 
-def test_only_the_reports_own_scripts_may_run_and_nothing_is_fetched() -> None:
+def test_only_the_scripts_of_the_report_may_run_and_nothing_is_fetched() -> None:
     sample = reading()
     page = render_report(sample, [rates(sample.table)])
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
@@ -153,7 +153,7 @@ def test_two_thousand_runs_of_noise_stay_under_eight_megabytes() -> None:
     assert page.count('data-trial="') == len(sweep_summary.table.rows) == 667
 
 
-def test_what_is_packed_comes_back_and_holds_nothing_that_html_reads() -> None:
+def test_packed_text_is_unpacked_unchanged_and_has_no_character_that_html_reads() -> None:
     text = '<script>alert("ä")</script> & \u2028'
     assert unpack(pack(text)).decode() == text
     assert not set("<>&\"'") & set(pack(text))

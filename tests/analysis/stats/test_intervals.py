@@ -132,8 +132,8 @@ def test_a_percentile_interval_is_of_medians_of_the_values() -> None:
     assert found.low == 22 - found.high
 
 
-def test_more_repeats_tell_at_least_as_much_where_the_method_changes() -> None:
-    told = []
+def test_more_repeats_distinguish_at_least_as_much_where_the_method_changes() -> None:
+    distinguished = []
     for n in (8, 16, 20, 32):
         random = np.random.default_rng(5)
         found = [
@@ -142,8 +142,8 @@ def test_more_repeats_tell_at_least_as_much_where_the_method_changes() -> None:
             )
             for _ in range(DRAWS)
         ]
-        told.append(sum(is_above(item, 1) for item in found))
-    assert told == sorted(told)
+        distinguished.append(sum(is_above(item, 1) for item in found))
+    assert distinguished == sorted(distinguished)
 
 
 def test_intervals_that_are_to_hold_together_do() -> None:

@@ -6,7 +6,7 @@ from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.power import repeats_to_tell
 
 
-def test_how_many_repeats_would_tell_follows_from_the_spread() -> None:
+def test_the_number_of_repeats_to_distinguish_follows_from_the_spread() -> None:
     # Twice the spread away, at 95%: intervals of 4 repeats leave 0 out 3 times in 4, those of 5 more than 4 in 5.
     differences = [1.0, 2.0, 3.0]
     random = np.random.default_rng(1)

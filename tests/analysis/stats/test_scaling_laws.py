@@ -22,7 +22,7 @@ def test_the_share_that_speed_ups_were_made_with_is_found_again() -> None:
     assert fit.curve(8).values[0] == pytest.approx(amdahl(8, 0.1))
 
 
-def test_the_universal_law_tells_contention_from_coherency_and_may_fall() -> None:
+def test_the_universal_law_separates_contention_from_coherency_and_may_fall() -> None:
     (_, fit) = fits(points(universal, (2, 4, 8, 16), 0.05, 0.02))
     assert isinstance(fit, Fit)
     assert fit.parameters["contention"].values[0] == pytest.approx(0.05, abs=1e-6)
@@ -80,7 +80,7 @@ def test_blocks_that_lack_a_world_size_are_left_out_and_without_any_nothing_is_f
     assert fits({2: {0: 1.9}, 4: {1: 3.0}})[0] == Refusal("Amdahl's law", "no block has all world sizes")
 
 
-def test_a_curve_is_not_told_of_beyond_four_times_what_was_measured() -> None:
+def test_a_curve_ends_at_four_times_the_largest_measured_size() -> None:
     (fit, _) = fits(points(amdahl, (2, 4), 0.1))
     assert isinstance(fit, Fit)
     assert fit.farthest == 16

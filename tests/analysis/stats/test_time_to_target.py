@@ -28,7 +28,7 @@ def test_where_all_runs_got_there_it_is_their_median_and_its_interval() -> None:
     assert str(found).startswith("1.10 [0.87, ")
 
 
-def test_runs_that_never_got_there_count_as_not_yet() -> None:
+def test_runs_that_never_reached_the_target_count_as_not_yet() -> None:
     found = time_to_target(runs([1.0, 2.0, None, None, None]))
     assert found is not None
     assert (found.n, found.reached, found.median) == (5, 2, None)
@@ -49,7 +49,7 @@ def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
     assert found.median == 3.0
 
 
-def test_a_slow_run_that_got_there_does_not_outlive_the_quick_ones_that_did_not() -> None:
+def test_a_slow_run_that_reached_the_target_does_not_outlive_quick_ones_that_missed_it() -> None:
     # All had the same epochs, and one in five got there: half of them have not, however long they took.
     found = time_to_target([*runs([10.0], total_s=10.2), *runs([None] * 4, total_s=9.9)])
     assert str(found) == "not yet (1 of 5)"
@@ -57,7 +57,7 @@ def test_a_slow_run_that_got_there_does_not_outlive_the_quick_ones_that_did_not(
     assert str(time_to_target([*runs([5.0]), *cut])) == "not yet (1 of 5)"
 
 
-def test_few_runs_of_which_some_did_not_get_there_have_no_interval() -> None:
+def test_few_runs_of_which_some_missed_the_target_have_no_interval() -> None:
     found = time_to_target(runs([1.0, 2.0, None]))
     assert found is not None
     assert (found.median, found.low, found.high) == (2.0, None, None)
@@ -92,7 +92,7 @@ def test_without_a_target_or_a_run_that_tried_there_is_nothing() -> None:
     assert time_to_target(skipped, 0.9) is None
 
 
-def test_of_a_run_that_told_no_accuracy_by_epoch_nobody_knows_when_it_got_there() -> None:
+def test_a_run_without_accuracies_by_epoch_has_no_known_time_to_the_target() -> None:
     (silent,) = runs([None])
     silent.epochs, silent.test_accuracy = [], 0.99
     assert time_to_target([silent]) is None

@@ -27,7 +27,7 @@ def test_a_number_is_followed_from_its_first_value_to_its_last_at_each_other_fac
     )
 
 
-def test_what_cannot_be_told_apart_is_called_indistinguishable() -> None:
+def test_trials_whose_interval_includes_1_are_called_indistinguishable() -> None:
     noise = [0.9, 1.0, 1.1]
     table = make_table(
         results(
@@ -40,7 +40,7 @@ def test_what_cannot_be_told_apart_is_called_indistinguishable() -> None:
     assert "indistinguishable in speed: 1.00 [0.78, 1.29] times as fast" in sentence
 
 
-def test_of_choices_the_most_accurate_and_the_fastest_are_named() -> None:
+def test_the_most_accurate_and_the_fastest_choices_are_named() -> None:
     speeds, accuracies = {"adam": 100.0, "sgd": 150.0}, {"adam": 0.9, "sgd": 0.6}
     table = make_table(
         results(
@@ -65,7 +65,7 @@ def test_of_choices_the_most_accurate_and_the_fastest_are_named() -> None:
         ({"b": [0.1, -0.1, 0.1], "c": [0.2, 0.2, 0.2]}, "the highest test accuracy but indistinguishable from sgd;"),
     ],
 )
-def test_a_choice_that_is_not_told_apart_from_the_best_is_not_called_worse(
+def test_a_choice_indistinguishable_from_the_best_is_not_called_worse(
     worse: dict[str, list[float]], summary: str
 ) -> None:
     less = {"adam": [0.0, 0.0, 0.0], "sgd": worse["b"], "adamw": worse["c"]}
@@ -188,7 +188,7 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     )
 
 
-def test_of_quantization_it_is_told_what_int8_does_to_accuracy_size_and_latency() -> None:
+def test_the_answer_on_quantization_says_what_int8_does_to_accuracy_size_and_latency() -> None:
     runs = results(
         {"quantization": ["off", "static"], "batch_per_rank": 16, "inference_batch": 32}, lambda values, repeat: 100.0
     )
@@ -206,7 +206,7 @@ def test_of_quantization_it_is_told_what_int8_does_to_accuracy_size_and_latency(
     )
 
 
-def test_of_a_function_of_ones_own_every_measure_is_compared_along_the_axis() -> None:
+def test_every_measure_of_a_user_function_is_compared_along_the_axis() -> None:
     runs = own_results(
         {"depth": [1, 2, 4]},
         lambda values, repeat: (values["depth"] + repeat, {"bits": 8 / values["depth"], "seen": 7}),
@@ -217,7 +217,7 @@ def test_of_a_function_of_ones_own_every_measure_is_compared_along_the_axis() ->
     )
 
 
-def test_of_choices_of_ones_own_the_least_and_the_most_of_each_measure_are_told() -> None:
+def test_the_least_and_the_most_of_each_measure_are_named_for_user_choices() -> None:
     level = {"gru": 2.0, "lstm": 1.0, "rnn": 3.0}
     runs = own_results(
         {"cell": list(level)}, lambda values, repeat: (4.0, {"bits": level[values["cell"]] + repeat / 10})
@@ -226,7 +226,7 @@ def test_of_choices_of_ones_own_the_least_and_the_most_of_each_measure_are_told(
     assert "bits from 1.10 with cell lstm to 3.10 with rnn (+2 [+2, +2])" in summary
 
 
-def test_a_search_tells_the_best_of_how_many_and_that_the_best_of_many_flatters() -> None:
+def test_a_search_says_of_how_many_its_best_is_and_that_the_best_of_many_flatters() -> None:
     def tell(values: dict[str, Any], repeat: int) -> tuple[float, dict[str, Any]]:
         return 1.0, {"bits": abs(values["lr"] - 0.3) + 1}
 
@@ -291,7 +291,7 @@ def test_runs_of_two_machines_or_devices_are_not_compared() -> None:
         assert any("different" in note for note in table.notes)
 
 
-def test_images_a_second_are_never_held_against_seconds_a_run() -> None:
+def test_images_a_second_are_never_compared_with_seconds_a_run() -> None:
     runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 1000.0)
     for record in runs.records:
         if record.config["batch_per_rank"] == 32:
@@ -308,7 +308,7 @@ def test_runs_that_were_searched_alone_say_nothing_of_speed() -> None:
     assert "run them with --mode bench" in summarize_axis(make_table(runs), "batch_per_rank")
 
 
-def test_of_equally_fast_choices_one_is_called_faster_at_most_5_times_in_100() -> None:
+def test_equally_fast_choices_are_called_different_at_most_5_times_in_100() -> None:
     random = np.random.default_rng(8)
     false = lower = 0
     for _ in range(200):
@@ -329,7 +329,7 @@ def test_of_equally_fast_choices_one_is_called_faster_at_most_5_times_in_100() -
     assert lower <= 10
 
 
-def test_of_choices_of_ones_own_that_are_all_alike_none_is_named() -> None:
+def test_equal_user_choices_are_not_named() -> None:
     summary = summarize_axis(
         make_table(own_results({"size": ["b", "a"]}, lambda values, repeat: (1.0 + repeat, {}))), "size"
     )
@@ -350,7 +350,7 @@ def test_a_rate_of_nothing_is_compared_with_nothing() -> None:
     assert all(row.speed_up is None for row in table.rows)
 
 
-def test_a_measure_that_few_runs_told_says_of_how_many_it_is() -> None:
+def test_a_measure_that_few_runs_reported_says_how_many() -> None:
     runs = own_results(
         {"depth": [1, 2]}, lambda values, repeat: (1.0, {"bits": values["depth"]} if repeat < 3 else {}), repeats=5
     )

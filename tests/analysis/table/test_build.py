@@ -47,7 +47,7 @@ def test_strong_scaling_compares_at_the_same_global_batch() -> None:
     assert table.rows[1].speed_up.median == pytest.approx(2.0)
 
 
-def test_the_held_batch_is_the_same_in_every_row_of_a_table() -> None:
+def test_the_fixed_batch_is_the_same_in_every_row_of_a_table() -> None:
     axes = {"global_batch": [64, 128], "world_size": [1, 2]}
     table = make_table(
         results(axes, lambda values, repeat: 10.0 * values["world_size"]), ("world_size", "global_batch")
@@ -154,7 +154,7 @@ def test_rows_of_choices_stand_in_the_order_of_their_field() -> None:
     assert [row.factors["quantization"] for row in table.rows] == ["off", "dynamic", "static", "qat"]
 
 
-def test_measures_of_ones_own_are_columns_and_what_was_not_measured_is_none() -> None:
+def test_custom_measures_are_columns_and_what_was_not_measured_is_none() -> None:
     runs = own_results(
         {"depth": [1, 2]},
         lambda values, repeat: (1.0 + repeat, {"bits": 1.25 * values["depth"], "note": "x", "test_loss": 2}),
@@ -189,7 +189,7 @@ def test_times_of_a_trial_that_was_searched_and_measured_are_those_that_were_mea
     assert row.by_block("total_s").keys() == {1, 2}
 
 
-def test_a_field_of_ones_own_that_is_called_like_a_column_keeps_its_values() -> None:
+def test_a_user_field_with_the_name_of_a_column_keeps_its_values() -> None:
     runs = own_results(
         {"n": [1, 2], "outcome": ["a", "b"]}, lambda values, repeat: (1.0, {"size": values["n"], "total_s_low": 7})
     )
@@ -210,7 +210,7 @@ def test_speed_up_over_machines_is_against_one_rank_on_one() -> None:
     assert speed_up.centre == 2
 
 
-def test_threads_that_vary_leave_what_speed_up_means_told() -> None:
+def test_varying_threads_leave_the_note_on_what_speed_up_means() -> None:
     runs = results(
         {"batch_per_rank": 16, "world_size": [1, 2], "threads_per_rank": [1, 2]}, lambda values, repeat: 10.0
     )

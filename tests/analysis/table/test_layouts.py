@@ -55,7 +55,7 @@ def test_machines_are_set_against_one_rank() -> None:
 OF_TRAINING = list(LAYOUTS)
 
 
-def test_of_training_there_is_no_table_by_implementation() -> None:
+def test_training_has_no_table_by_implementation() -> None:
     ours = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
     layout = all_layouts()["implementation"](ours)
     assert layout.frame.empty
@@ -92,7 +92,7 @@ def test_runs_of_one_rank_have_no_backend_and_that_is_said(with_published: bool)
     assert list(layout.notes) == ["All runs have one rank, which has no backend."]
 
 
-def test_fields_of_ones_own_that_are_called_like_a_column_stand_beside_it() -> None:
+def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
     ours = own_results({"n": [8, 16]}, lambda values, repeat: (1.0, {}))
     for name in ("batch", "rank", "machines", "quantization"):
         frame = LAYOUTS[name](ours).frame
@@ -118,7 +118,7 @@ def test_a_trial_that_did_not_fit_has_that_word_in_its_cell() -> None:
 
 
 @pytest.mark.parametrize("name", OF_TRAINING)
-def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) -> None:
+def test_published_rows_stand_next_to_ours_with_both_machines_named(name: str) -> None:
     ours = results(
         {"batch_per_rank": 32, "world_size": 2, "model": "convnet", "dataset": "cifar10", "backend": "gloo"},
         lambda values, repeat: 100.0,
@@ -136,7 +136,7 @@ def test_published_rows_stand_beside_ours_with_both_machines_named(name: str) ->
         assert layout.frame["published s/run"].tolist() == ["634"]
 
 
-def test_a_sweep_that_no_report_tells_of_says_so() -> None:
+def test_a_sweep_without_a_published_counterpart_says_so() -> None:
     layout = with_published_rows(make_table(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
     assert layout.notes[-1] == "The reports have no run of these configurations."
     assert "published on" not in layout.frame.columns

@@ -40,7 +40,7 @@ async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
 
 
 @scenario
-async def test_a_rank_that_never_asks_again_is_waited_for_once_and_not_for_ever() -> None:
+async def test_a_rank_that_never_asks_again_is_waited_for_once() -> None:
     broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
     asks = await soon(broker.next_lease(names[1]))

@@ -40,7 +40,7 @@ async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
 
 
 @scenario
-async def test_the_first_failure_of_its_own_is_the_cause_and_not_that_a_peer_is_gone() -> None:
+async def test_the_first_failure_that_is_no_symptom_is_the_cause() -> None:
     broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
@@ -96,7 +96,7 @@ async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_ret
 
 
 @scenario
-async def test_a_rank_that_always_dies_before_it_begins_is_not_waited_for_for_ever() -> None:
+async def test_the_wait_for_a_rank_that_always_dies_before_it_begins_ends() -> None:
     broker = Broker({"t": 1}, limits=RunLimits(max_retries=1))
     await broker.submit(job("r"))
     for group in range(20):

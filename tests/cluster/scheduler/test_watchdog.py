@@ -132,7 +132,7 @@ async def test_a_rank_that_cannot_be_notified_is_ended_and_its_run_not_charged()
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_KILL_DELAY_S", 0.3)
 @scenario
-async def test_a_rank_that_waits_for_one_that_gave_up_is_not_waited_for_for_ever() -> None:
+async def test_the_wait_for_a_rank_whose_peer_gave_up_ends() -> None:
     ended: list[int] = []
     broker = Broker({"t": 2}, limits=RunLimits(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
     first, second = [await broker.join(card(index)) for index in range(2)]

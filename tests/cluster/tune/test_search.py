@@ -17,7 +17,7 @@ from tests.conftest import PROJECT, SMALL, Command
 FLAGS = ("--dataset", SMALL, "--device", "cpu", "--oversubscribe", "--batch-per-rank", "8")
 
 
-def test_the_metric_of_an_event_is_its_own_or_the_last_that_was_told() -> None:
+def test_the_metric_of_an_event_is_in_it_or_the_last_reported() -> None:
     assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, test_loss=0.5)), "test_loss") == 0.5
     assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, measures={"bits": 2})), "bits") == 2
     assert metric_of(EpochEnded(epoch=EpochRecord(epoch=1, test_loss=float("nan"))), "test_loss", 0.7) == 0.7
@@ -48,7 +48,7 @@ def test_a_search_fills_the_ranks_stops_poor_runs_and_leaks_no_rank(sweep_comman
         assert len(record.ranks) == record.config["world_size"]
         assert (record.mode, record.overhead_s) == ("search", None)
     alone = [record for record in results.records if record.config["world_size"] == 1]
-    assert any(one[1] > other[0] for one, other in itertools.pairwise(spans(alone))), "none went side by side"
+    assert any(earlier[1] > later[0] for earlier, later in itertools.pairwise(spans(alone))), "none went side by side"
     assert "images/s" not in done.stdout.partition("batch_per_rank")[2], "times side by side are no times"
     assert "The highest test_accuracy of 12 configurations is" in done.stdout
     assert f"{len(stopped)} were stopped early" in done.stdout
@@ -92,7 +92,7 @@ def test_optuna_proposes_runs_and_goes_on_where_it_was(sweep_command: Command, t
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_in_a_search_is_tried_again_and_the_one_beside_it_is_unharmed(
+def test_a_run_killed_in_a_search_is_tried_again_and_the_run_next_to_it_is_unharmed(
     sweep_command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "tests").symlink_to(PROJECT / "tests")
@@ -101,13 +101,13 @@ def test_a_run_that_is_killed_in_a_search_is_tried_again_and_the_one_beside_it_i
     done = sweep_command("search", *flags, *models, "--searcher", "grid", "--max-retries", "1")
     assert done.returncode == 1, done.stderr
     records = load(tmp_path / "results" / "search").records
-    told = [(record.config["model"].rpartition(":")[2], record.outcome.value) for record in records]
-    assert sorted(told) == [("sigkill_in_step_of_rank_0", "killed")] * 2 + [("steady", "ok")] * 2
+    outcomes = [(record.config["model"].rpartition(":")[2], record.outcome.value) for record in records]
+    assert sorted(outcomes) == [("sigkill_in_step_of_rank_0", "killed")] * 2 + [("steady", "ok")] * 2
     assert all(record.attempts == 2 for record in records if record.outcome.value == "killed")
 
 
 @pytest.mark.slow
-def test_a_function_of_ones_own_is_stopped_without_a_word_of_its_own(sweep_command: Command, tmp_path: Path) -> None:
+def test_a_user_function_is_stopped_although_it_never_asks(sweep_command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def train(config, rank, emit):\n"
         "    for epoch in range(6):\n"

@@ -20,10 +20,10 @@ def test_each_implementation_goes_where_it_runs() -> None:
     assert devices == {name: "cuda" if name in ON_A_GPU else "cpu" for name in IMPLEMENTATIONS}
     assert {run.config.device for run in plan.runs if run.config} == {"cpu", "cuda"}
     # Told or not, it is the same trial.
-    (told,) = make_plan(
+    (explicit,) = make_plan(
         {"implementation": "numpy", "device": "cpu"}, repeats=1, schema=GrayscaleWorkload().schema()
     ).runs
-    assert told.trial_id in {run.trial_id for run in plan.runs}
+    assert explicit.trial_id in {run.trial_id for run in plan.runs}
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_photograph_that_was_taken_upright_is_upright(tmp_path: Path) -> None:
     assert picture[2:].max() == 0
 
 
-def test_a_picture_is_taken_as_it_lies_where_what_is_said_beside_it_is_broken(tmp_path: Path) -> None:
+def test_a_picture_with_broken_metadata_is_taken_as_it_lies(tmp_path: Path) -> None:
     Image.new("RGB", (4, 4), (250, 250, 250)).save(tmp_path / "a.png", exif=b"Exif\0\0MM\0\0nothing")
     (picture,) = load_pictures(1, 4, str(tmp_path))
     assert picture.min() == 250
@@ -86,8 +86,8 @@ def test_planes_hold_the_same_pixels() -> None:
     interleaved = Images(pictures, planar=False, device=CPU)
     planar = Images(pictures, planar=True, device=CPU)
     assert planar.pixels.shape == (2, 3, 5, 5)
-    for one, other in zip(interleaved.channels(), planar.channels(), strict=True):
-        assert torch.equal(one, other)
+    for first, second in zip(interleaved.channels(), planar.channels(), strict=True):
+        assert torch.equal(first, second)
     assert interleaved.bytes_moved == planar.bytes_moved == 2 * 5 * 5 * 4
 
 

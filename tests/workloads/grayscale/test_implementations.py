@@ -98,19 +98,19 @@ def test_opencv_has_as_many_threads_as_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "missing", "told"),
+    ("name", "missing", "message"),
     [
         ("opencv", "cv2", "needs OpenCV; pip install opencv-python-headless"),
         ("triton", "triton", r"needs Triton \(.*\); pip install triton"),
     ],
 )
 def test_without_its_library_an_implementation_says_what_to_install(
-    name: str, missing: str, told: str, monkeypatch: pytest.MonkeyPatch
+    name: str, missing: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "dmls_ray.workloads.grayscale.triton_kernel", raising=False)
     images = Images(PICTURES["random"], planar=False, device=torch.device("cpu"))
-    with pytest.raises(UnavailableError, match=told):
+    with pytest.raises(UnavailableError, match=message):
         IMPLEMENTATIONS[name](images)
 
 

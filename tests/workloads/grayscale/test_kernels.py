@@ -146,7 +146,7 @@ def test_a_full_disk_is_not_blamed_on_the_compiler(tmp_path: Path, monkeypatch: 
         kernels.cpu_kernel()
 
 
-def test_a_newer_compiler_builds_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_compiler_builds_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLS_RAY_CACHE", str(tmp_path))
     compiler = tmp_path / "c++"
     monkeypatch.setenv("CXX", f"{compiler} -m64")

@@ -46,12 +46,12 @@ def sweep(
         else:
             images = values["images"]
             few = values["implementation"] == "python_loops" and not values["full"]
-            told = {
+            returned = {
                 "images_per_s": images / taken * 1e3, "pass_ms": taken, "gb_per_s": images / taken,
                 "timed_images": min(4, images) if few else images, "levels_apart": 1, "set_mib": images / 16,
                 "cache_mib": 32.0, "own_output": values["implementation"] == "torchvision", **measures,
             }  # fmt: skip
-            run = {"device": values["device"], "returned": told}
+            run = {"device": values["device"], "returned": returned}
             take_results(record, [RankResult(rank=0, values={"total_s": 1.0}, run=run)])
         records.append(record)
     return Results("results/grayscale", records)
@@ -122,7 +122,7 @@ def test_the_gpu_is_a_question_of_its_own() -> None:
     assert "; on the GPU cuda takes 0.01" in sentence
 
 
-def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
+def test_an_implementation_indistinguishable_from_another_is_not_called_fastest() -> None:
     def noisy(values: dict[str, Any], repeat: int) -> float | None:
         factor = (0.8, 1.0, 1.3)[(repeat + (values["implementation"] == "cpp")) % 3]
         return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
@@ -135,10 +135,10 @@ def test_what_the_data_do_not_tell_apart_is_not_called_fastest() -> None:
     assert "fastest" not in sentence
 
 
-def test_of_many_the_least_is_held_to_more_than_of_two() -> None:
+def test_the_fastest_of_many_needs_more_evidence_than_the_faster_of_two() -> None:
     def drifting(values: dict[str, Any], repeat: int) -> float | None:
-        known = usual(values, 0)
-        return known and known * (1.0, 1.1, 1.3)[repeat] if values["implementation"] == "cpp" else known
+        usual_ms = usual(values, 0)
+        return usual_ms and usual_ms * (1.0, 1.1, 1.3)[repeat] if values["implementation"] == "cpp" else usual_ms
 
     two = summarize_axis(make_table(sweep({"implementation": ["opencv", "cpp"]}, drifting)), "implementation")
     assert "cpp is the fastest of 2" in two
@@ -174,19 +174,19 @@ def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None
     assert "; not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms) (n=3)" in apart
 
 
-def test_where_the_loops_are_next_they_are_told_once() -> None:
+def test_the_loops_are_named_once_where_they_come_next() -> None:
     sentence = summarize_axis(make_table(sweep({"implementation": ["python_loops", "numpy"]}, usual)), "implementation")
     assert sentence.count("python_loops") == 1
     assert "of 128x128, 100.0 [100.0, 100.0] times as fast as python_loops, the next" in sentence
 
 
-def test_nobody_is_advised_to_try_more_ranks_than_turn_images_grey() -> None:
+def test_no_advice_on_turning_images_grey_suggests_more_ranks() -> None:
     advice = advise(sweep(ALL, usual), "throughput")
     assert advice.best is not None
-    assert not any("world-size" in each for each in advice.suggestions)
+    assert not any("world-size" in suggestion for suggestion in advice.suggestions)
 
 
-def test_how_long_a_run_was_told_to_go_on_is_no_cost() -> None:
+def test_the_configured_duration_of_a_run_is_no_cost() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
         if record.measures:
@@ -225,7 +225,7 @@ def test_another_axis_is_answered_as_for_any_function() -> None:
     )
 
 
-def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> None:
+def test_notes_say_what_was_scaled_and_what_cannot_be_compared_with_memory() -> None:
     notes = make_table(sweep(ALL, usual)).notes
     assert any("the output allocated once (in each pass by torchvision)" in note for note in notes)
     assert "python_loops went over 4 of 200 images, and its time is scaled to all; --full goes over all." in notes
@@ -251,7 +251,7 @@ def test_notes_say_what_was_scaled_and_what_cannot_be_held_against_memory() -> N
     assert any("cache of the processor is not known" in note for note in unknown.notes)
 
 
-def test_the_published_times_stand_beside_ours_of_the_same_set() -> None:
+def test_the_published_times_stand_next_to_ours_of_the_same_set() -> None:
     results = sweep({"implementation": ["python_loops", "numpy", "cuda", "cuda_per_image"]}, lambda values, repeat: 1.0)
     frame = with_published_rows(make_table(results)).frame.set_index("implementation")
     assert frame["published ms"].to_dict() == {
@@ -321,7 +321,7 @@ def test_bars_go_from_the_slowest_to_the_fastest_a_series_a_device_with_what_was
     assert any("python_loops went over 4 of 200 images" in note for note in figure.notes)
 
 
-def test_beside_them_stands_what_the_fastest_made() -> None:
+def test_the_result_of_the_fastest_stands_next_to_them() -> None:
     sample = sweep(ALL, usual)
     for record in sample.records:
         record.picture = jpeg(10 if record.config["implementation"] == "cpp" else 20)

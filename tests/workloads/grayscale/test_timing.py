@@ -15,7 +15,7 @@ from dmls_ray.workloads.grayscale.images import Images, load_pictures
 CPU = torch.device("cpu")
 
 
-def test_passes_are_timed_in_turn_with_what_is_beside_them_after_some_that_do_not_count() -> None:
+def test_passes_and_copies_are_timed_in_turn_after_some_that_do_not_count() -> None:
     calls: list[str] = []
 
     def slow() -> None:
@@ -31,12 +31,12 @@ def test_passes_are_timed_in_turn_with_what_is_beside_them_after_some_that_do_no
 
 def test_passes_go_on_for_as_long_as_was_asked() -> None:
     began = time.perf_counter()
-    told: list[int] = []
-    passes, besides = timing.time_passes(lambda: time.sleep(0.001), CPU, 0.1, lambda: told.append(1))
+    signs: list[int] = []
+    passes, besides = timing.time_passes(lambda: time.sleep(0.001), CPU, 0.1, lambda: signs.append(1))
     assert time.perf_counter() - began >= 0.1
     assert len(passes) > timing.LEAST_PASSES
     assert besides == []
-    assert len(told) == len(passes) + 2, "each is a sign of progress"
+    assert len(signs) == len(passes) + 2, "each is a sign of progress"
 
 
 def test_a_copy_moves_as_many_bytes_as_a_pass() -> None:

@@ -28,17 +28,17 @@ def result_of(**values: Any) -> tuple[RankResult, dict[str, Any], list[Any]]:
     return result, dict(result.run.get("returned", {})), events
 
 
-def test_a_run_tells_how_long_a_pass_took_and_what_that_means() -> None:
-    result, told, events = result_of(implementation="numpy")
+def test_a_run_reports_the_time_of_a_pass_and_the_rates_that_follow() -> None:
+    result, measured, events = result_of(implementation="numpy")
     assert result.outcome == "ok"
-    assert told["images_per_s"] == pytest.approx(8 / told["pass_ms"] * 1e3)
-    assert told["gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / told["pass_ms"] / 1e6)
-    assert 0 < told["pass_ms"] <= told["pass_ms_p95"]
-    assert told["passes"] == timing.LEAST_PASSES
-    assert told["timed_images"] == 8
-    assert told["set_mib"] == pytest.approx(8 * 16 * 16 * 4 / 2**20)
-    assert told["levels_apart"] in (0, 1)
-    assert told["own_output"] is False
+    assert measured["images_per_s"] == pytest.approx(8 / measured["pass_ms"] * 1e3)
+    assert measured["gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / measured["pass_ms"] / 1e6)
+    assert 0 < measured["pass_ms"] <= measured["pass_ms_p95"]
+    assert measured["passes"] == timing.LEAST_PASSES
+    assert measured["timed_images"] == 8
+    assert measured["set_mib"] == pytest.approx(8 * 16 * 16 * 4 / 2**20)
+    assert measured["levels_apart"] in (0, 1)
+    assert measured["own_output"] is False
     assert events
     assert all(event == Progress() for event in events)
 
@@ -55,10 +55,10 @@ def test_the_loops_go_over_four_images_and_their_time_is_scaled_unless_they_are_
     _, every, _ = result_of(implementation="python_loops", full=True)
     assert (few["timed_images"], every["timed_images"]) == (4, 8)
     assert (few["pass_ms"], every["pass_ms"]) == (6, 3), "the median, scaled to as many images"
-    for told in (few, every):
-        assert told["set_mib"] == pytest.approx(8 * 16 * 16 * 4 / 2**20)
-        assert told["images_per_s"] == pytest.approx(8 / told["pass_ms"] * 1e3)
-        assert told["gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / told["pass_ms"] / 1e6)
+    for measured in (few, every):
+        assert measured["set_mib"] == pytest.approx(8 * 16 * 16 * 4 / 2**20)
+        assert measured["images_per_s"] == pytest.approx(8 / measured["pass_ms"] * 1e3)
+        assert measured["gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / measured["pass_ms"] / 1e6)
 
 
 def test_the_bandwidth_is_spoken_of_for_sets_far_larger_than_the_cache_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,17 +77,17 @@ def test_the_bandwidth_is_spoken_of_for_sets_far_larger_than_the_cache_alone(mon
     assert "of_copy" not in result_of(implementation="numpy")[1]
 
 
-def test_a_pass_is_held_against_the_copy_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_is_compared_with_the_copy_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "cache_mib", lambda device: 8 * 16 * 16 * 4 / 2**20 / 4)
     passes_take(monkeypatch, 2.0, 4.0, 10.0, copies=(1.0, 3.0, 4.0))
-    told = result_of(implementation="numpy")[1]
-    assert told["of_copy"] == 0.5
-    assert told["copy_gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / 3.0 / 1e6)
+    measured = result_of(implementation="numpy")[1]
+    assert measured["of_copy"] == 0.5
+    assert measured["copy_gb_per_s"] == pytest.approx(8 * 16 * 16 * 4 / 3.0 / 1e6)
 
 
 def test_the_picture_shows_four_images_in_colour_and_grey_below() -> None:
-    told = result_of(implementation="numpy", image_size=64)[1]
-    sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(told["picture"]))), dtype=int)
+    measured = result_of(implementation="numpy", image_size=64)[1]
+    sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(measured["picture"]))), dtype=int)
     assert sheet.shape == (128, 256, 3)
 
     def colourful(part: Any) -> float:
@@ -95,7 +95,7 @@ def test_the_picture_shows_four_images_in_colour_and_grey_below() -> None:
 
     assert colourful(sheet[:64]) > 20
     assert colourful(sheet[64:]) < 4
-    assert len(told["picture"]) < 32_768
+    assert len(measured["picture"]) < 32_768
 
 
 def test_an_implementation_that_is_wrong_is_an_error_and_no_row_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,13 +149,13 @@ def test_what_a_machine_lacks_is_skipped_with_the_reason(monkeypatch: pytest.Mon
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["torch_cuda", "torch_compile_cuda", "triton", "cuda_per_image", "cuda"])
-def test_a_run_on_a_gpu_tells_its_transfers_apart(name: str) -> None:
+def test_a_run_on_a_gpu_reports_both_transfers(name: str) -> None:
     from dmls_ray.training.rank import RankInfo
     from dmls_ray.workloads.grayscale.config import GrayscaleConfig
     from dmls_ray.workloads.grayscale.train import turn_grey
 
     torch._dynamo.reset()
-    told = turn_grey(GrayscaleConfig(implementation=name), RankInfo(device="cuda:0"), lambda event: None)  # type: ignore[arg-type]
-    assert told["levels_apart"] <= 1
-    assert told["to_device_ms"] > 0 < told["from_device_ms"]
-    assert told["pass_ms"] > 0
+    measured = turn_grey(GrayscaleConfig(implementation=name), RankInfo(device="cuda:0"), lambda event: None)  # type: ignore[arg-type]
+    assert measured["levels_apart"] <= 1
+    assert measured["to_device_ms"] > 0 < measured["from_device_ms"]
+    assert measured["pass_ms"] > 0

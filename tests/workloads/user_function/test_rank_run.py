@@ -34,7 +34,7 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         torch.distributed.all_reduce(place.data)
     if config["tells"] == "exit":
         raise SystemExit(3)
-    told: dict[str, Any] = {
+    returned: dict[str, Any] = {
         "nothing": None,
         "scalars": {"test_loss": place.detach() ** 2, "perplexity": np.float32(2.5), "tokens": [1, 2], "note": "x"},
         "nan": {"test_loss": float("nan")},
@@ -54,7 +54,7 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         emit({"train_loss": torch.tensor(3.0), "grad_norm": 1})
         emit({"kind": "progress"})
         emit({"epoch": 2, "train_loss": 2.0, "grad_norm": 0.5})
-    return told
+    return returned
 
 
 def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
@@ -74,7 +74,7 @@ def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
     return RunRecord.from_dict(record.to_dict()), events
 
 
-def test_time_memory_and_steps_are_measured_of_a_function_that_tells_nothing() -> None:
+def test_time_memory_and_steps_are_measured_of_a_function_that_reports_nothing() -> None:
     record, events = result_of()
     assert record.outcome is Outcome.OK
     assert record.steps == 12
@@ -86,7 +86,7 @@ def test_time_memory_and_steps_are_measured_of_a_function_that_tells_nothing() -
     assert 0 < record.setup_s < record.total_s
     assert record.peak_mem_mib
     assert record.measures == {}
-    assert record.train_s is None, "nobody told how long training took"
+    assert record.train_s is None, "no value says how long training took"
     assert events == [Progress()] * 12, "each optimizer step is a sign of progress"
 
 
@@ -157,8 +157,8 @@ def test_the_example_language_model_learns(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "char_lm.py").write_text(char_lm_example())
     monkeypatch.syspath_prepend(tmp_path)
     config = user_function_schema("char_lm:train").make(context=64)
-    told = run_inline(config, train=run_user_function)
-    assert told.outcome == "ok", told.traceback
-    (epoch,) = told.run["epochs"]
+    result = run_inline(config, train=run_user_function)
+    assert result.outcome == "ok", result.traceback
+    (epoch,) = result.run["epochs"]
     assert 1 < epoch["measures"]["bits_per_character"] < 5, "seven bits would be no model at all"
-    assert told.run["returned"]["parameters"] == 41_472
+    assert result.run["returned"]["parameters"] == 41_472

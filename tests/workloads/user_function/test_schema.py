@@ -192,7 +192,7 @@ def test_whatever_its_dataclass_raises_is_a_reason_to_skip() -> None:
     assert "refuses its configuration: AssertionError: too deep" in skip
 
 
-def test_functions_that_share_a_name_are_told_apart_by_their_code() -> None:
+def test_functions_that_share_a_name_are_distinguished_by_their_code() -> None:
     def make(factor: int) -> Callable[..., Any]:
         return lambda config, rank, emit: {"value": factor}
 
