@@ -68,7 +68,7 @@ def test_the_default_axis_is_the_ranks_before_the_batch() -> None:
     assert default_axis(table, [row for row in table.rows if row.world_size == 2]) == "batch_per_rank"
 
 
-def test_of_many_fields_a_label_has_those_that_are_not_at_their_default() -> None:
+def test_a_label_of_many_fields_has_those_that_are_not_at_their_default() -> None:
     table = table_of({"batch_per_rank": 16}, variants=({}, {"dropout": 0.3}, {"l1": 0.1, "lr": 0.01}))
     assert sorted(trial_labels(table, table.rows)) == ["all at their defaults", "dropout 0.3", "lr 0.01, l1 0.1"]
 
