@@ -39,11 +39,9 @@ _TIMES = {
 class DDPModel:
     """The model of a rank: wrapped in DDP at world size above 1, bare otherwise."""
 
-    def __init__(
-        self, model: nn.Module, config: TrainingConfig, device: torch.device, noise: NoiseMeter | None
-    ) -> None:
+    def __init__(self, model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> None:
         self.bare = model
-        self._ddp = None if config.world_size == 1 else _wrapped(model, config, device, noise)
+        self._ddp = None if config.world_size == 1 else _wrapped(model, config, noise)
         forward = self._ddp or model
         if config.compile != "off":
             mode = None if config.compile == "default" else config.compile
@@ -71,16 +69,14 @@ class DDPModel:
         return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)}
 
 
-def _wrapped(
-    model: nn.Module, config: TrainingConfig, device: torch.device, noise: NoiseMeter | None
-) -> DistributedDataParallel:
+def _wrapped(model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> DistributedDataParallel:
     ddp = DistributedDataParallel(
         model,
         bucket_cap_mb=config.bucket_cap_mib,
         gradient_as_bucket_view=config.gradient_as_bucket_view,
         static_graph=config.static_graph,
     )
-    set_ddp_sample_rate(ddp, _SAMPLED_EVERY[device.type])
+    set_ddp_sample_rate(ddp, _SAMPLED_EVERY[next(model.parameters()).device.type])
     if config.compression != "none" or noise is not None:
         hook: Any = _HOOKS[config.compression]
         state: Any = dist.group.WORLD

@@ -82,10 +82,10 @@ class RankTrainer(Generic[Task]):
             self.task = make_task(config, rank, self.device)
             self.model = self.task.model
             self.noise = NoiseMeter(config, self.device) if config.noise_scale else None
-            self.ddp_model = DDPModel(self.model, config, self.device, self.noise)
+            self.ddp_model = DDPModel(self.model, config, self.noise)
             self.steps_per_epoch = steps_per_epoch(self.task.train_samples, config)
             steps = config.epochs * self.steps_per_epoch
-            self.optimizer_step = OptimizerStep(config, list(self.model.parameters()), steps, self.device, self.noise)
+            self.optimizer_step = OptimizerStep(config, list(self.model.parameters()), steps, self.noise)
             self.compiled = warm_up(self.ddp_model, self.task, config, rank.rank, self.device)
             # From here on each rank has different random numbers, for example for dropout.
             seed_process(mixed_seed(config.seed, rank.rank))

@@ -32,22 +32,17 @@ class OptimizerStep:
         config: optimizer, learning rate, schedule, clipping, L1, precision.
         parameters: the parameters of the model.
         steps: optimizer steps of the run, the length of the schedule.
-        device: where the parameters are.
         noise: measures the norms of gradients, if configured.
     """
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        parameters: Sequence[nn.Parameter],
-        steps: int,
-        device: torch.device,
-        noise: NoiseMeter | None = None,
+        self, config: TrainingConfig, parameters: Sequence[nn.Parameter], steps: int, noise: NoiseMeter | None = None
     ) -> None:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._l1, self._clip_norm, self._noise = config.l1, config.clip_norm, noise
         self.optimizer = make_optimizer(config, self.parameters)
         self.schedule = make_schedule(config, self.optimizer, steps)
+        device = self.parameters[0].device
         self.scaler = make_scaler(config, device)
         self._applied = torch.zeros((), dtype=torch.int64, device=device)
         self._steps = 0

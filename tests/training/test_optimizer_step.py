@@ -23,7 +23,7 @@ def config(**changes: Any) -> TrialConfig:
 
 def test_l1_adds_the_sign_of_each_parameter_to_its_gradient() -> None:
     weight = nn.Parameter(torch.tensor([2.0, -3.0, 0.0]))
-    update = OptimizerStep(config(l1=0.5), [weight], 1, CPU)
+    update = OptimizerStep(config(l1=0.5), [weight], 1)
     update.backward((weight * torch.tensor([1.0, 1.0, 1.0])).sum())
     update.step()
     torch.testing.assert_close(weight.detach(), torch.tensor([2.0 - 0.15, -3.0 - 0.05, 0.0 - 0.1]))
@@ -31,7 +31,7 @@ def test_l1_adds_the_sign_of_each_parameter_to_its_gradient() -> None:
 
 def test_a_gradient_is_clipped_to_its_norm_over_all_parameters() -> None:
     weights = [nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))]
-    update = OptimizerStep(config(clip_norm=1.0), weights, 1, CPU)
+    update = OptimizerStep(config(clip_norm=1.0), weights, 1)
     update.backward(3 * weights[0].sum() + 4 * weights[1].sum())
     update.step()
     torch.testing.assert_close(torch.cat([item.detach() for item in weights]), torch.tensor([-0.06, -0.08]), rtol=1e-4,
@@ -42,7 +42,7 @@ def test_a_gradient_is_clipped_to_its_norm_over_all_parameters() -> None:
 def test_steps_whose_gradients_are_not_finite_are_skipped_and_counted(optimizer: str) -> None:
     weight = nn.Parameter(torch.ones(2))
     trial = config(precision="amp-fp16", optimizer=optimizer, clip_norm=1.0, lr_schedule="cosine")
-    update = OptimizerStep(trial, [weight], 5, CPU)
+    update = OptimizerStep(trial, [weight], 5)
     for finite in (False, True, False, True, True):
         before = weight.detach().clone()
         update.backward(weight.sum() if finite else weight.sum() * float("inf"))
@@ -55,7 +55,7 @@ def test_steps_whose_gradients_are_not_finite_are_skipped_and_counted(optimizer:
 
 def test_gradients_are_unscaled_before_they_are_clipped() -> None:
     weight = nn.Parameter(torch.zeros(1))
-    update = OptimizerStep(config(precision="amp-fp16", clip_norm=1.0), [weight], 1, CPU)
+    update = OptimizerStep(config(precision="amp-fp16", clip_norm=1.0), [weight], 1)
     assert float(update.loss_scale()) == 65536
     update.backward(0.5 * weight.sum())
     update.step()
@@ -71,11 +71,11 @@ def test_an_optimizer_step_continues_exactly_from_its_saved_state() -> None:
             update.step()
 
     whole, first = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
-    undisturbed, cut = OptimizerStep(trial, [whole], 8, CPU), OptimizerStep(trial, [first], 8, CPU)
+    undisturbed, cut = OptimizerStep(trial, [whole], 8), OptimizerStep(trial, [first], 8)
     steps(undisturbed, whole, range(8))
     steps(cut, first, range(4))
     second = nn.Parameter(first.detach().clone())
-    resumed = OptimizerStep(trial, [second], 8, CPU)
+    resumed = OptimizerStep(trial, [second], 8)
     resumed.restore(cut.state())
     steps(resumed, second, range(4, 8))
     assert torch.equal(second.detach(), whole.detach())
@@ -128,7 +128,7 @@ def test_every_optimizer_goes_downhill(name: str) -> None:
 def rates(trial: TrialConfig, steps: int) -> list[float]:
     """The learning rate in each optimizer step."""
     weight = nn.Parameter(torch.ones(1))
-    update = OptimizerStep(trial, [weight], steps, CPU)
+    update = OptimizerStep(trial, [weight], steps)
     values = []
     for _ in range(steps):
         update.backward(weight.square().sum())
