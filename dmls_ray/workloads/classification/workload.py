@@ -11,6 +11,8 @@ from dmls_ray.records.training_metrics import LEARNED, TRAINING_METRICS
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
+from dmls_ray.workloads.classification.datasets import builtin_dataset
+from dmls_ray.workloads.classification.models import MODEL_NAMES, builtin_model
 
 _GUESSED_STEP_S = 0.003
 """An optimizer step of a small model on a CPU core."""
@@ -49,7 +51,6 @@ class ClassificationWorkload(Workload):
             UnknownNameError, UserCodeError, ConfigError, DataError: as `find_model` and `check_source`.
         """
         from dmls_ray.workloads.classification.data.sources import check_source
-        from dmls_ray.workloads.classification.models import MODEL_NAMES
 
         for model in dict.fromkeys(config.model for config in configs):
             if model not in MODEL_NAMES:
@@ -65,8 +66,6 @@ class ClassificationWorkload(Workload):
         Raises:
             ConfigError, UserCodeError, DataError: a data set cannot be used, or a model does not fit it.
         """
-        from dmls_ray.workloads.classification.models import builtin_model
-
         models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
         for config in configs:
             shape, classes, samples = _shape_of_data(config, notify)
@@ -103,8 +102,6 @@ class ClassificationWorkload(Workload):
         return config.inference_batch is not None
 
     def estimate_s(self, config: TrialConfig) -> float | None:
-        from dmls_ray.workloads.classification.datasets import builtin_dataset
-
         spec = builtin_dataset(config.dataset)
         samples = spec.train_samples(config.dataset) if spec else None
         return None if samples is None else config.epochs * -(-samples // config.samples_per_pass) * _GUESSED_STEP_S
