@@ -37,10 +37,10 @@ def chart(table: Table) -> Chart | None:
         splits = [split for split in ("test", "train") if any(curve(row, f"{split}_{kind}") for row in rows)]
         together = [splits] if len(rows) <= _TOGETHER else [[split] for split in splits]
         for shown in together:
-            words = f"{shown[0]} {kind}" if len(shown) == 1 else kind
+            label = f"{shown[0]} {kind}" if len(shown) == 1 else kind
             series = _series(names, shown, kind)
             if series:
-                panels.append(Panel(x=_EPOCH, y=Axis(f"{words} ({of_unit})"), series=series))
+                panels.append(Panel(x=_EPOCH, y=Axis(f"{label} ({of_unit})"), series=series))
     cut = any(len({len(record.epochs) for record in row.counted}) > 1 for row in rows)
     return Chart(
         name="learning",
@@ -72,15 +72,15 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
         first = ""
         for split in splits:
             # Named by what distinguishes it: the trial, the split, or both.
-            called = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
-            points = curve(row, f"{split}_{kind}")
-            at = [(epoch, row, values) for epoch, values in points.items()]
+            label = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
+            by_epoch = curve(row, f"{split}_{kind}")
+            points = [(epoch, row, values) for epoch, values in by_epoch.items()]
             quantity = quantity_of(f"{split}_{kind}")
-            series += measured_series(called, at, quantity=quantity, connected=True, same_as=first)
-            first = first or called
+            series += measured_series(label, points, quantity=quantity, connected=True, same_as=first)
+            first = first or label
             epoch = overfit_epoch(row)
-            if split == "test" and epoch is not None and epoch in points:
-                middle = estimate(list(points[epoch].values())).median
+            if split == "test" and epoch is not None and epoch in by_epoch:
+                middle = estimate(list(by_epoch[epoch].values())).median
                 marks.append((epoch, middle, f"{name or 'the runs'} {_of_how_many(row)}"))
     if marks:
         x, y, texts = zip(*marks, strict=True)
@@ -117,11 +117,8 @@ def _on_overfitting(names: Mapping[str, Row]) -> list[str]:
     for name, row in names.items():
         if overfit_epoch(row) is not None:
             by_text.setdefault(_of_how_many(row), []).append(name or "the runs")
-    where = "; ".join(
-        f"{', '.join(trials)}: {text}" if names.keys() != {""} else text for text, trials in by_text.items()
-    )
-    return (
-        [f"Overfitting (the test loss ends above its minimum while the train loss still falls): {where}."]
-        if by_text
-        else []
-    )
+    if not by_text:
+        return []
+    named = names.keys() != {""}
+    where = "; ".join(f"{', '.join(trials)}: {text}" if named else text for text, trials in by_text.items())
+    return [f"Overfitting (the test loss ends above its minimum while the train loss still falls): {where}."]

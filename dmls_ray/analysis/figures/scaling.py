@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
@@ -15,18 +15,10 @@ from dmls_ray.analysis.table.row import Row
 _CURVE_POINTS = 25
 
 
-Fitting = Callable[..., Sequence[Fit | Refusal]]
-"""As `fits`."""
-
-
-def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
+def chart(table: Table) -> Chart | None:
     """The figure; None if no two trials with a rate differ only in world_size.
 
     Without a measured world size 1 there is no ideal, no efficiency and no fit.
-
-    Args:
-        table: table of the sweep.
-        fitting: function that fits laws to the speed-ups of each line.
     """
     lines, notes = metric_lines(table, ["images_per_s"], "world_size")
     lines = [line for line in lines if any(row.rates() for row in line.rows)]
@@ -44,7 +36,7 @@ def chart(table: Table, fitting: Fitting = fits) -> Chart | None:
 
         speed_ups = _speed_ups(line, base)
         above_one = {size: by_block for size, by_block in speed_ups.items() if by_block and size > 1}
-        laws = fitting(above_one, strong=strong) if above_one else []
+        laws = fits(above_one, strong=strong) if above_one else []
         drawn = [law for law in laws if isinstance(law, Fit) and law.curve(1).low is not None]
         refused += [_why_not(law) for law in laws if law not in drawn]
 

@@ -12,7 +12,11 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
 _ACCURACY = "test_accuracy"
-_COSTS = {"total_s": "run time (s)", "peak_mem_mib": "peak memory of a rank (MiB)"}
+_COSTS = {
+    "total_s": ("run time (s)", "less time"),
+    "peak_mem_mib": ("peak memory of a rank (MiB)", "less memory"),
+}
+"""Metric -> (label of its axis, aim)."""
 _BEATEN = "not on the front"
 _MOST_OTHERS = 1000
 """Maximum number of trials drawn that are not on the front; more would be a grey cloud of megabytes."""
@@ -25,23 +29,22 @@ def chart(table: Table) -> Chart | None:
 
     The front is that of `advise`, from `pareto.front_of`.
     """
-    found = front_of(table, _ACCURACY)
-    rows, best = found.rows, found.places
-    if len(rows) < 2 or len(found.axes) < 2 or _ACCURACY not in found.axes:
+    front = front_of(table, _ACCURACY)
+    rows, best = front.rows, front.places
+    if len(rows) < 2 or len(front.axes) < 2 or _ACCURACY not in front.axes:
         return None
     # Memory is drawn even if it hardly differs, so that the reader sees it.
-    costs = [cost for cost in _COSTS if cost in found.axes or (cost == "peak_mem_mib" and found.is_of_like_memory)]
+    costs = [cost for cost in _COSTS if cost in front.axes or (cost == "peak_mem_mib" and front.is_of_like_memory)]
     names = trial_labels(table, rows)
     panels = []
     for cost in costs:
         levels = [_level(row, cost) for row in rows]
         far = max(levels) > _FAR * min(levels) > 0
-        x = Axis(_COSTS[cost], log=far, from_zero=not far)
+        x = Axis(_COSTS[cost][0], log=far, from_zero=not far)
         series = _series(names, rows, best, cost)
         panels.append(Panel(x=x, y=Axis("test accuracy (fraction of samples)"), series=series))
-    words = {"total_s": "less time", "peak_mem_mib": "less memory"}
-    goal = ", ".join(words[cost] for cost in costs if cost in found.axes)
-    memory_note = f" Memory differs by less than {EQUAL_MEMORY:.0%} and is left out." if found.is_of_like_memory else ""
+    goal = ", ".join(_COSTS[cost][1] for cost in costs if cost in front.axes)
+    memory_note = f" Memory differs by less than {EQUAL_MEMORY:.0%} and is left out." if front.is_of_like_memory else ""
     return Chart(
         name="tradeoff",
         title=f"Pareto front of {goal} and more accuracy",

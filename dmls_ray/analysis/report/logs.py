@@ -64,17 +64,17 @@ def run_logs(record: RunRecord, folder: Path, texts: TextTable) -> list[dict[str
 def run_files(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
     """The files of a run with links relative to the results folder."""
     return [
-        {"name": path.name, "bytes": path.stat().st_size, "href": f"runs/{record.run_id}/{_quoted(path)}"}
+        {
+            "name": path.name,
+            "bytes": path.stat().st_size,
+            "href": f"runs/{record.run_id}/{quote(os.fsencode(path.name))}",
+        }
         for path in _files(folder, record)
     ]
 
 
 def _log(title: str, whole: str, text: str, texts: TextTable) -> dict[str, Any]:
     return {"title": title, "whole": whole, "is_short": len(text) > MOST, "text": texts.add(text)}
-
-
-def _quoted(path: Path) -> str:
-    return quote(os.fsencode(path.name))
 
 
 def _files(folder: Path, record: RunRecord) -> Iterator[Path]:

@@ -153,10 +153,10 @@ def _policy(script: str, plotly: bytes) -> str:
 
 def _plotly() -> bytes:
     """The script of plotly, read from its package without importing it, which takes a second."""
-    found = importlib.util.find_spec("plotly")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("plotly")
+    if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("The report's figures need plotly (pip install plotly>=6).", name="plotly")
-    return (Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
+    return (Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
 
 
 @cache

@@ -34,13 +34,14 @@ def append(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def mark_unfinished(folder: Path) -> None:
-    """Mark the folder of a run as not completely written."""
+def begin(folder: Path) -> None:
+    """Remove the event files of a run, and mark its folder as not completely written."""
+    clear(folder)
     append(folder / _UNFINISHED, b"")
 
 
 def mark_finished(folder: Path) -> None:
-    """Take the mark away."""
+    """Remove the mark of a folder that is not completely written."""
     (folder / _UNFINISHED).unlink(missing_ok=True)
 
 

@@ -27,11 +27,11 @@ from dmls_ray.analysis.table.build import factor_names
 from dmls_ray.analysis.tensorboard.folder import (
     FOLDER,
     append,
+    begin,
     clear,
     file_name,
     is_finished,
     mark_finished,
-    mark_unfinished,
     subfolders,
 )
 from dmls_ray.analysis.tensorboard.messages import (
@@ -157,8 +157,7 @@ class TensorBoardWriter:
         """Begin the files of a run, whose record has no results yet."""
         self._discard(record.run_id)  # an earlier attempt, which lost a rank
         path = self._path(record)
-        clear(path.parent)
-        mark_unfinished(path.parent)
+        begin(path.parent)
         append(path, encode(self._start(record)))
         self._running[record.run_id] = _RunningRun(path, record.mode)
 
@@ -201,8 +200,7 @@ class TensorBoardWriter:
 
     def _write(self, path: Path, record: RunRecord) -> None:
         """Write all files of a run from its record."""
-        clear(path.parent)
-        mark_unfinished(path.parent)
+        begin(path.parent)
         self._write_ranks(path, record)
         epochs, step = epoch_messages(record, record.setup_s, record.epochs)
         append(path, encode([*self._start(record), *epochs, *self._result(record, step)]))

@@ -1,4 +1,4 @@
-"""Which images are turned grey, by what, and for how long it is timed."""
+"""The configuration of a run: the images that are turned grey, the implementation, and the time that is measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMPLEMENTATIONS = tuple(implementations.IMPLEMENTATIONS)
 """Names of all implementations, the plainest first, as tables order them."""
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-"""Files that are taken for images."""
+"""Suffixes of image files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +74,17 @@ def device_of(implementation: str) -> Literal["cpu", "cuda"]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The images of a folder, by name; of one that is not there, none."""
+    """The image files of a folder in the order of their names; empty if the folder does not exist."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
 
 
 IMPLEMENTATION_FIELDS = frozenset(("implementation", "device"))
-"""Fields that differ where one implementation takes the place of another."""
+"""Fields that differ between two trials that differ in their implementation only."""
 
 TIMES_THE_CACHE = 4
-"""A set of images this many times as large as the last-level cache comes from memory."""
+"""A set of images at least this many times as large as the last-level cache is read from memory."""
 
 RECORDED_NAME = "dmls_ray.grayscale.trial:turn_grey"
 """Entry `train` of recorded configurations, from the time when this workload was called as a training function. Hashes

@@ -1,4 +1,4 @@
-"""Kernels of this project, built by PyTorch's extension loader at their first use: once a machine, then kept."""
+"""Kernels of this project. PyTorch's extension loader builds them at their first use on a machine, into the cache."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from dmls_ray.util.errors import UnavailableError
 from dmls_ray.util.paths import cache_root
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
-"""Takes pixels, room for their grey levels, and whether pixels are planar; see `Images`."""
+"""Function of pixels, memory for their grey levels, and whether the pixels are planar; see `Images`."""
 
 _SOURCES = Path(__file__).parent / "csrc"
 
 
 @functools.cache
 def cpu_kernel() -> Kernel:
-    """The processor's.
+    """The kernel for the processor.
 
     Raises:
-        UnavailableError: there is no C++ compiler here, or no ninja.
-        RuntimeError: the compiler does not take it, or makes what cannot be loaded.
+        UnavailableError: the machine has no C++ compiler, or no ninja.
+        RuntimeError: the kernel cannot be compiled or loaded.
     """
     return _build("dmls_ray_grey_cpu", "cpu.cpp", with_cuda=False)
 
 
 @functools.cache
 def cuda_kernel() -> Kernel:
-    """The GPU's: a thread a pixel.
+    """The kernel for a GPU, with a thread per pixel.
 
     Raises:
-        UnavailableError: there is no nvcc here, no C++ compiler or no ninja.
-        RuntimeError: a compiler does not take it, or makes what cannot be loaded.
+        UnavailableError: the machine has no nvcc, no C++ compiler, or no ninja.
+        RuntimeError: the kernel cannot be compiled or loaded.
     """
     return _build("dmls_ray_grey_cuda", "cuda.cpp", "kernel.cu", with_cuda=True)
 
 
 def cuda_home() -> Path | None:
-    """Where the CUDA toolkit is that has an nvcc; None where there is none."""
+    """The folder of a CUDA toolkit that has nvcc; None if there is none."""
     on_path = shutil.which("nvcc")
     # nvcc may be a link, or a script, in a folder that has no toolkit around it.
     places = [os.environ.get("CUDA_HOME"), on_path and Path(on_path).resolve().parents[1], "/usr/local/cuda"]
@@ -97,7 +97,7 @@ def _build(name: str, *sources: str, with_cuda: bool) -> Kernel:
 
 
 def _compiler() -> list[str]:
-    """The one that $CXX names, with its options, or behind another program as in `ccache g++`."""
+    """The command of the C++ compiler: $CXX, which may have options or another program first, as in `ccache g++`."""
     named = os.environ.get("CXX", "").strip() or "c++"
     try:
         # A path may have a space in it.
@@ -121,7 +121,7 @@ def _as_one_program(command: list[str], folder: Path) -> AbstractContextManager[
 
 
 def _complaint(log: str) -> str:
-    """The line of a failed build that says why: the first ones are the commands."""
+    """The line of a failed build that gives the reason; the first lines are the commands."""
     lines = log.splitlines() or [""]
     return next((line for line in lines if re.search(r"(error|fatal)\s*:|not found", line)), lines[0]).strip()
 
@@ -142,8 +142,9 @@ def _environment(**values: str) -> Iterator[None]:
 
 @contextmanager
 def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
-    """A folder of the cache for what these sources become with this PyTorch and these compilers, to one process at a
-    time.
+    """The cache folder of a library built from these sources with this PyTorch and these compilers.
+
+    One process at a time has the folder.
     """
     text = b"".join(path.read_bytes() for path in sorted(_SOURCES.iterdir()))
     compiler = _compiler()
@@ -161,10 +162,10 @@ def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
 
 
 def _version_of(compiler: list[str]) -> bytes:
-    """What a C++ compiler says of itself.
+    """The output of a C++ compiler for `--version`.
 
     Raises:
-        UnavailableError: it says nothing, so it is none.
+        UnavailableError: the command fails, so it is no compiler.
     """
     try:
         return subprocess.run([*compiler, "--version"], capture_output=True, check=True).stdout

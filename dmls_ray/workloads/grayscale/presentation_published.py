@@ -20,7 +20,7 @@ IMAGE_SET = ("images", "image_size")
 
 
 def published_images() -> Results:
-    """What report B says of turning images grey, as runs of ours; `pass_ms` is of all images."""
+    """The times of report B as runs of this project; `pass_ms` is of all images."""
     records = []
     for order, row in enumerate(read_rows("published_images")):
         config = {"train": RECORDED_NAME, **{name: row[name] for name in ("implementation", "device", *IMAGE_SET)}}
@@ -37,16 +37,15 @@ def published_images() -> Results:
 
 
 def match_images(record: RunRecord) -> Match | None:
-    """Of the same set of images, turned grey in the same way; one launch an image may be the report's as well."""
+    """The published run of the same images and implementation; the report may launch its kernel once per image too."""
     if not is_complete(record.config):
         return None
     name = record.config["implementation"].removesuffix("_per_image")
-    for theirs in published_images().records:
-        same_set = all(record.config[field] == theirs.config[field] for field in IMAGE_SET)
-        if theirs.config["implementation"] == name and same_set:
-            planar = record.config.get("layout") == "planar"
-            untold = [theirs.reason] if theirs.reason else []
-            return Match(theirs, "; ".join([*(["layout planar / not reported"] if planar else []), *untold]))
+    for published in published_images().records:
+        same_set = all(record.config[field] == published.config[field] for field in IMAGE_SET)
+        if published.config["implementation"] == name and same_set:
+            planar = "layout planar / not reported" if record.config.get("layout") == "planar" else ""
+            return Match(published, "; ".join(filter(None, (planar, published.reason))))
     return None
 
 

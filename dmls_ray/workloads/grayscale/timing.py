@@ -1,4 +1,4 @@
-"""How long passes over a set of images take, and copies of as many bytes in turn with them."""
+"""Times of passes over a set of images, and of copies of as many bytes, taken in turn with the passes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def time_passes(
         progress()
     synchronize(device)
     passes: list[float] = []
-    besides: list[float] = []
+    in_turn: list[float] = []
     began = time.perf_counter()
     while len(passes) < LEAST_PASSES or (time.perf_counter() - began < seconds and len(passes) < _MOST_PASSES):
         passes.append(_milliseconds(run, device))
         if then is not None:
-            besides.append(_milliseconds(then, device))
+            in_turn.append(_milliseconds(then, device))
         progress()
-    return passes, besides
+    return passes, in_turn
 
 
 def _milliseconds(run: Callable[[], Any], device: torch.device) -> float:
@@ -72,14 +72,14 @@ def copy_of(images: Images) -> Callable[[], Any]:
 
 
 def cache_mib(device: torch.device) -> float | None:
-    """The last-level cache of a device; None where it is not known."""
+    """The size of the last-level cache of a device; None if it is unknown."""
     if device.type == "cuda":
         return float(torch.cuda.get_device_properties(device).L2_cache_size) / MIB
     return last_level_cache_mib()
 
 
 def transfers_of(images: Images, seconds: float, progress: Callable[[], None]) -> tuple[list[float], list[float]]:
-    """Milliseconds of bringing the pixels to a GPU, and of bringing grey levels back, from and to pinned memory."""
+    """Milliseconds of copies of the pixels to a GPU, and of the grey levels from it, with pinned memory on the host."""
     device = images.pixels.device
     pixels, grey = (torch.empty_like(item, device="cpu").pin_memory() for item in (images.pixels, images.grey))
     pixels.copy_(images.pixels)

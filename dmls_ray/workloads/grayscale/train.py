@@ -12,10 +12,10 @@ from dmls_ray.workloads.grayscale.config import TIMES_THE_CACHE, GrayscaleConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
 LOOPED = 4
-"""Images that the Python loops go over, unless they are to go over all."""
+"""Images that the Python loops go over without --full."""
 
 MOST_APART = 1
-"""Grey levels from the reference: an implementation may round otherwise, and have weights of fewer digits."""
+"""Allowed difference from the reference in grey levels: rounding and the digits of the weights may differ."""
 
 
 def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dmls_ray.analysis.figures import scaling
 from dmls_ray.analysis.figures.scaling import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.scaling_laws import Fit, Points, Refusal, amdahl
@@ -72,7 +73,9 @@ def test_a_world_size_that_was_out_of_memory_is_a_cross_without_a_height() -> No
     assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8})
 
 
-def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_measured() -> None:
+def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     given: list[Points] = []
 
     def fitting(points: Points, *, strong: bool) -> list[Fit | Refusal]:
@@ -81,7 +84,8 @@ def test_a_fit_is_a_dashed_curve_with_its_interval_over_the_sizes_that_were_meas
         # By each block's own law every further rank is worth 0.4, 0.5 and 0.6 of the first.
         return [Fit("half", lambda ranks, worth: 1 + (ranks - 1) * worth, {}, ((0.4,), (0.5,), (0.6,)), 4)]
 
-    throughput, efficiency = panels(chart(make_table(runs_of()), fitting), 2)
+    monkeypatch.setattr(scaling, "fits", fitting)
+    throughput, efficiency = panels(chart(make_table(runs_of())), 2)
     assert given == [{2: pytest.approx({0: 1.6, 1: 1.6, 2: 1.6}), 4: pytest.approx({0: 2.0, 1: 2.0, 2: 2.0})}]
     curve = points(throughput, "half")
     assert (min(curve), max(curve)) == (1, 4)
