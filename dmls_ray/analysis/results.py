@@ -26,7 +26,7 @@ from dmls_ray.workloads.registry import workload_of
 
 NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
 PICTURE = "picture"
-"""The field that is in no table: no program reads a picture there."""
+"""A field of a record that tables leave out."""
 KEYS = ("run_id", "trial_id", "repeat")
 RESERVED = (*KEYS, "outcome", "reason", "run_seed")
 """Columns that say which run a row is of, and how it ended: no user-defined field takes their place."""
@@ -39,9 +39,9 @@ class Results:
     """A sweep's runs as pandas DataFrames.
 
     Attributes:
-        folder: where they lie; of results at a URI, the local folder that stands for it.
+        folder: the results folder; for results at a URI, the local copy of the folder.
         records: one `RunRecord` a run.
-        mirror: what holds that local folder; None where the results lie in a folder.
+        mirror: the owner of the local copy; None for results in a local folder.
 
     Raises:
         StoreError: a configuration is not one of its workload.
@@ -70,16 +70,16 @@ class Results:
 
     @property
     def where(self) -> str:
-        """What the folder is called: its path, or its URI."""
+        """The path of the results folder, or its URI."""
         return str(self.folder) if self.mirror is None or self.mirror.is_kept else self.mirror.uri
 
     @property
     def name(self) -> str:
-        """The last part of that."""
+        """The last part of the path or URI."""
         return Path(urlsplit(self.where).path if is_uri(self.where) else self.folder).name
 
     def of(self, records: Sequence[RunRecord]) -> Results:
-        """These records of the same folder."""
+        """Results with some of the records of the same folder."""
         return Results(self.folder, records, mirror=self.mirror, are_checked=True)
 
     @cached_property
@@ -164,7 +164,7 @@ def factors_of(record: RunRecord) -> dict[str, Any]:
 
 
 def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Likewise, of a configuration as plain values."""
+    """Every field of a configuration given as plain values, and what follows from the fields: global_batch."""
     return workload_of(config).factors(config)
 
 
@@ -218,7 +218,7 @@ def _columns(records: Sequence[RunRecord], names: Sequence[str]) -> dict[str, li
 def _spread(
     objects: Sequence[Mapping[str, Any]], cells_of: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """The columns of objects that many runs share: worked out once an object, and then spread over the runs."""
+    """The columns of objects that many runs share: computed once for each object, then repeated for its runs."""
     places = {id(item): place for place, item in enumerate(distinct(objects))}
     cells = [cells_of(item) for item in distinct(objects)]
     columns = {name: [item.get(name) for item in cells] for name in field_names(cells)}

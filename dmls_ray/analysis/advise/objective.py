@@ -38,7 +38,7 @@ _TIMES_UNKNOWN = Unable("times of its epochs not known", "times_unknown")
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What `dmls-ray advise` is given besides the objective."""
+    """The options of `dmls-ray advise` besides the objective."""
 
     target: float | None = None
     """Test accuracy to be reached."""
@@ -55,7 +55,7 @@ class Objective:
     name: ClassVar[str]
     """After `--for`."""
     needs_times: ClassVar[bool] = False
-    """Whether runs of a search, which shared the machine, say nothing of it."""
+    """Whether it needs times, which runs of a search do not have: they share the machine."""
     is_learned: ClassVar[bool] = False
     """Whether it is a result of training: compared by a difference in place of a ratio, of any metric, without a target
     accuracy, and affected neither by drift between sessions nor by oversubscribed cores."""
@@ -99,7 +99,7 @@ class Objective:
         return cls(measure=name, label=label_of(name), form=format_of(name), minimizes=least, target=request.target)
 
     def caveats(self) -> list[str]:
-        """What results cannot say to this objective, whatever the runs."""
+        """What no results say about this objective."""
         return []
 
     def badness(self, value: float) -> float:
@@ -151,7 +151,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration that was measured, and how good it is."""
+    """A configuration with its value of the objective."""
 
     row: Row
     value: Estimate | Interval
@@ -204,7 +204,7 @@ def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
 
 
 def candidates(table: Table, objective: Objective) -> tuple[list[Candidate], list[tuple[Row, Unable]]]:
-    """The configurations that can be chosen, the best first, and the others with the reason why not."""
+    """The configurations that can be chosen, the best first, and the others, each with the reason."""
     judge = _by_time_to_target if objective.measure == TIME_TO_TARGET else _by_metric
     judged = [(row, judge(row, objective)) for row in table.rows]
     able = [item for _, item in judged if isinstance(item, Candidate)]
@@ -235,7 +235,7 @@ def target_of(table: Table, target: float | None) -> float:
 
 
 def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
-    """A configuration by a measure of its runs, or why it cannot be judged by it."""
+    """A configuration with its value of a metric, or why it has none."""
     if not row.counted:
         return Unable(row.outcome)
     values = row.by_block(objective.measure)
@@ -253,7 +253,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
 
 
 def _by_time_to_target(row: Row, objective: Objective) -> Candidate | Unable:
-    """A configuration by when its runs reached the target, or why it cannot be judged by it."""
+    """A configuration with the time that its runs took to the target, or why it has none."""
     reached = time_to_target(row.records, objective.target)
     if reached is None and not row.timed:
         return _SEARCHED if row.counted else Unable(row.outcome)

@@ -1,4 +1,4 @@
-"""Which of several compromises nothing beats."""
+"""The Pareto front: the trials that no other trial beats in every metric."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _DECIMALS = {"total_s": 3, "peak_mem_mib": 0}
 
 @dataclass(frozen=True)
 class Front:
-    """The trials of a table that no other one beats."""
+    """The trials of a table that no other trial beats."""
 
     axes: Sequence[str]
-    """The measures that it is of."""
+    """The metrics by which trials are compared."""
     rows: Sequence[Row]
-    """The trials of which all of them are known."""
+    """The trials that report all these metrics."""
     places: Sequence[int]
-    """Which of these are on the front."""
+    """Positions in `rows` of the trials on the front."""
     is_of_like_memory: bool
     """Whether memory was measured, and left out since it hardly differs."""
 
 
 def costs_of(table: Table) -> list[str]:
-    """What a trial costs, all of it to be small: the axes of a front besides accuracy.
+    """The metrics that a trial should have little of: the axes of a front besides accuracy.
 
     The duration of runs that go on for a given time is no cost.
     """
@@ -48,8 +48,8 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
 
     Args:
         table: the sweep's table.
-        learnt: what stands for accuracy; left out where no trial has it.
-        minimizes: whether that is to be small.
+        learnt: the metric in the place of accuracy; left out if no trial reports it.
+        minimizes: whether less of it is better.
     """
     rows = [row for row in table.rows if row.median_of(learnt) is not None]
     accuracies = [learnt] if rows else []

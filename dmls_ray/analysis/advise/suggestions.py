@@ -1,4 +1,4 @@
-"""What a sweep did not try and the runs say would be worth it, each with the flag that does it."""
+"""Configurations that a sweep did not try and that its runs suggest, each with the flag to give."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def suggestions_for(
 
     Args:
         table: the sweep's table.
-        objective: what for.
+        objective: what the configurations are compared by.
         best: the configuration that looks best.
-        able: all that can be chosen, the best first.
-        indistinguishable: those that are indistinguishable from the best.
-        level: of the intervals by which they were compared.
+        able: the configurations that can be chosen, the best first.
+        indistinguishable: the configurations that are indistinguishable from the best.
+        level: confidence level of the intervals by which they were compared.
     """
     lines = []
     if best is not None:
@@ -56,7 +56,7 @@ def suggestions_for(
 
 
 def _beyond(table: Table, objective: Objective, best: Candidate, able: Sequence[Candidate], axis: str) -> str:
-    """The next value of an axis at whose end the best one lies, where it is better than its neighbour there."""
+    """The next value of an axis, if the best configuration is at an end of the axis and better than its neighbour."""
     derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.fixed_batch_field)
     is_work = axis == "epochs" and objective.measure in ("images_per_s", "peak_mem_mib", "total_s")
     spec = best.row.workload.specs().get(axis)
@@ -103,7 +103,7 @@ def _next(here: float, near: float, row: Row, axis: str) -> int | float | None:
 
 
 def _capacity(row: Row) -> int | None:
-    """How many ranks the machine of a trial has room for; None where that is not known."""
+    """The number of ranks that the machine of a trial can run; None if the record does not say."""
     limits = []
     for record in row.counted:
         if record.device.startswith("cuda"):
@@ -114,7 +114,7 @@ def _capacity(row: Row) -> int | None:
 
 
 def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
-    """World sizes that were not tried and have room, where none but one was."""
+    """The world sizes that the machine can run, if a sweep has only one world size."""
     tried = {row.world_size for row in table.rows}
     room = _capacity(best.row)
     may_help = objective.ranks_may_help and table.presentation.scales_world_size
@@ -128,7 +128,7 @@ def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
 
 
 def _more_repeats(objective: Objective, best: Candidate, indistinguishable: Sequence[Candidate], level: float) -> str:
-    """How many repeats would distinguish the best one from the indistinguishable ones."""
+    """The number of repeats that would distinguish the best configuration from the indistinguishable ones."""
     if not indistinguishable:
         return ""
     differences = [objective.differences(candidate, best) for candidate in indistinguishable]
@@ -175,7 +175,7 @@ def _scaled_lr(table: Table, objective: Objective) -> str:
 
 
 def _smaller(table: Table) -> list[str]:
-    """The same global batch in less memory, for what ran out of it."""
+    """Smaller passes at the same global batch, for each configuration that ran out of memory."""
     if not table.presentation.tunes_training:
         return []
     tried = [factors_of(row.records[0]) for row in table.rows]

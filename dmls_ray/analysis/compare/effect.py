@@ -15,7 +15,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
 
 Way = Literal["speed", "amount", "difference"]
-"""How B is set against A: as a ratio of speeds, as one of amounts, or by how much it has more."""
+"""How B is compared with A: by a ratio of speeds, by a ratio of amounts, or by a difference."""
 
 Unit = Literal["repeat", "session"]
 
@@ -27,7 +27,7 @@ _VERDICTS: dict[Way, tuple[float, str, str]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """How B relates to A."""
+    """The difference between B and A, and a word for it."""
 
     interval: Interval
     """B / A, of times A / B; B - A where differences are taken."""
@@ -36,10 +36,10 @@ class Change:
 
 
 def way_of(measure: str) -> Way:
-    """How two sweeps are set against each other by a measure.
+    """How two sweeps are compared by a metric.
 
-    Times and memory are not paired: A's third repeat was at another time than B's. What training came to is: it had the
-    same seed.
+    Times and memory are not paired: A's third repeat ran at another time than B's. Results of training are paired by
+    repeat, which has the same seed in both.
     """
     quantity = quantity_of(measure)
     if quantity == "rate" or (quantity == "amount" and measure.endswith(("_s", "_ms_p50"))):
@@ -92,7 +92,7 @@ def means_of(rows: Sequence[Mapping[str, float]], measure: str) -> dict[str, flo
 
 
 def change_of(a: Mapping[str, float], b: Mapping[str, float], measure: str, level: float) -> Change | None:
-    """How B's samples relate to A's; None where there is nothing to relate."""
+    """The difference between the samples of B and of A; None without samples, or without pairs to compare."""
     way = way_of(measure)
     if way == "difference":
         more = [value - a[name] for name, value in b.items() if name in a]

@@ -18,12 +18,7 @@ _BUSIER = 0.25
 
 
 def differences(a: Results, b: Results) -> list[str]:
-    """A line for each kind of thing that differs, A's against B's: machine, versions, source, and how runs were made.
-
-    Args:
-        a: one sweep.
-        b: the other.
-    """
+    """A line for each kind of difference between two sweeps: machine, versions, source, and how runs were made."""
     sides = _begun(a), _begun(b)
     commits = [[_commit(record.git) for record in side] for side in sides]
     kinds = {

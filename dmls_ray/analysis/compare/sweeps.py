@@ -1,4 +1,4 @@
-"""Two sweeps side by side, joined by configuration: how much B differs from A, and whether that is beyond doubt."""
+"""Two sweeps joined by configuration: how much B differs from A, and whether the difference is beyond doubt."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class SweepComparison:
-    """What became of A's configurations in B."""
+    """The configurations of two sweeps, and how much each differs between them."""
 
     measure: str
     pairs: Sequence[Pair]
@@ -48,9 +48,9 @@ class SweepComparison:
     overall: Change | None
     """By the mean over the configurations that ended ok in both, of each repeat that has them all; None without one."""
     unit: Unit
-    """What counts as one sample."""
+    """Whether a sample is a repeat, or the mean of a session."""
     samples: tuple[int, int]
-    """How many of them there are over all, of A and of B."""
+    """The number of samples of A, and of B, that have every configuration."""
     origins: Sequence[str]
     """What differs in where, when and with what they were measured."""
 
@@ -61,7 +61,7 @@ class SweepComparison:
 
     @property
     def lost(self) -> list[str]:
-        """Configurations that ended ok in A, and that B tried and never has ok: what does not run is not as fast."""
+        """Configurations that ended ok in A and never in B, although B tried them; they count as slower."""
         return [pair.name for pair in self.pairs if pair.a.counted and not pair.b.counted]
 
     @property
@@ -184,16 +184,16 @@ class SweepComparison:
 
 
 def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> SweepComparison:
-    """Join two sweeps by configuration, and set B against A.
+    """Join two sweeps by configuration, and compare B with A.
 
     Args:
-        a: what is compared against.
-        b: what is compared.
+        a: the baseline.
+        b: the sweep that is compared with it.
         measure: a registered metric, or a custom metric; without it images_per_s
             where both have it, else total_s.
 
     Raises:
-        ConfigError: there is nothing to compare, or nothing that this measure says of it.
+        ConfigError: the sweeps have no configuration in common, or not both report the measure.
     """
     joined = join(a, b)
     name = common_measure(a, b, measure)

@@ -20,7 +20,7 @@ def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
     Args:
         table: the search's table.
         metric: what was searched for.
-        minimizes: whether it is to be small.
+        minimizes: whether less of it is better.
     """
     reported = [row for row in table.rows if row.median_of(metric) is not None]
     best_first = sorted(reported, key=lambda row: _level_of(row, metric), reverse=not minimizes)
@@ -96,8 +96,8 @@ def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level
         last: where it is most.
         axis: the field in which they differ.
         name: the measure.
-        choices: whether the trials were picked for that.
-        level: of the interval, so that it allows for the picking.
+        choices: whether the trials were picked by their values of the measure.
+        level: confidence level of the interval; above 0.95 for trials that were picked.
     """
     words = "seconds a run" if name == "total_s" else name
     low, high = (format_value(row.estimate(name), GENERIC) for row in (first, last))

@@ -1,4 +1,4 @@
-"""What was asked of a sweep, and what its runs say to it: a table and a sentence."""
+"""The question of a sweep, and the answer of its runs: a table and a sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmls_ray.storage.sweep_file import command_words, read_sweep, trial_ids
 
 @dataclass(frozen=True, kw_only=True)
 class SweepQuestion:
-    """What a sweep asks."""
+    """The question of a sweep."""
 
     text: str = ""
     """In words."""
@@ -30,7 +30,7 @@ class SweepQuestion:
     metric: str | None = None
     """What was searched for; None where runs were measured."""
     minimizes: bool = False
-    """Whether the metric is to be small."""
+    """Whether less of the metric is better."""
     asked: frozenset[str] = frozenset()
     """run_id of every run that the last call asked for; empty where that is not known, as in a search."""
     is_fresh: bool = False
@@ -59,7 +59,7 @@ class SweepQuestion:
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """What a sweep's runs say to its question."""
+    """The answer of a sweep's runs to its question."""
 
     results: Results
     question: SweepQuestion

@@ -10,7 +10,7 @@ BATCHES = {"batch_per_rank", "global_batch"}
 
 
 def all_groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str) -> list[list[Row]]:
-    """Rows that differ in the axis alone, together; one that has no such neighbour stands alone.
+    """Groups of rows that differ in the axis alone; a row that differs in more from every other is a group by itself.
 
     Args:
         rows: trials of one table.
@@ -37,12 +37,12 @@ def all_groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str
 
 
 def groups_along_axis(rows: Sequence[Row], axis: str, fixed_batch_field: str) -> list[list[Row]]:
-    """As `all_groups_along_axis`, but for the rows that have no neighbour."""
+    """`all_groups_along_axis` without the groups of one row."""
     return [group for group in all_groups_along_axis(rows, axis, fixed_batch_field) if len(group) > 1]
 
 
 def group_by_other_factors(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
-    """Rows that agree in all that varies except for some fields, together."""
+    """Groups of rows that agree in every varied field except for some."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         same = {name: value for name, value in row.factors.items() if name not in free}
@@ -51,12 +51,12 @@ def group_by_other_factors(rows: Sequence[Row], free: Collection[str]) -> list[l
 
 
 def count_values(rows: Sequence[Row], axis: str) -> int:
-    """How many values of an axis there are."""
+    """The number of values of an axis."""
     return len({repr(row.factors.get(axis)) for row in rows})
 
 
 def _with_each_backend(rows: Sequence[Row], free: Collection[str]) -> list[list[Row]]:
-    """As `group_by_other_factors`; single-rank rows, whose backend is None, join the group of every backend."""
+    """`group_by_other_factors` with single-rank rows, whose backend is None, in the group of every backend."""
     alone = [row for row in rows if row.factors.get("backend", "") is None]
     backends = dict.fromkeys(row.factors["backend"] for row in rows if row not in alone) if alone else {}
     groups = []

@@ -207,6 +207,17 @@ def test_machines_versions_source_and_load_that_differ_are_named() -> None:
     assert "backend" not in " ".join(compare_sweeps(wider, sweep()).notes)
 
 
+def test_a_run_that_reports_no_device_adds_no_difference() -> None:
+    a, b = sweep(), sweep()
+    for record in [*a.records, *b.records]:
+        record.device = "cpu"
+    a.records[0].device = ""
+    assert "made differently" not in " ".join(compare_sweeps(a, b).notes)
+    for record in b.records:
+        record.device = "cuda (H200)"
+    assert "made differently: device cpu in A, cuda (H200) in B." in " ".join(compare_sweeps(a, b).notes)
+
+
 def test_runs_of_a_user_function_are_compared_by_time_and_by_what_it_reported() -> None:
     def runs(seconds: float) -> Results:
         return own_results({"width": [8, 16]}, lambda values, repeat: (seconds, {"perplexity": seconds + repeat}))
