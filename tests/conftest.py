@@ -6,6 +6,7 @@ import base64
 import gc
 import io
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -56,6 +57,22 @@ def sweep_command(tmp_path: Path) -> Command:
         return subprocess.run(
             command_line(script, *flags), cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False
         )
+
+    return run
+
+
+@pytest.fixture
+def sweep_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Function that does what `sweep_command` does, in this process, which has loaded the libraries."""
+
+    def run(script: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        words = command_line(script, *flags)[1:]
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(words[0], run_name="__main__")
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(words, ended.value.code, *capsys.readouterr())
 
     return run
 

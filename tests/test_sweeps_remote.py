@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.cli.main import main
 from dmls_ray.storage.object_store import ObjectStore
-from tests.conftest import PROJECT, S3, SMALL, Command, command_line, start_s3
+from tests.conftest import S3, SMALL, Command, command_line, start_s3
 from tests.test_sweeps import start
 
 GRID = ("--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu")
@@ -161,21 +159,12 @@ def test_a_bucket_that_disappears_loses_no_run(use_s3: Callable[[S3], str], tmp_
     ],
 )
 def test_a_location_that_cannot_be_used_is_an_error_of_one_line_and_nothing_starts(
-    out: str,
-    message: str,
-    bucket: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    out: str, message: str, bucket: str, sweep_in_process: Command, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["batch_size.py", *GRID, "--out", out])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(PROJECT / "sweeps" / "batch_size.py"), run_name="__main__")
-    printed = capsys.readouterr()
-    assert ended.value.code == 2
-    assert message in printed.err
-    assert "HIDDEN" not in printed.err + printed.out
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
+    done = sweep_in_process("batch_size", *GRID, "--out", out)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "HIDDEN" not in done.stderr + done.stdout
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []

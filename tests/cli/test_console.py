@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from bisect import bisect_left
 from pathlib import Path
 
 import pandas as pd
@@ -65,10 +66,12 @@ def test_a_table_too_wide_even_so_is_a_record_a_row_and_hides_nothing() -> None:
 
 def test_columns_that_go_are_named_with_where_they_are() -> None:
     frame = table().frame()
-    widths = [width for width in range(60, 200) if "Not shown" in printed(frame, width, spare=SPARE)]
-    text = printed(frame, widths[-1], spare=SPARE, elsewhere="--format csv")
+    widths = range(60, 200)
+    fits = bisect_left(widths, True, key=lambda width: "Not shown" not in printed(frame, width, spare=SPARE))
+    too_narrow = widths[fits - 1]
+    text = printed(frame, too_narrow, spare=SPARE, elsewhere="--format csv")
     assert text.endswith(f"Not shown in this width: {SPARE[0]}; a wider terminal, or --format csv, has them.\n")
-    assert printed(frame, widths[-1], spare=SPARE).endswith(f"{SPARE[0]}; a wider terminal has them.\n")
+    assert printed(frame, too_narrow, spare=SPARE).endswith(f"{SPARE[0]}; a wider terminal has them.\n")
 
 
 def test_a_column_of_words_takes_several_lines_before_any_column_goes() -> None:

@@ -10,7 +10,7 @@ import pytest
 from dmls_ray.cli.sweep_script import main
 from dmls_ray.storage.folder import Store
 from tests.analysis.samples import results
-from tests.conftest import PROJECT, Command, command_line
+from tests.conftest import PROJECT, Command
 
 FUNCTIONS = "tests.workloads.user_function.test_schema"
 
@@ -159,11 +159,9 @@ def test_a_damaged_results_folder_is_one_line_and_nothing_in_it_is_lost(
     assert runs.read_text() == '{"schema": 99}\n'
 
 
-def test_a_folder_in_use_is_one_line(capsys: pytest.CaptureFixture[str], empty_folder: Path) -> None:
+def test_a_folder_in_use_is_one_line(sweep_command: Command, empty_folder: Path) -> None:
     with Store(empty_folder / "results" / "test"):
-        done = subprocess.run(
-            command_line("batch_size", "--out", "results/test"), capture_output=True, text=True, check=False
-        )
+        done = sweep_command("batch_size", "--out", "results/test")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "in use by another process" in done.stderr
@@ -233,8 +231,8 @@ def test_a_row_that_is_no_answer_makes_the_exit_code_1(empty_folder: Path) -> No
 
 
 @pytest.mark.parametrize("script", SWEEPS)
-def test_each_sweep_script_plans_its_question(script: str, sweep_command: Command) -> None:
-    done = sweep_command(script, "--dry-run", "--oversubscribe", "--device", "cpu")
+def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Command) -> None:
+    done = sweep_in_process(script, "--dry-run", "--oversubscribe", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert f"into results/{script}" in done.stdout
     skipped = [line for line in done.stdout.splitlines() if "skipped" in line]

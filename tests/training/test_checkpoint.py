@@ -12,8 +12,8 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.model_builder import build_model
+from tests.new_processes import run_ranks
 from tests.training.probes import Payload
-from tests.training.ranks import run_ranks
 from tests.training.test_engine import UNEVEN
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")

@@ -9,8 +9,8 @@ import torch
 
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.new_processes import run_ranks
 from tests.training.probes import train_and_return_weights
-from tests.training.ranks import run_ranks
 from tests.training.test_engine import UNEVEN, run_each, weights
 
 

@@ -19,8 +19,8 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
 from dmls_ray.workloads.classification.train import train_rank
+from tests.new_processes import run_ranks
 from tests.training.probes import train_and_return_weights, watched
-from tests.training.ranks import run_ranks
 
 UNEVEN = "synthetic:shape=1x8x8,classes=4,train=101,test=37"
 """No batch divides these: the last window, its passes and the test shards are all short."""

@@ -19,7 +19,7 @@ from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, micro_batches
 from dmls_ray.training.task import EvalSplit, Forward, Means, TrainingTask
-from tests.training.ranks import run_ranks
+from tests.new_processes import run_ranks
 
 SLOPE = 3.0
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from dmls_ray.storage.folder import Store
 from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import StoreError
 from tests.analysis.samples import results
+from tests.new_processes import FORKS
 
 GRID = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
@@ -71,8 +71,7 @@ def _write(folder: Path) -> None:
 
 
 def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write, args=(folder,)) for _ in range(3)]
+    writers = [FORKS.Process(target=_write, args=(folder,)) for _ in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:

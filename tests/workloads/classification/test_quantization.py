@@ -14,8 +14,8 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.inference_benchmark import checkpoint_bytes, weights_of
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.quantization import QuantizedModel, compiled_for, prepare_for_training, to_int8
+from tests.new_processes import run_ranks
 from tests.training.probes import train_and_return_int8
-from tests.training.ranks import run_ranks
 
 SHAPE = (1, 8, 8)
 

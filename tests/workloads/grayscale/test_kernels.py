@@ -16,7 +16,7 @@ import torch
 from dmls_ray.util.errors import UnavailableError
 from dmls_ray.workloads.grayscale import kernels
 from dmls_ray.workloads.grayscale.kernels import cpu_kernel, cuda_home
-from tests.training.ranks import call_in_new_process
+from tests.new_processes import call_in_new_process
 
 PIXELS, GREY = torch.zeros(2, 4, 6, 3, dtype=torch.uint8), torch.zeros(2, 4, 6, dtype=torch.uint8)
 

@@ -19,7 +19,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.user_function.rank_run import run_user_function
 from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import char_lm_example, jpeg
-from tests.training.ranks import run_ranks
+from tests.new_processes import run_ranks
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:

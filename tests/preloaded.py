@@ -1,4 +1,4 @@
-"""What the server of `run_ranks` loads before it forks the first rank."""
+"""Libraries and modules that new processes of tests have loaded from the start."""
 
 import gc
 

@@ -16,8 +16,9 @@ from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import TrainFunction
 from dmls_ray.workloads.registry import default_entrypoint
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.training.preloaded"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.preloaded"])
+"""Starts processes that are forks of one that has only loaded libraries."""
 
 
 def run_ranks(config: RuntimeConfig, *, train: TrainFunction | None = None, **options: Any) -> list[RankResult]:
@@ -26,13 +27,13 @@ def run_ranks(config: RuntimeConfig, *, train: TrainFunction | None = None, **op
     tests/launchers/test_spawn.py starts ranks in fresh interpreters.
     """
     prepared = functools.partial(_in_environment, dict(os.environ), train or default_entrypoint())
-    with mock.patch("multiprocessing.get_context", return_value=_CONTEXT):
+    with mock.patch("multiprocessing.get_context", return_value=FORKS):
         return run_spawned(config, train=prepared, **options)
 
 
 def call_in_new_process(function: Callable[[], Any]) -> Any:
     """Return what a function of a module returns in a new process, or raise its error."""
-    with ProcessPoolExecutor(1, mp_context=_CONTEXT) as pool:
+    with ProcessPoolExecutor(1, mp_context=FORKS) as pool:
         return pool.submit(_in_environment, dict(os.environ), function).result(timeout=120)
 
 
