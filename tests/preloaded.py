@@ -1,11 +1,16 @@
-"""Libraries and modules that new processes of tests have loaded from the start."""
+"""Load what the processes of `new_processes` have loaded from the start."""
 
 import gc
+import importlib
 
-import sklearn.datasets  # noqa: F401
-import torchvision  # noqa: F401
-
-import tests.training.probes  # noqa: F401
+for name in (
+    "torch._dynamo",
+    "torchvision",
+    "sklearn.datasets",
+    "dmls_ray.analysis.export.files",
+    "tests.training.probes",
+):
+    importlib.import_module(name)
 
 # A rank collects garbage before its run, which would copy every page with an object in it.
 gc.freeze()
