@@ -286,8 +286,7 @@ def add_figure(copy: PackageCopy) -> None:
         ''',
     )
     registry = "dmls_ray/analysis/figures/__init__.py"
-    copy.insert(registry, "    scaling,\n", "    run_counts,\n")
-    copy.insert(registry, '    "scaling": scaling.chart,\n', '    "run_counts": run_counts.chart,\n')
+    copy.insert(registry, '    "scaling",\n', '    "run_counts",\n')
 
 
 def add_objective(copy: PackageCopy) -> None:

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
-from dmls_ray.analysis.figures import (
-    batch,
-    communication,
-    learning,
-    memory,
-    rank_spread,
-    scaling,
-    step_times,
-    tradeoff,
-    utilization,
-)
 from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.table.model import Table
 
+_MODULES = (
+    "tradeoff",
+    "scaling",
+    "batch",
+    "memory",
+    "learning",
+    "communication",
+    "step_times",
+    "rank_spread",
+    "utilization",
+)
+"""In the order of a report. A new figure needs its module and its name here."""
+
 FIGURES: dict[str, Callable[[Table], Chart | None]] = {
-    "tradeoff": tradeoff.chart,
-    "scaling": scaling.chart,
-    "batch": batch.chart,
-    "memory": memory.chart,
-    "learning": learning.chart,
-    "communication": communication.chart,
-    "step_times": step_times.chart,
-    "rank_spread": rank_spread.chart,
-    "utilization": utilization.chart,
+    name: import_module(f"{__name__}.{name}").chart for name in _MODULES
 }
-"""Name -> function that makes the chart, in the order of a report. A new figure needs its module and an entry here."""
+"""Name -> function that makes the chart."""
 
 
 def charts(table: Table) -> list[Chart]:
