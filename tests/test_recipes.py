@@ -61,17 +61,14 @@ class PackageCopy:
         return done.stdout
 
 
-def add_axis(copy: PackageCopy) -> None:
-    copy.insert(
-        f"{CLASSIFICATION}/config.py",
-        "    label_smoothing: float = setting(",
-        '''
-        logit_scale: float = setting(1.0, above=0)
-        """Factor of the logits."""
+def add_field(copy: PackageCopy, declaration: str, docstring: str) -> None:
+    """Add a field to the configuration of classification."""
+    field = f'{declaration}\n"""{docstring}"""\n\n'
+    copy.insert(f"{CLASSIFICATION}/config.py", "    label_smoothing: float = setting(", field, indent=4)
 
-        ''',
-        indent=4,
-    )
+
+def add_axis(copy: PackageCopy) -> None:
+    add_field(copy, "logit_scale: float = setting(1.0, above=0)", "Factor of the logits.")
     copy.insert(
         f"{CLASSIFICATION}/train.py",
         "        return F.cross_entropy(outputs, ",
@@ -81,15 +78,10 @@ def add_axis(copy: PackageCopy) -> None:
 
 
 def add_axis_with_a_number(copy: PackageCopy) -> None:
-    copy.insert(
-        f"{CLASSIFICATION}/config.py",
-        "    label_smoothing: float = setting(",
-        '''
-        first_weights: int = setting(0, at_least=0)
-        """Number of parameters whose norm is reported after training."""
-
-        ''',
-        indent=4,
+    add_field(
+        copy,
+        "first_weights: int = setting(0, at_least=0)",
+        "Number of parameters of which the norm is reported.",
     )
     copy.insert(
         f"{CLASSIFICATION}/train.py",
