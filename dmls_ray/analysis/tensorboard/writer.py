@@ -52,7 +52,7 @@ from dmls_ray.analysis.tensorboard.messages import (
     started,
     valid_text,
 )
-from dmls_ray.config.hashing import digest
+from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
@@ -231,7 +231,9 @@ class TensorBoardWriter:
         name = run_name(record, self._varied, self._changed)
         if self._run_ids.setdefault(name, record.run_id) != record.run_id:
             name = f"{name} {record.trial_id}"
-        key = digest({"begins with": [record.run_id, record.session, record.started_at, self._row(record)]})
+        key = digest_of_changes(
+            {"begins with": [record.run_id, record.session, record.started_at, self._row(record)]}, {}
+        )
         return self.folder / name / file_name(started(record), key)
 
     def _row(self, record: RunRecord) -> dict[str, Any]:
@@ -263,7 +265,9 @@ class TensorBoardWriter:
         built_in = [run_tag(tag) for tag in RUN_TAGS.values()]
         metrics = [*(tag for tag in built_in if tag in self._metrics), *sorted(self._metrics.difference(built_in))]
 
-        key = digest({"columns": {name: repr(domain) for name, domain in domains.items()}, "metrics": metrics})
+        key = digest_of_changes(
+            {"columns": {name: repr(domain) for name, domain in domains.items()}, "metrics": metrics}, {}
+        )
         path = self.folder / f"{_EXPERIMENT}{key}" / file_name(0.0, key)
         if path == self._experiment:
             return
