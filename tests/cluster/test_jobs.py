@@ -159,7 +159,7 @@ def test_a_job_leaves_plain_lines_its_rows_and_no_word_of_the_token_or_the_envir
 def test_results_that_ray_would_delete_with_the_job_are_refused(cluster: Cluster) -> None:
     assert cluster.submit("lost", *TINY).returncode == 0
     assert cluster.ended("lost") == "failed"
-    assert "is in the job's own copy of its files, which Ray deletes after the job; give --out" in cluster.log("lost")
+    assert "is in the job's copy of its files, which Ray deletes after the job; give --out" in cluster.log("lost")
 
 
 @pytest.mark.slow

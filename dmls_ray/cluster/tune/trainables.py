@@ -91,16 +91,12 @@ class RunTrainable(Trainable):
         """Called when the run is over; here the group's ranks stay."""
 
     def cleanup(self) -> None:
-        if self._done:
+        if self._last_result is not None and self._last_result.get("done"):
             return
         if self._launched is not None:
             self._launched.cancel()
         else:
             self._broker.submit("cancel", self._job.run_id)
-
-    @property
-    def _done(self) -> bool:
-        return self._last_result is not None and bool(self._last_result.get("done"))
 
 
 class SearchTrainable(RunTrainable):
