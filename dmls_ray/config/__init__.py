@@ -4,18 +4,10 @@ Public for workloads: `runtime.RuntimeConfig`, `training.TrainingConfig` and `fi
 except `dmls_ray.Range`.
 """
 
-from __future__ import annotations
-
-import warnings
 from typing import Any
+
+from dmls_ray.util.former_names import former_attribute
 
 
 def __getattr__(name: str) -> Any:
-    if name != "TrialConfig":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(
-        "dmls_ray.config.TrialConfig has moved; import TrialConfig from dmls_ray.", DeprecationWarning, stacklevel=2
-    )
-    import dmls_ray
-
-    return dmls_ray.TrialConfig
+    return former_attribute(globals(), name, TrialConfig="dmls_ray:TrialConfig")

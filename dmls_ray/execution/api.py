@@ -22,7 +22,7 @@ Axes = Mapping[str, Any]
 
 
 def sweep(
-    train: str | Callable[..., Any] | Axes,
+    train: str | Callable[..., Any] | Axes | None = None,
     axes: Axes | None = None,
     /,
     *,
@@ -111,9 +111,9 @@ def sweep(
 
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
-    if unknown:
-        raise _unknown_option(next(iter(unknown)))
     chosen, axes = _workload_and_axes(train, axes, workload)
+    if unknown:
+        raise _unknown_option(next(iter(unknown)), chosen)
 
     given = {spec.name: arguments[spec.name] for spec in fields(Options) if spec.name != "name"}
     options = Options(name=name or ("sweep" if chosen.name == registry.DEFAULT else folder_name(chosen)), **given)
@@ -122,18 +122,20 @@ def sweep(
 
 
 def _workload_and_axes(
-    train: str | Callable[..., Any] | Axes, axes: Axes | None, workload: str | None
+    train: str | Callable[..., Any] | Axes | None, axes: Axes | None, workload: str | None
 ) -> tuple[Workload, Axes]:
     if isinstance(train, Mapping) and axes is None:
         return registry.workload(workload or registry.DEFAULT), train
-    if isinstance(train, Mapping) or not isinstance(axes, Mapping):
+    if train is None or isinstance(train, Mapping) or not isinstance(axes, Mapping):
         raise ConfigError("sweep() takes axes, or a training function and its axes: sweep(train, {'lr': [0.1, 0.01]}).")
     if workload is not None:
         raise ConfigError(f"workload={workload} and a training function are both given; give one of them.")
     return registry.workload_of_function(train, axes), axes
 
 
-def _unknown_option(name: str) -> ConfigError:
+def _unknown_option(name: str, workload: Workload) -> ConfigError:
+    if name in workload.schema().specs:
+        return ConfigError(f"{name} is no option of sweep but a field of {workload.name}; put it into the axes.")
     names = ["workload", *(spec.name for spec in fields(Options))]
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}? " if close else ""

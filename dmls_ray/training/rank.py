@@ -55,6 +55,12 @@ class RankInfo:
         warnings.warn("rank.keep is deprecated; use rank.artifacts.", DeprecationWarning, stacklevel=2)
         return self.artifacts
 
+    @property
+    def asks(self) -> bool:
+        """Former name of `prunable`."""
+        warnings.warn("rank.asks is deprecated; use rank.prunable.", DeprecationWarning, stacklevel=2)
+        return self.prunable
+
 
 Emit = Callable[[RankEvent], bool | None]
 """Takes one event of a run.

@@ -1,4 +1,4 @@
-"""Modules under the names that the documentation of version 0.1 gave them, accepted with a warning for one release."""
+"""Names that the documentation of version 0.1 gave, accepted with a warning for one release."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 FORMER_MODULES = {
     "dmls_ray.errors": ("dmls_ray.util.errors", {}),
@@ -28,6 +29,24 @@ class _FormerModules(MetaPathFinder, Loader):
         current = vars(importlib.import_module(name))
         vars(module).update({key: value for key, value in current.items() if not key.startswith("__")})
         vars(module).update({former: current[now] for former, now in renamed.items()})
+
+
+def former_attribute(package: dict[str, Any], name: str, **formers: str) -> Any:
+    """Return what a package offered under a former name. For the `__getattr__` of the package, given its `globals()`.
+
+    Args:
+        package: namespace in which the value is kept, so that the warning comes once.
+        name: the attribute that was asked for.
+        formers: former name -> the `module:name` that has it now.
+    """
+    if name not in formers:
+        raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
+    module, current = formers[name].split(":")
+    warnings.warn(
+        f"{package['__name__']}.{name} is deprecated; use {current} of {module}.", DeprecationWarning, stacklevel=3
+    )
+    package[name] = getattr(importlib.import_module(module), current)
+    return package[name]
 
 
 def accept_former_names() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import dmls_ray.cli.main as main_module
 from dmls_ray.analysis.results import Results
-from dmls_ray.cli import main as main_module
 from dmls_ray.cli.commands import tables
 from dmls_ray.cli.main import main
 from dmls_ray.records.outcome import Outcome

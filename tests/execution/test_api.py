@@ -34,6 +34,7 @@ def test_the_keywords_of_sweep_are_the_options_with_their_defaults_types_and_hel
     ("arguments", "message"),
     [
         ({"repeat": 3}, "repeat is no option of sweep; did you mean repeats? the options are workload, name, axis"),
+        ({"lr": 0.1}, "lr is no option of sweep but a field of classification; put it into the axes."),
         ({"workload": "blur"}, "--workload blur: unknown workload; installed are "),
         ({"mode": "search", "metric": "val_loss"}, "unknown metric; classification reports train_loss"),
     ],
@@ -41,6 +42,11 @@ def test_the_keywords_of_sweep_are_the_options_with_their_defaults_types_and_hel
 def test_wrong_options_are_named_with_the_way_out(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         sweep(AXES, **arguments)
+
+
+def test_a_sweep_without_axes_says_what_it_takes() -> None:
+    with pytest.raises(ConfigError, match=re.escape("sweep() takes axes, or a training function and its axes")):
+        sweep()
 
 
 def test_a_workload_and_a_training_function_are_not_both_accepted() -> None:

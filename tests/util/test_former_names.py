@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 
 import pytest
@@ -40,3 +41,21 @@ def test_read_is_summarize() -> None:
 def test_a_module_that_never_existed_is_still_unknown() -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("dmls_ray.nothing")
+
+
+def test_an_attribute_under_its_former_name_warns_once_and_is_the_same_object() -> None:
+    program = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    from dmls_ray.cli import main\n"
+        "    from dmls_ray.config import TrialConfig\n"
+        "import dmls_ray, dmls_ray.cli.sweep_script\n"
+        "assert main is dmls_ray.cli.sweep_script.main and TrialConfig is dmls_ray.TrialConfig\n"
+        "print(*(warning.message for warning in caught), sep='\\n')\n"
+    )
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert output.splitlines() == [
+        "dmls_ray.cli.main is deprecated; use main of dmls_ray.cli.sweep_script.",
+        "dmls_ray.config.TrialConfig is deprecated; use TrialConfig of dmls_ray.",
+    ]
