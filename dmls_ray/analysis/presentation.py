@@ -15,8 +15,9 @@ from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.registry import DEFAULT, references, workload
+from dmls_ray.workloads.registry import DEFAULT, usable_workloads, warn, workload
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
@@ -101,8 +102,18 @@ class Presentation:
 
 
 def presentation_of(workload: Workload) -> Presentation:
-    """Return the presentation of a workload."""
-    presentation: Presentation = pkgutil.resolve_name(workload.presentation)(workload)
+    """Return the presentation of a workload.
+
+    Raises:
+        ConfigError: it cannot be loaded.
+    """
+    where = f"workload {workload.name}: its presentation {workload.presentation}"
+    try:
+        presentation = pkgutil.resolve_name(workload.presentation)(workload)
+    except Exception as error:
+        raise ConfigError(f"{where} cannot be loaded ({type(error).__name__}: {error}); correct it.") from error
+    if not isinstance(presentation, Presentation):
+        raise ConfigError(f"{where} does not extend dmls_ray.analysis.presentation.Presentation; let it.")
     return presentation
 
 
@@ -120,5 +131,9 @@ def presentation_of_rows(rows: Sequence[Row]) -> Presentation:
 
 
 def installed_presentations() -> Iterator[Presentation]:
-    """Yield the presentation of every workload in the registry."""
-    return (presentation_of(workload(name)) for name in references())
+    """Yield the presentation of every workload in the registry; one that cannot be loaded gives a warning."""
+    for item in usable_workloads():
+        try:
+            yield presentation_of(item())
+        except ConfigError as error:
+            warn(str(error))

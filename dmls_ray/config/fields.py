@@ -200,6 +200,11 @@ def ordered_fields(config_class: type) -> list[Field[Any]]:
     return [by_name[name] for name in order]
 
 
+def required_fields(config_class: type) -> list[str]:
+    """The names of the fields without a default."""
+    return [item.name for item in fields(config_class) if item.init and item.default is item.default_factory is MISSING]
+
+
 def field_defaults(config_class: type) -> dict[str, Any]:
     """Each field's default, by name; None for a field without one."""
     return {name: spec.default for name, spec in field_specs(config_class).items()}

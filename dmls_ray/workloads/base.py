@@ -7,19 +7,44 @@ Importing the module of a workload must load neither PyTorch nor Ray.
 
 from __future__ import annotations
 
+import functools
+import inspect
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
-from dmls_ray.config.fields import FieldSpec, field_specs
+from dmls_ray.config.fields import FieldSpec, field_specs, required_fields
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.validation import check_field_values
-from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.errors import ConfigError, ConflictError, InputError, UserCodeError
 
-RESERVED_FIELDS = ("train", "workload")
-"""Keys that name the workload of a recorded configuration; no field may have one of these names."""
+_HOOKS = (
+    "specs", "schema", "factors", "infeasible_reason", "check", "prepare", "cached_data", "writes_files", "estimate_s",
+)  # fmt: skip
+"""Methods of a subclass whose errors name the workload: the driver calls them."""
+
+
+def _naming_its_workload(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method of a workload, so that an unexpected error becomes one line."""
+
+    @functools.wraps(hook)
+    def call(self: Workload, *arguments: Any) -> Any:
+        try:
+            return hook(self, *arguments)
+        except InputError:
+            raise
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise UserCodeError(
+                f"workload {self.name}: its {hook.__name__}() failed: {type(error).__name__}: {error} "
+                f"({Path(place.filename).name}, line {place.lineno})."
+            ) from error
+
+    return call
 
 
 class Workload:
@@ -45,6 +70,11 @@ class Workload:
     presentation: ClassVar[str] = "dmls_ray.analysis.presentation:Presentation"
     """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
 
+    def __init_subclass__(cls) -> None:
+        for name in _HOOKS:
+            if inspect.isfunction(hook := vars(cls).get(name)):
+                setattr(cls, name, _naming_its_workload(hook))
+
     @classmethod
     def claims(cls, config: Mapping[str, Any]) -> bool:
         """Whether a recorded configuration belongs to this workload."""
@@ -55,24 +85,32 @@ class Workload:
         return field_specs(self.config)
 
     def schema(self) -> Schema:
-        """The fields that a sweep can vary.
-
-        Raises:
-            ConfigError: a field of the configuration has a reserved name.
-        """
+        """The fields that a sweep can vary."""
         specs = self.specs()
-        for name in RESERVED_FIELDS:
-            if name in specs:
-                raise ConfigError(f"workload {self.name}: its field {name} has a reserved name; give it another name.")
         fixed = {"workload": self.name}
         defaults = {name: spec.default for name, spec in specs.items()}
         return Schema(
             title=f"the configuration of {self.name}",
             specs=specs,
-            make=self.config,
+            make=self._make,
             hash_of=lambda values: digest_of_changes({**values, **fixed}, defaults),
             fixed=fixed,
         )
+
+    def _make(self, **values: Any) -> RuntimeConfig:
+        """Make a configuration.
+
+        Raises:
+            ConfigError: a field without a default has no value.
+            ConflictError: the class refuses the values.
+        """
+        missing = [name for name in required_fields(self.config) if name not in values]
+        if missing:
+            raise ConfigError(f"{self.name} needs a value of {', '.join(missing)}; give one.")
+        try:
+            return self.config(**values)
+        except (TypeError, ValueError) as error:
+            raise ConflictError(f"{self.name} refuses its configuration: {error}") from error
 
     def factors(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """A recorded configuration with its defaults and the fields that follow from others."""

@@ -6,18 +6,20 @@ A package `workloads/<name>/` with a `workload.py` that defines `WORKLOAD` is a 
 from __future__ import annotations
 
 import functools
-import importlib
+import logging
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from dmls_ray import workloads
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.training_metrics import BY_NAME, is_loss
-from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
+from dmls_ray.util.text import escape_control_chars
 from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.validation import find_mistake
 
 GROUP = "dmls_ray.workloads"
 """Entry point group in which other packages name their workloads."""
@@ -29,7 +31,7 @@ _USER_FUNCTION = "dmls_ray.workloads.user_function.workload:UserFunctionWorkload
 """Workload of a configuration that names a training function in its entry `train`."""
 
 _BUILT_IN = {
-    package.name: f"{workloads.__name__}.{package.name}.workload:WORKLOAD"
+    package.name: EntryPoint(package.name, f"{workloads.__name__}.{package.name}.workload:WORKLOAD", GROUP)
     for package in pkgutil.iter_modules(workloads.__path__)
     if package.ispkg and package.name not in _USER_FUNCTION.split(".")
 }
@@ -39,9 +41,12 @@ def workload(name: str) -> Workload:
     """Return the workload of this name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or it has a mistake.
     """
-    return _class_of(name)()
+    points = installed().get(name)
+    if points is None:
+        raise ConfigError(f"--workload {name}: unknown workload; installed are {', '.join(installed())}.")
+    return _class_of(tuple(points))()
 
 
 def workload_of(config: Mapping[str, Any]) -> Workload:
@@ -65,7 +70,8 @@ def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] =
     if isinstance(train, str) and (claimed := _built_in_of_function(train)) is not None:
         return claimed()
     # A user-defined function and its fields are known to this call alone.
-    return _load(_USER_FUNCTION)(train, names)
+    function_workload: Workload = pkgutil.resolve_name(_USER_FUNCTION)(train, names)
+    return function_workload
 
 
 def default_entrypoint() -> Callable[..., Any]:
@@ -74,17 +80,31 @@ def default_entrypoint() -> Callable[..., Any]:
 
 
 @functools.cache
-def references() -> dict[str, str]:
-    """Return `module:Class` of every workload by its name, as `--workload` takes it.
+def installed() -> Mapping[str, Sequence[EntryPoint]]:
+    """Return the entry points of each workload by its name: several, if packages have chosen the same name.
 
     Tests clear this cache when they add a workload.
     """
-    return {point.name: point.value for point in entry_points(group=GROUP)} | _BUILT_IN
+    points: dict[str, list[EntryPoint]] = {}
+    for point in (*_BUILT_IN.values(), *entry_points(group=GROUP)):
+        points.setdefault(point.name, []).append(point)
+    return points
+
+
+def usable_workloads() -> Sequence[type[Workload]]:
+    """Return the classes of all workloads, without those that have a mistake: each gives one warning."""
+    return _usable(tuple(map(tuple, installed().values())))
 
 
 def registered_metrics() -> Mapping[str, Metric]:
     """Return the metrics of all installed workloads by name."""
-    return _metrics(tuple(references().items()))
+    return _metrics(usable_workloads())
+
+
+@functools.cache
+def warn(reason: str) -> None:
+    """Show a mistake in a workload that no command has asked for, once, in one line on standard error."""
+    logging.getLogger(__name__).warning("dmls_ray: %s", escape_control_chars(" ".join(reason.split())))
 
 
 def metric_is_minimized(name: str) -> bool:
@@ -94,16 +114,49 @@ def metric_is_minimized(name: str) -> bool:
 
 
 @functools.cache
-def _metrics(installed: tuple[tuple[str, str], ...]) -> Mapping[str, Metric]:
-    metrics = {metric.name: metric for _, reference in installed for metric in _load(reference).metrics}
-    return {**metrics, **BY_NAME}
+def _metrics(classes: tuple[type[Workload], ...]) -> Mapping[str, Metric]:
+    return {**{metric.name: metric for item in classes for metric in item.metrics}, **BY_NAME}
 
 
-def _class_of(name: str) -> type[Workload]:
-    installed = references()
-    if name not in installed:
-        raise ConfigError(f"--workload {name}: unknown workload; installed are {', '.join(installed)}.")
-    return _load(installed[name])
+@functools.cache
+def _usable(installed: tuple[tuple[EntryPoint, ...], ...]) -> tuple[type[Workload], ...]:
+    classes = []
+    for points in installed:
+        try:
+            classes.append(_class_of(points))
+        except ConfigError as error:
+            warn(str(error))
+        if points[0] in _BUILT_IN.values() and points[1:]:
+            warn(f"workload {points[0].name} of {_packages(points[1:])} is left out: dmls_ray has one of that name.")
+    return tuple(classes)
+
+
+@functools.cache
+def _class_of(points: tuple[EntryPoint, ...]) -> type[Workload]:
+    """Load the workload of these entry points, which have one name.
+
+    Raises:
+        ConfigError: there are several, or the workload has a mistake.
+    """
+    point = points[0]
+    if point in _BUILT_IN.values():
+        loaded: type[Workload] = pkgutil.resolve_name(point.value)
+        return loaded
+    where = f"workload {point.name} of {_packages(points)}"
+    if len(points) > 1:
+        raise ConfigError(f"{where}: both packages have a workload of this name; uninstall one of them.")
+    try:
+        plugin: Any = import_function(point.value, flag=f"{where}: its entry point {point.name}")
+    except InputError as error:
+        raise ConfigError(str(error)) from error
+    if mistake := find_mistake(point.name, plugin):
+        raise ConfigError(f"{where}, entry point {point.name}={point.value}: {mistake}.")
+    return plugin
+
+
+def _packages(points: Iterable[EntryPoint]) -> str:
+    names = " and ".join(point.dist.name if point.dist else "an unknown package" for point in points)
+    return f"the installed package {names}"
 
 
 @functools.cache
@@ -113,11 +166,5 @@ def _of_function(train: str) -> Workload:
 
 def _built_in_of_function(train: str) -> type[Workload] | None:
     """Return the workload of this package that recorded configurations name by a training function."""
-    return next((item for name in _BUILT_IN if (item := _class_of(name)).claims({"train": train})), None)
-
-
-@functools.cache
-def _load(reference: str) -> type[Any]:
-    module, _, attribute = reference.partition(":")
-    loaded: type[Any] = getattr(importlib.import_module(module), attribute)
-    return loaded
+    classes = (_class_of((point,)) for point in _BUILT_IN.values())
+    return next((item for item in classes if item.claims({"train": train})), None)

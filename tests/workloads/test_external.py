@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -47,8 +48,9 @@ class TokenWorkload(Workload):
 
 @pytest.fixture
 def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SweepSummary:
-    references = {"tokens": f"{__name__}:TokenWorkload", **registry.references()}
-    monkeypatch.setattr(registry, "references", lambda: references)
+    point = EntryPoint("tokens", f"{__name__}:TokenWorkload", registry.GROUP)
+    installed = {"tokens": [point], **registry.installed()}
+    monkeypatch.setattr(registry, "installed", lambda: installed)
     schema = registry.workload("tokens").schema()
     records = []
     for order, (context, repeat) in enumerate([(context, repeat) for repeat in range(3) for context in (32, 64)]):

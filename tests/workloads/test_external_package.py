@@ -109,9 +109,9 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The package, found by this process as well."""
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.chdir(site)
-    registry.references.cache_clear()
+    registry.installed.cache_clear()
     yield site
-    registry.references.cache_clear()
+    registry.installed.cache_clear()
 
 
 def sweep_script(*words: object, workload: str = "pi", axis: str | None = "points") -> int:

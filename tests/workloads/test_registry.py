@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
@@ -27,11 +28,6 @@ class _Config(RuntimeConfig):
     width: int = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ReservedConfig(RuntimeConfig):
-    train: str = ""
-
-
 class External(Workload):
     """A workload as another package has it."""
 
@@ -42,8 +38,9 @@ class External(Workload):
 
 @pytest.fixture
 def external(monkeypatch: pytest.MonkeyPatch) -> None:
-    references = {"external": f"{__name__}:External", **registry.references()}
-    monkeypatch.setattr(registry, "references", lambda: references)
+    point = EntryPoint("external", f"{__name__}:External", registry.GROUP)
+    installed = {"external": [point], **registry.installed()}
+    monkeypatch.setattr(registry, "installed", lambda: installed)
 
 
 def test_the_entry_of_a_metric_gives_its_direction_and_a_custom_loss_is_minimized() -> None:
@@ -99,17 +96,9 @@ def test_a_workload_of_another_package_is_found_by_its_name() -> None:
     assert registry.workload_of({**schema.fixed, "width": 4}).name == "external"
     assert schema.hash_of({**schema.fixed, "width": 8}) == schema.hash_of({})
     assert schema.hash_of({"width": 4}) != schema.hash_of({})
-    assert "external" in registry.references()
+    assert "external" in registry.installed()
 
 
 def test_an_unknown_workload_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(ConfigError, match="unknown workload; installed are .*classification"):
         registry.workload_of({"workload": "absent"})
-
-
-def test_a_field_with_a_reserved_name_is_refused() -> None:
-    class Reserved(External):
-        config = _ReservedConfig
-
-    with pytest.raises(ConfigError, match="its field train has a reserved name"):
-        Reserved().schema()

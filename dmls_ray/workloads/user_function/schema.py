@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs
+from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, required_fields
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
@@ -166,7 +166,7 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
         code: the pickled function, where no other process can import it.
     """
     specs = _specs(config_class, names)
-    required = _required(config_class)
+    required = [item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS]
     for key, spec in specs.items():
         if key not in required and spec.default is not None:
             specs[key] = dataclasses.replace(spec, default=spec.check(spec.default))
@@ -205,15 +205,6 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
     if "train" in custom:
         raise ConfigError("train is the name of the function itself; give that field of its configuration another.")
     return {"world_size": place.pop("world_size"), **custom, **place}
-
-
-def _required(config_class: type | None) -> list[str]:
-    """Fields without a default."""
-    return [
-        item.name
-        for item in dataclasses.fields(config_class or RuntimeConfig)
-        if item.init and item.name not in RUNTIME_FIELDS and item.default is item.default_factory is dataclasses.MISSING
-    ]
 
 
 def _hash_of(values: Mapping[str, Any]) -> str:

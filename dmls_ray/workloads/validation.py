@@ -1,0 +1,65 @@
+"""The check of a workload of another package, when the registry loads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dmls_ray.config.fields import field_specs
+from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.metric import Metric
+from dmls_ray.records.training_metrics import TRAINING_METRICS
+from dmls_ray.util.importing import is_reference
+from dmls_ray.workloads.base import Workload
+
+RESERVED_FIELDS = ("train", "workload")
+"""Keys that name the workload of a recorded configuration; no field may have one of these names."""
+
+
+def find_mistake(name: str, loaded: Any) -> str:
+    """Return what is wrong with a workload and the way out, or an empty text.
+
+    Args:
+        name: the name of its entry point.
+        loaded: what its entry point refers to.
+    """
+    if not isinstance(loaded, type) or not issubclass(loaded, Workload):
+        return "it is not a class that extends dmls_ray.workloads.base.Workload; name such a class"
+    for attribute in ("name", "config", "entrypoint"):
+        if not hasattr(loaded, attribute):
+            return f"its class {loaded.__name__} has no {attribute}; set it"
+    if loaded.name != name:
+        return f"its class {loaded.__name__} has the name {loaded.name!r}; give the class and the entry point one name"
+    if not isinstance(loaded.entrypoint, str) or not is_reference(loaded.entrypoint):
+        return f"its entrypoint {loaded.entrypoint!r} is not of the form module:function"
+    return _mistake_in_config(loaded.config) or _mistake_in_metrics(loaded) or _mistake_in_init(loaded)
+
+
+def _mistake_in_config(config: Any) -> str:
+    is_runtime_config = isinstance(config, type) and issubclass(config, RuntimeConfig)
+    if not is_runtime_config or "__dataclass_fields__" not in vars(config):
+        return f"its config {config!r} is not a frozen dataclass that extends RuntimeConfig; make it one"
+    try:
+        specs = field_specs(config)
+    except Exception as error:  # noqa: BLE001 - annotations are code of another package
+        return f"the fields of {config.__name__} cannot be read ({type(error).__name__}: {error}); correct their types"
+    reserved = [field for field in RESERVED_FIELDS if field in specs]
+    return f"its field {reserved[0]} has a reserved name; give it another name" if reserved else ""
+
+
+def _mistake_in_metrics(workload: type[Workload]) -> str:
+    metrics = workload.metrics
+    if not isinstance(metrics, Sequence) or not all(isinstance(metric, Metric) for metric in metrics):
+        return f"its metrics {metrics!r} are not a sequence of Metric; give one"
+    rates = {metric.name for metric in (*metrics, *TRAINING_METRICS) if metric.kind == "rate"}
+    if workload.throughput in (None, *rates):
+        return ""
+    return f"its throughput {workload.throughput!r} is no metric of kind rate; name one of {', '.join(sorted(rates))}"
+
+
+def _mistake_in_init(workload: type[Workload]) -> str:
+    try:
+        workload()
+    except Exception as error:  # noqa: BLE001 - code of another package
+        return f"{workload.__name__}() raises {type(error).__name__}: {error}; it is called without arguments"
+    return ""

@@ -1,0 +1,208 @@
+"""Mistakes in the workload of another package: one line where it is asked for, a warning where it is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.analysis.presentation import installed_presentations, presentation_of
+from dmls_ray.cli.main import main
+from dmls_ray.cli.sweep_script import main as sweep_main
+from dmls_ray.config.grid import build_plan
+from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
+from dmls_ray.workloads import registry
+from tests.conftest import PROJECT
+
+Install = Callable[..., None]
+
+GOOD = """
+from dataclasses import dataclass
+from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.metric import Metric
+from dmls_ray.workloads.base import Workload
+
+@dataclass(frozen=True, kw_only=True)
+class Config(RuntimeConfig):
+    width: int = 8
+
+@dataclass(frozen=True, kw_only=True)
+class Needy(RuntimeConfig):
+    width: int
+
+@dataclass(frozen=True, kw_only=True)
+class Reserved(RuntimeConfig):
+    train: str = ""
+
+@dataclass(frozen=True, kw_only=True)
+class Untyped(RuntimeConfig):
+    train: "Absent" = ""
+
+@dataclass(frozen=True, kw_only=True)
+class Strict(RuntimeConfig):
+    width: int = 8
+    def __post_init__(self):
+        super().__post_init__()
+        if self.width == 13:
+            raise ValueError("13 brings bad luck")
+
+@dataclass(frozen=True)
+class Plain:
+    width: int = 8
+
+def run(config, rank, emit):
+    return {}
+
+class Odd(Workload):
+    name = "odd"
+    config = Config
+    entrypoint = "PACKAGE:run"
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Install]:
+    """Install a package of one module, with an entry point of the group."""
+    number = 0
+
+    def add(body: str = "", *, entry: str = "odd", reference: str = "{package}:Odd", source: str = GOOD) -> None:
+        nonlocal number
+        number += 1
+        # A module that another test has imported is not imported again.
+        package = f"odd_{abs(hash((request.node.name, number)))}"
+        (tmp_path / f"{package}.py").write_text(source.replace("PACKAGE", package) + body)
+        info = tmp_path / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: package-{number}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{entry} = {reference.format(package=package)}\n")
+        registry.installed.cache_clear()
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    registry.warn.cache_clear()
+    yield add
+    registry.installed.cache_clear()
+
+
+MISTAKES = [
+    ({"reference": "odd.nomodule:X"}, "entry point odd=odd.nomodule:X: no module named 'odd'"),
+    ({"reference": "{package}:Absent"}, "has no function 'Absent'"),
+    ({"reference": "{package}"}, "has no function ''"),
+    ({"source": "1 / 0\n"}, "ZeroDivisionError: division by zero"),
+    ({"reference": "{package}:run"}, "it is not a class that extends dmls_ray.workloads.base.Workload"),
+    ({"reference": "{package}:Plain"}, "it is not a class that extends dmls_ray.workloads.base.Workload"),
+    ({"body": "    name = 'even'\n"}, "its class Odd has the name 'even'; give the class and the entry point one name"),
+    ({"body": "del Odd.name\n"}, "its class Odd has no name; set it"),
+    ({"body": "del Odd.config\n"}, "its class Odd has no config; set it"),
+    ({"body": "del Odd.entrypoint\n"}, "its class Odd has no entrypoint; set it"),
+    ({"body": "    entrypoint = 'run'\n"}, "its entrypoint 'run' is not of the form module:function"),
+    ({"body": "    config = Plain\n"}, "is not a frozen dataclass that extends RuntimeConfig"),
+    ({"body": "    class config(RuntimeConfig):\n        width: int = 1\n"}, "is not a frozen dataclass that extends"),
+    ({"body": "    config = Reserved\n"}, "its field train has a reserved name; give it another name"),
+    ({"body": "    config = Untyped\n"}, "the fields of Untyped cannot be read (NameError"),
+    ({"body": "    metrics = ('speed',)\n"}, "its metrics ('speed',) are not a sequence of Metric"),
+    ({"body": "    throughput = 'nope'\n"}, "its throughput 'nope' is no metric of kind rate; name one of "),
+    ({"body": "    def __init__(self, size):\n        pass\n"}, "Odd() raises TypeError"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_a_workload_with_a_mistake_is_refused_in_one_line_that_names_its_package(
+    mistake: dict[str, str], message: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(**mistake)
+    assert sweep("--workload", "odd", "--dry-run") == 2
+    line = capsys.readouterr().err
+    assert message in line
+    assert "workload odd of the installed package package-1" in line
+    assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_a_workload_with_a_mistake_costs_other_workloads_one_warning(
+    mistake: dict[str, str], message: str, install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(**mistake)
+    assert "images_per_s" in registry.registered_metrics()
+    assert [type(item).__name__ for item in installed_presentations()] == [
+        "ClassificationPresentation", "GrayscalePresentation",
+    ]  # fmt: skip
+    (warning,) = warnings_of(caplog)
+    assert message in warning
+    assert "workload odd of the installed package package-1" in warning
+
+
+def test_a_table_of_other_runs_is_shown_next_to_a_package_with_a_mistake(
+    install: Install, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    install(reference="odd.another_module:X")
+    with pytest.raises(SystemExit) as ended:
+        main(["table", str(PROJECT / "results" / "reference" / "batch_size")])
+    assert not ended.value.code
+    assert "batch_per_rank" in capsys.readouterr().out
+    assert len(warnings_of(caplog)) == 1
+
+
+def test_packages_with_workloads_of_one_name_are_both_named(
+    install: Install, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    install()
+    install()
+    registry.registered_metrics()
+    (warning,) = warnings_of(caplog)
+    assert "package-1" in warning
+    assert "package-2" in warning
+    assert sweep("--workload", "odd", "--dry-run") == 2
+    assert "both packages have a workload of this name; uninstall one of them." in capsys.readouterr().err
+
+
+def test_a_package_cannot_replace_a_workload_of_dmls_ray(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+    install(entry="classification")
+    registry.registered_metrics()
+    assert type(registry.workload("classification")).__name__ == "ClassificationWorkload"
+    (warning,) = warnings_of(caplog)
+    assert "workload classification of the installed package package-1 is left out: dmls_ray has one" in warning
+
+
+def test_a_presentation_that_cannot_be_loaded_is_refused_where_it_is_needed(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install("    presentation = 'odd.nomodule:X'\n")
+    with pytest.raises(ConfigError, match="workload odd: its presentation odd.nomodule:X cannot be loaded"):
+        presentation_of(registry.workload("odd"))
+    assert len(list(installed_presentations())) == 2
+    assert len(list(installed_presentations())) == 2
+    assert len(warnings_of(caplog)) == 1
+
+
+def test_a_field_without_a_default_needs_a_value(install: Install) -> None:
+    install("    config = Needy\n")
+    schema = registry.workload("odd").schema()
+    assert schema.make(width=4).canonical()["width"] == 4
+    with pytest.raises(ConfigError, match="odd needs a value of width; give one"):
+        build_plan({"seed": [1]}, schema, repeats=1, order_seed=0)
+
+
+def test_values_that_a_configuration_refuses_are_a_conflict(install: Install) -> None:
+    install("    config = Strict\n")
+    with pytest.raises(ConflictError, match="odd refuses its configuration: 13 brings bad luck"):
+        registry.workload("odd").schema().make(width=13)
+
+
+@pytest.mark.parametrize("hook", ["check", "infeasible_reason", "estimate_s", "factors", "writes_files"])
+def test_a_method_that_fails_names_its_workload(hook: str, install: Install) -> None:
+    install(f"    def {hook}(self, *arguments):\n        raise RuntimeError('no luck')\n")
+    with pytest.raises(UserCodeError, match=rf"workload odd: its {hook}\(\) failed: RuntimeError: no luck \(odd_"):
+        getattr(registry.workload("odd"), hook)(None)
+
+
+def sweep(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        sweep_main(name="sweep", question="Why?", axis=None, defaults={}, arguments=[*words, "--launcher", "inline"])
+    return int(ended.value.code or 0)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
