@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         """Print one line about an unknown flag or argument, with what may have been meant, and exit with code 2."""
         switches = [action.option_strings[-1] for action in self._actions if action.nargs == 0]
         before = arguments[arguments.index(unknown) - 1] if unknown in arguments else ""
-        if before in switches:
+        if before in switches and not unknown.startswith("--"):
             self.error(f"{before} {unknown}: {before} takes no value; give it to switch that on, or leave it out.")
         if not unknown.startswith("-"):
             positional = [str(action.metavar or action.dest) for action in self._positionals._group_actions]

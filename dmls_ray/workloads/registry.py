@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from dmls_ray import workloads
-from dmls_ray.records.metric import Metric
+from dmls_ray.records.metric import Direction, Metric
 from dmls_ray.records.training_metrics import BY_NAME, is_loss
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
@@ -109,8 +109,15 @@ def warn(reason: str) -> None:
 
 def metric_is_minimized(name: str) -> bool:
     """Return whether less of a metric is better: by its entry; a metric without one is minimized if it is a loss."""
+    return metric_direction(name) == "min"
+
+
+def metric_direction(name: str) -> Direction:
+    """Return what is better of a metric: by its entry, else by its name if that is a loss or an accuracy."""
     metric = registered_metrics().get(name)
-    return metric.direction == "min" if metric else is_loss(name)
+    if metric:
+        return metric.direction
+    return "min" if is_loss(name) else "max" if name.endswith("accuracy") else "none"
 
 
 @functools.cache

@@ -50,6 +50,7 @@ BAD_INPUT = [
     (["--batch-per-rank", "0"], "batch_per_rank=0 is out of range"),
     (["--batch-per-rank"], "--batch-per-rank needs a value; --help lists them"),
     (["--save-weights", "true"], "--save-weights takes no value"),
+    (["--dry-run", "--batchsize-per-rank", "16"], "--batchsize-per-rank is no flag; did you mean --batch-per-rank?"),
     (["--repeats", "1", "--patience", "1", "2"], "patience=1 has no effect with early_stopping=off"),
     (["--bucket-cap-mib", "1e300", "--world-size", "2"], "bucket_cap_mib=1e+300 is out of range"),
     (["--validation-share", "0.0001"], "validation_share=0.0001 of 1438 samples holds out 0"),

@@ -17,7 +17,7 @@ from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.workloads.registry import metric_is_minimized
+from dmls_ray.workloads.registry import metric_direction
 
 TIME_TO_TARGET = "target_s"
 """The measure of an objective that is judged by the time to a target accuracy."""
@@ -95,7 +95,10 @@ class Objective:
         name = cls.metric(table, request)
         if not any(row.estimate(name) for row in table.rows):
             raise ConfigError(f"--for {cls.name} needs {name}, which no run reports; give another --for.")
-        least = request.minimizes if request.minimizes is not None else metric_is_minimized(name)
+        direction = metric_direction(name) if request.minimizes is None else "min" if request.minimizes else "max"
+        if direction == "none":
+            raise ConfigError(f"--metric {name}: more or less may be better; add --goal max or --goal min.")
+        least = direction == "min"
         return cls(measure=name, label=label_of(name), form=format_of(name), minimizes=least, target=request.target)
 
     def caveats(self) -> list[str]:

@@ -398,6 +398,14 @@ def test_a_user_function_is_ranked_by_its_time_and_by_its_metrics() -> None:
         advise(swept, "accuracy")
 
 
+def test_a_custom_metric_is_judged_only_if_what_is_better_is_known() -> None:
+    swept = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"mae": 1 / values["width"]}))
+    with pytest.raises(ConfigError, match="--metric mae: more or less may be better; add --goal max"):
+        advise(swept, "accuracy", metric="mae")
+    assert "use width=16 (mae 0.06250" in advise(swept, "accuracy", metric="mae", minimizes=True).sentence
+    assert "use width=8 (mae 0.1250" in advise(swept, "accuracy", metric="mae", minimizes=False).sentence
+
+
 def measured() -> Results:
     return results(BATCHES, uneven)
 
