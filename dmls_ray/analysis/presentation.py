@@ -101,6 +101,14 @@ class Presentation:
         return None
 
 
+class AbsentPresentation(Presentation):
+    """The defaults, for results of a workload that is not installed here."""
+
+    def notes(self, rows: Sequence[Row]) -> list[Note]:
+        name = self.workload.name
+        return [Note("method", f"The workload {name} is not installed here: install its package to have its columns.")]
+
+
 def presentation_of(workload: Workload) -> Presentation:
     """Return the presentation of a workload.
 

@@ -177,7 +177,7 @@ def _check_configs(records: Sequence[RunRecord]) -> None:
     """Refuse configurations that their workload does not understand, each distinct one checked once.
 
     Raises:
-        ConfigError: the workload is not installed.
+        ConfigError: the workload has a mistake.
         StoreError: a value has another type than its field.
     """
     for record in {id(record.config): record for record in records}.values():

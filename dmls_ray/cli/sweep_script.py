@@ -20,7 +20,7 @@ from dmls_ray.config.grid import Plan, Variant, configs_of
 from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_sweep, results_location, search_minimizes
-from dmls_ray.execution.run_plan import run_plan
+from dmls_ray.execution.run_plan import check_plan, run_plan
 from dmls_ray.util.errors import HeadLostError, InputError, WorkerGroupError
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
@@ -143,18 +143,18 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Consol
     from dmls_ray.storage.location import records_at
 
     location = results_location(options)
+    records = records_at(location)
+    check_plan(plan, options, records, location)
     if options.uses_searcher:
         say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
         return EXIT_OK
 
-    records = records_at(location)
     here = local_resources()
     joined = cluster_at(options.address)
     jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     finished = finished_run_ids(records, options)
     pending = plan.pending(finished)
-    workload.check(configs_of(pending))
 
     say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {location}:")
     for run in plan.runs:

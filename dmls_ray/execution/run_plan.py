@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
+from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
@@ -26,6 +27,7 @@ from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
 from dmls_ray.util.errors import HeadLostError, StoreError
+from dmls_ray.util.importing import import_function
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.registry import workload_of
 
@@ -53,20 +55,17 @@ def run_plan(
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
     folder = results_location(options)
-    workload = workload_of(plan.runs[0].values)
     if not is_uri(folder):
         # Checked before the folder is created; opening a URI creates nothing.
         _refuse_package_of_job(Path(folder))
-        workload.check(configs_of(plan.pending(finished_run_ids(read_records(folder), options))))
+        check_plan(plan, options, list(read_records(folder)), folder)
     with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
-        _refuse_another_workload(plan, store)
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
         pending = plan.pending(finished_run_ids(store.records, options))
         if options.is_remote:
-            configs = configs_of(pending)
-            workload.check(configs)
-            if any(map(workload.writes_files, configs)):
+            check_plan(plan, options, store.records, folder)
+            if any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
                 view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
         if space is not None:
             # The runs of the plan are examples: they show whether anything is feasible.
@@ -95,6 +94,27 @@ def run_plan(
         return results
 
 
+def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], location: Path | str) -> None:
+    """Refuse what cannot run, before anything starts.
+
+    Args:
+        plan: the runs.
+        options: how they are run.
+        records: what the results folder holds.
+        location: the results folder, or its URI.
+
+    Raises:
+        StoreError: the folder holds runs of another workload.
+        InputError: the workload has a mistake, or refuses a configuration.
+    """
+    _refuse_another_workload(plan, records, location)
+    workload = workload_of(plan.runs[0].values)
+    presentation_of(workload)
+    if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
+        import_function(workload.entrypoint, flag=f"workload {workload.name}: its entrypoint")
+    workload.check(configs_of(plan.pending(finished_run_ids(records, options))))
+
+
 def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
     """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
@@ -120,19 +140,19 @@ def _refuse_package_of_job(folder: Path) -> None:
         )
 
 
-def _refuse_another_workload(plan: Plan, store: Store) -> None:
+def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location: Path | str) -> None:
     """Refuse to add runs to a folder of another workload: one table shows one workload.
 
     Raises:
         StoreError: the folder holds runs of another workload.
     """
     configs = {
-        (str(record.config.get("train")), str(record.config.get("workload"))): record.config for record in store.records
+        (str(record.config.get("train")), str(record.config.get("workload"))): record.config for record in records
     }
     others = {_workload_name(config) for config in configs.values()} - {_workload_name(plan.runs[0].values)}
     if others:
         raise StoreError(
-            f"--out {store.where} holds runs of {', '.join(sorted(others))}; name another folder, or pass --fresh."
+            f"--out {location} holds runs of {', '.join(sorted(others))}; name another folder, or pass --fresh."
         )
 
 

@@ -156,3 +156,17 @@ class Workload:
     def estimate_s(self, config: Any) -> float | None:
         """Estimated seconds of a run that was never measured; None if unknown."""
         return None
+
+
+class AbsentWorkload(Workload):
+    """A workload that records name and that is not installed here: the defaults read its results.
+
+    Args:
+        name: its name in the records.
+    """
+
+    config = RuntimeConfig
+    presentation = "dmls_ray.analysis.presentation:AbsentPresentation"
+
+    def __init__(self, name: str) -> None:
+        self.name = name

@@ -18,7 +18,7 @@ from dmls_ray.records.training_metrics import BY_NAME, is_loss
 from dmls_ray.util.errors import ConfigError, InputError
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.text import escape_control_chars
-from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.base import AbsentWorkload, Workload
 from dmls_ray.workloads.validation import find_mistake
 
 GROUP = "dmls_ray.workloads"
@@ -53,11 +53,12 @@ def workload_of(config: Mapping[str, Any]) -> Workload:
     """Return the workload that a recorded configuration belongs to, of this version or an earlier one.
 
     Raises:
-        ConfigError: its workload is not installed.
+        ConfigError: its workload has a mistake.
     """
     if "train" in config:
         return _of_function(str(config["train"]))
-    return workload(str(config.get("workload", DEFAULT)))
+    name = str(config.get("workload", DEFAULT))
+    return workload(name) if name in installed() else AbsentWorkload(name)
 
 
 def workload_of_function(train: str | Callable[..., Any], names: Iterable[str] = ()) -> Workload:

@@ -101,4 +101,4 @@ def test_a_workload_of_another_package_is_found_by_its_name() -> None:
 
 def test_an_unknown_workload_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(ConfigError, match="unknown workload; installed are .*classification"):
-        registry.workload_of({"workload": "absent"})
+        registry.workload("absent")

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from dmls_ray import load
 from dmls_ray.analysis.presentation import installed_presentations, presentation_of
 from dmls_ray.cli.main import main
 from dmls_ray.cli.sweep_script import main as sweep_main
 from dmls_ray.config.grid import build_plan
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.location import open_store
 from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
 from dmls_ray.workloads import registry
+from tests.analysis.samples import MACHINE
 from tests.conftest import PROJECT
 
 Install = Callable[..., None]
@@ -196,6 +201,72 @@ def test_a_method_that_fails_names_its_workload(hook: str, install: Install) -> 
     install(f"    def {hook}(self, *arguments):\n        raise RuntimeError('no luck')\n")
     with pytest.raises(UserCodeError, match=rf"workload odd: its {hook}\(\) failed: RuntimeError: no luck \(odd_"):
         getattr(registry.workload("odd"), hook)(None)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("    entrypoint = 'odd_absent:run'\n", "workload odd: its entrypoint=odd_absent:run: no module named"),
+        ("    entrypoint = 'PACKAGE:absent'\n", "has no function 'absent'"),
+        ("    presentation = 'odd_absent:X'\n", "workload odd: its presentation odd_absent:X cannot be loaded"),
+        ("    def check(self, configs):\n        1 / 0\n", "workload odd: its check() failed: ZeroDivisionError"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [["--dry-run"], []], ids=["plan", "sweep"])
+def test_what_only_a_run_needs_is_checked_before_anything_starts(
+    dry_run: list[str], body: str, message: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("", source=GOOD + body)
+    assert sweep("--workload", "odd", *dry_run) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+    assert not Path("results").exists()
+
+
+@pytest.fixture
+def orphaned(install: Install, tmp_path: Path) -> Path:
+    """A results folder of a workload whose package is not installed any more."""
+    install()
+    schema = registry.workload("odd").schema()
+    with open_store(tmp_path / "orphaned", print) as store:
+        for order, (width, repeat) in enumerate([(width, repeat) for width in (8, 16) for repeat in range(2)]):
+            values = {**schema.fixed, **schema.defaults, "width": width}
+            trial = schema.hash_of(values)
+            record = RunRecord(
+                run_id=f"{trial}-{repeat}", trial_id=trial, repeat=repeat, order=order, order_seed=0, seed=repeat,
+                outcome=Outcome.OK, config=values, machine=MACHINE, total_s=1.0 + repeat, measures={"oddness": 3.5},
+                started_at="2026-01-02T03:04:05",
+            )  # fmt: skip
+            store.append(record)
+    for info in tmp_path.glob("*.dist-info"):
+        (info / "entry_points.txt").unlink()
+    registry.installed.cache_clear()
+    return tmp_path / "orphaned"
+
+
+@pytest.mark.parametrize("words", [["table"], ["ls"], ["show"], ["export"], ["report"], ["advise"], ["figures"]])
+def test_results_of_a_workload_that_is_not_installed_are_read_by_the_defaults(
+    words: list[str], orphaned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = load(orphaned).records[0].run_id
+    with pytest.raises(SystemExit) as ended:
+        main([*words, *([run_id] if words == ["show"] else []), str(orphaned)])
+    output = capsys.readouterr()
+    assert not ended.value.code, output.err
+    if words == ["table"]:
+        assert "width" in output.out
+        assert "oddness" in output.out
+        assert "The workload odd is not installed here" in output.out
+
+
+@pytest.mark.parametrize("dry_run", [["--dry-run"], []], ids=["plan", "sweep"])
+def test_a_folder_of_another_workload_is_refused(
+    dry_run: list[str], orphaned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep("--batch-per-rank", "8", "--out", str(orphaned), *dry_run) == 2
+    assert "holds runs of odd; name another folder, or pass --fresh." in capsys.readouterr().err
 
 
 def sweep(*words: str) -> int:
