@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -148,6 +151,15 @@ def test_a_table_of_other_runs_is_shown_next_to_a_package_with_a_mistake(
     assert not ended.value.code
     assert "batch_per_rank" in capsys.readouterr().out
     assert len(warnings_of(caplog)) == 1
+
+
+def test_nothing_of_another_package_is_loaded_by_an_import(install: Install, tmp_path: Path) -> None:
+    install(source="print('loaded')\n")
+    modules = "dmls_ray.analysis.report.render, dmls_ray.cli.commands.tables, dmls_ray.cli.sweep_script"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PROJECT)])}
+    words = [sys.executable, "-c", f"import {modules}"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
 
 
 def test_packages_with_workloads_of_one_name_are_both_named(

@@ -13,6 +13,7 @@ from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.workloads.registry import registered_metrics
 
 INTERVAL = " [95%]"
@@ -180,7 +181,7 @@ _SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, lambda row: _numbers("
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
 _TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
 _OVERFIT = Column(
-    label_of("overfit_epoch"), _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
+    BY_NAME["overfit_epoch"].label, _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
 )
 _COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
 _OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)
