@@ -10,11 +10,9 @@ from typing import Any, TypeVar
 
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.returned import RUN_FACTS
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.records.training_metrics import LEARNED, RETURNABLE, TRAINING_METRICS
-
-RUN_FACTS = ("device", "backend", "fast_units", "compile_cache")
-"""Fields of a run that are equal on all of its ranks, and no numbers."""
+from dmls_ray.records.training_metrics import BY_NAME, LEARNED, RETURNABLE
 
 _COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "max": max,
@@ -25,18 +23,16 @@ _COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 }
 
 
-def take_results(
-    record: RunRecord, results: Sequence[RankResult], metrics: Sequence[Metric] = TRAINING_METRICS
-) -> None:
+def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequence[Metric] = ()) -> None:
     """Fill in what the ranks measured.
 
     A metric of scope `rank` is combined over the ranks as its entry says; the others are already over all ranks. A
-    metric without a field of the record is kept in its `measures`.
+    metric of training has a field of the record; another is kept in its `measures`.
 
     Args:
         record: the run.
         results: of the ranks that returned, in their order; a run that was interrupted has fewer.
-        metrics: the metrics of the workload.
+        metrics: the metrics of the workload; those of training are taken as well.
     """
     record.ranks = [
         _of_known(RankRecord, {"rank": item.rank, "machine": item.machine, "device": item.device, **item.values})
@@ -46,16 +42,16 @@ def take_results(
         return
 
     run = results[0].run
-    fields_of_run = {metric.name for metric in metrics if metric.scope == "run" and hasattr(record, metric.name)}
-    fields_of_run |= {*RUN_FACTS}
+    all_metrics = {**BY_NAME, **{metric.name: metric for metric in metrics}}
+    fields_of_run = {name for name in BY_NAME if all_metrics[name].scope == "run"} | {*RUN_FACTS}
     for name in fields_of_run & run.keys():
         setattr(record, name, run[name])
     take_epochs(record, [_of_known(EpochRecord, item) for item in run.get("epochs", ())])
-    for metric in metrics:
+    for metric in all_metrics.values():
         if metric.scope == "rank":
             values = [value for item in results if (value := item.values.get(metric.name)) is not None]
             combined = _COMBINE[metric.across_ranks](values) if values else None
-            if hasattr(record, metric.name):
+            if metric.name in BY_NAME:
                 setattr(record, metric.name, combined)
             elif combined is not None:
                 record.measures[metric.name] = combined
@@ -79,7 +75,7 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:
     record.images_per_s = images / record.train_s if images and record.train_s else None
     if record.images_per_s and record.train_samples:
         record.epoch_s = record.train_samples / record.images_per_s
-    kept = epochs[record.best_epoch - 1] if record.best_epoch else epochs[-1]
+    kept = next((item for item in epochs if item.epoch == record.best_epoch), epochs[-1])
     record.measures = {**kept.measures, **record.measures}
     for name in LEARNED:
         setattr(record, name, getattr(kept, name))

@@ -53,8 +53,8 @@ _EMPTY_LIST = Raw(b"[]")
 class EpochRecord:
     """One pass over the training samples, all ranks together."""
 
-    epoch: Count
-    """From 1."""
+    epoch: Int
+    """From 1; a user-defined training function may number its epochs otherwise."""
     train_loss: float | None = None
     train_accuracy: float | None = None
     test_loss: float | None = None
@@ -68,7 +68,7 @@ class EpochRecord:
     """Seconds of the steps that count in no rate."""
     eval_s: float = 0.0
     """Seconds of the test pass, to the last rank."""
-    images: Count = 0
+    images: Int = 0
     """Samples trained on in the counted steps, all ranks."""
     images_per_s: float | None = None
     measures: dict[str, Any] = field(default_factory=dict)
@@ -79,10 +79,10 @@ class EpochRecord:
 class RankRecord:
     """One rank of a run: times by its clock, memory, and results on its share of the samples."""
 
-    rank: Count
+    rank: Int
     machine: str = ""
     device: str = ""
-    pid: Count = 0
+    pid: Int = 0
     setup_s: float | None = None
     warmup_s: float | None = None
     train_s: float | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.returned import checked_result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +42,18 @@ class RankResult:
     """Resident memory of the process after the run."""
 
     @classmethod
-    def of(cls, returned: Mapping[str, Any]) -> RankResult:
-        """The result of a training function, which returns a dict: `rank`, `outcome`, `reason`, `machine`, `device` and
+    def of(cls, returned: Mapping[str, Any], what: str = "what the rank returned") -> RankResult:
+        """The result of an entry point, which returns a dict: `rank`, `outcome`, `reason`, `machine`, `device` and
         `run` are fields of this class, all other keys are `values`.
+
+        Args:
+            returned: that dict.
+            what: says in a message whose values these are.
+
+        Raises:
+            ValueError: a record cannot hold a value; with its name.
         """
+        returned = checked_result(returned, what)
         names = ("rank", "outcome", "reason", "machine", "device", "run")
         named = {name: returned[name] for name in names if name in returned}
         named["outcome"] = Outcome(named.get("outcome", Outcome.OK))

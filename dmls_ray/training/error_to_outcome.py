@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import os
 import traceback
+from dataclasses import asdict
 
 import torch
 import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import RankResult
+from dmls_ray.records.returned import checked_epoch, plain_values
+from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.util.errors import DivergedError, UnavailableError
 from dmls_ray.util.text import first_line
 
 
 def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
-    """The result of a training function, or the description of its failure."""
+    """The result of a training function, or the description of its failure. What it reports is checked here."""
+    name = f"{train.__module__}:{getattr(train, '__qualname__', 'train')}"
+
+    def checked_emit(event: RankEvent) -> bool | None:
+        if isinstance(event, EpochEnded):
+            event = EpochEnded(epoch=checked_epoch(asdict(event.epoch), f"what {name} emitted"))
+        return emit(event)
+
     try:
+        returned = plain_values(train(config, rank, checked_emit), f"what {name} returned")
         facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
-        return RankResult.of({**facts, **train(config, rank, emit)})
+        result = RankResult.of({**facts, **returned}, f"what {name} returned")
+        if result.rank != rank.rank:
+            raise ValueError(f"rank={result.rank} in what {name} returned is another rank than its own, {rank.rank}.")
+        return result
     except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - any error ends this run only
         return failure(error, rank)
 

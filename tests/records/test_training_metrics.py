@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.aggregate import RUN_FACTS, take_results
+from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, RankRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.returned import RUN_FACTS
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.training_metrics import BY_NAME, LEARNED, TRAINING_METRICS, is_loss
 from dmls_ray.workloads.classification.config import TrialConfig

@@ -85,10 +85,8 @@ def train_and_return_int8(config: TrialConfig, rank: RankInfo, emit: Emit) -> di
     trial = rank_trainer(config, rank)
     result = trial.result(trial.run(emit))
     assert trial.task.quantized.converted is not None
-    return {
-        **result,
-        "weights": {name: value.tolist() for name, value in weights_of(trial.task.quantized.converted).items()},
-    }
+    held = {name: value.tolist() for name, value in weights_of(trial.task.quantized.converted).items()}
+    return {**result, "run": {**result["run"], "returned": {"weights": held}}}
 
 
 def train_and_return_weights(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:

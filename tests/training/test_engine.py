@@ -33,14 +33,14 @@ def config(**changes: Any) -> TrialConfig:
 
 def train_each(trials: list[TrialConfig], trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:
     """Several trials in one set of processes, since a process takes seconds to load PyTorch."""
-    return {"each": [train_and_return_weights(item, rank, emit) for item in trials]}
+    return {"run": {"returned": {"each": [train_and_return_weights(item, rank, emit) for item in trials]}}}
 
 
 def run_each(*trials: TrialConfig) -> list[list[dict[str, Any]]]:
     """The results of trials of one world size: by trial, then by rank."""
     ranks = run_ranks(trials[0], train=functools.partial(train_each, list(trials)))
     assert [item.outcome for item in ranks] == ["ok"] * len(ranks), ranks[0].traceback
-    return [[rank.values["each"][number] for rank in ranks] for number in range(len(trials))]
+    return [[rank.run["returned"]["each"][number] for rank in ranks] for number in range(len(trials))]
 
 
 def weights(ranks: list[dict[str, Any]]) -> torch.Tensor:
@@ -252,7 +252,7 @@ def count_reductions(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]
 
     DistributedDataParallel.__init__ = counting  # type: ignore[method-assign]
     result = train_rank(trial, rank, emit)
-    return {**result, "reductions": counted[0], "random": torch.rand(3).tolist()}
+    return {**result, "reductions": counted[0], "random": float(torch.rand(()))}
 
 
 def test_gradients_are_reduced_once_a_step_and_each_rank_draws_different_random_numbers() -> None:

@@ -167,11 +167,15 @@ def test_a_sweep_has_its_table_figures_report_and_tensorboard_and_is_resumed(
     done = subprocess.run(words, cwd=installed, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search("points(/|_per_)s", done.stdout)
+    assert "s/run" in done.stdout
+    assert "seconds a run went from 0.1100 to 0.1400" in done.stdout, "the sentence tells of the time of a run"
     folder = installed / "results" / "pi"
     assert "error of pi" in (folder / "report.html").read_text()
     assert "points_per_s" in (folder / "runs.csv").read_text().splitlines()[0]
     assert list((folder / "tensorboard").rglob("events*"))
     assert {record.config["workload"] for record in load(folder).records} == {"pi"}
+    assert sorted(record.total_s or 0 for record in load(folder).records) == [0.11, 0.14]
+    assert all(record.overhead_s is not None for record in load(folder).records[1:])
 
     runs = (folder / "runs.jsonl").read_text()
     assert sweep_script("--points", "1000", "4000", "--repeats", "1", "--out", folder, *INLINE) == 0

@@ -111,6 +111,14 @@ MISTAKES = [
     ({"body": "    config = Reserved\n"}, "its field train has a reserved name; give it another name"),
     ({"body": "    config = Untyped\n"}, "the fields of Untyped cannot be read (NameError"),
     ({"body": "    metrics = ('speed',)\n"}, "its metrics ('speed',) are not a sequence of Metric"),
+    (
+        {"body": "    metrics = (Metric(name='seed', label='', kind='value', direction='max', scope='run'),)\n"},
+        "its metric seed has the name of an entry",
+    ),
+    (
+        {"body": "    metrics = (Metric(name='to_json', label='', kind='value', direction='max', scope='run'),)\n"},
+        "its metric to_json has the name of an entry",
+    ),
     ({"body": "    throughput = 'nope'\n"}, "its throughput 'nope' is no metric of kind rate; name one of "),
     ({"body": "    def __init__(self, size):\n        pass\n"}, "Odd() raises TypeError"),
 ]

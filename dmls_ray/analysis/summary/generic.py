@@ -49,7 +49,7 @@ def summarize_metrics(table: Table, axis: str, measures: Sequence[str] = ()) -> 
         axis: the field that the sweep asks about.
         measures: the metrics of the sentence; all by default.
     """
-    rows = [row for row in table.rows if "total_s" in row.estimates]
+    rows = [row for row in table.rows if row.estimates or row.custom_metrics]
     if not rows:
         return f"No run ended ok, so nothing can be said of {axis}."
     if count_values(rows, axis) < 2:
@@ -60,7 +60,7 @@ def summarize_metrics(table: Table, axis: str, measures: Sequence[str] = ()) -> 
     vocabulary = [name for name in ("images_per_s", *LEARNED) if any(name in row.estimates for row in rows)]
     parts = measures or ["total_s", *vocabulary, *table.custom_metric_names]
     sentence = "; ".join(_along(group, axis, parts) for group in groups)
-    counts = sorted({row.estimates["total_s"].n for row in rows})
+    counts = sorted({len(row.counted) for row in rows})
     return f"{sentence[:1].upper()}{sentence[1:]} (n={' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))})."
 
 

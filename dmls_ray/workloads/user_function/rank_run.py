@@ -13,9 +13,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.returned import checked_returned, plain_values
 from dmls_ray.records.run_events import EpochEnded, Progress
-from dmls_ray.records.training_metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
-from dmls_ray.records.validation import DEEPEST, check_picture
+from dmls_ray.records.training_metrics import RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
@@ -59,7 +59,7 @@ def run_user_function(
     steps = _Steps(device, emit)
     returned: dict[str, Any] = {}
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
-        returned = _returned_values(train(given, rank, reporter.emit) or {})
+        returned = checked_returned(train(given, rank, reporter.emit) or {}, "what it returned")
     synchronize(device)
     total_s = clock.total_s
     diverged = reporter.not_finite or _not_finite(returned)
@@ -146,55 +146,6 @@ class _Steps:
         self.count += 1
         self.timer.step()
         self._emit(Progress())
-
-
-def _returned_values(values: Any) -> dict[str, Any]:
-    """What the function returned as plain values, after a check of its picture.
-
-    Raises:
-        ValueError: as by `plain_values`; or the picture is not a small JPEG in base64.
-    """
-    what = "what it returned"
-    picture = values.get("picture") if isinstance(values, Mapping) else None
-    # Before the other values, since their error message would contain the whole picture.
-    if picture is not None and not isinstance(picture, str):
-        kind = type(picture).__name__
-        raise ValueError(f"picture in {what} is of type {kind}; give base64.b64encode(jpeg).decode().")
-    if picture is not None:
-        check_picture(f"picture in {what}", picture)
-    return plain_values(values, what)
-
-
-def plain_values(values: Any, what: str) -> dict[str, Any]:
-    """The values as plain ones: tensors and numpy's scalars of one element become numbers.
-
-    Raises:
-        ValueError: a value is not plain, or the value of a metric that tables have is not a number.
-    """
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{what} is a {type(values).__name__}; give a dict of plain values.")
-    return {str(name): _plain(str(name), value, what) for name, value in values.items()}
-
-
-def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
-    if depth > DEEPEST:
-        raise ValueError(f"{name} in {what} has more than {DEEPEST} lists and dicts within one another; give fewer.")
-    if hasattr(value, "item") and getattr(value, "size", None) is not None:
-        count = value.numel() if isinstance(value, torch.Tensor) else value.size
-        if count != 1:
-            raise ValueError(f"{name} in {what} has {count} elements; give one number, or .tolist().")
-        value = value.item()
-    if name in RETURNABLE and (isinstance(value, bool) or not isinstance(value, int | float | None)):
-        raise ValueError(f"{name}={value!r} in {what} is no number.")
-    if isinstance(value, list | tuple):
-        return [_plain(name, item, what, depth + 1) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(str(key), item, what, depth + 1) for key, item in value.items()}
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise ValueError(f"{name} in {what} has more than 64 bits; give a float.")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise ValueError(f"{name}={value!r} in {what} is no plain value; give numbers, texts, lists or dicts of them.")
 
 
 def _not_finite(values: Mapping[str, Any]) -> str:

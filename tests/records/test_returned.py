@@ -1,0 +1,108 @@
+"""What a rank returns is checked where its result is made, so that every record can be written and read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.records.aggregate import take_results
+from dmls_ray.records.metric import Metric
+from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import EpochEnded, RankResult
+from dmls_ray.training.rank import Emit
+from dmls_ray.workloads.classification.config import TrialConfig
+
+CONFIG = TrialConfig(device="cpu", batch_per_rank=8)
+WHAT = "test_returned:result_of.<locals>.train returned"
+
+
+def result_of(returned: Any, emitted: EpochRecord | None = None, emit: Emit = lambda event: None) -> RankResult:
+    def train(config: Any, rank: Any, emit: Emit) -> Any:
+        if emitted is not None:
+            emit(EpochEnded(epoch=emitted))
+        return returned
+
+    return run_inline(CONFIG, train=train, emit=emit)
+
+
+def record_of(result: RankResult, *metrics: Metric) -> RunRecord:
+    record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=7, outcome=result.outcome)
+    take_results(record, [result], metrics)
+    return RunRecord.from_dict(record.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (None, f"{WHAT} is a NoneType; give a dict"),
+        ([1], f"{WHAT} is a list; give a dict"),
+        ({"rank": "x"}, f"{WHAT} does not fit a record (Expected `int`, got `str` - at `$.rank`)"),
+        ({"rank": 1}, f"{WHAT} is another rank than its own, 0."),
+        ({"total_s": "long"}, "Expected `float | null`, got `str` - at `$.total_s`"),
+        ({"outcome": "fine"}, "Invalid enum value 'fine' - at `$.outcome`"),
+        ({"run": 3}, "got `int` - at `$.run`"),
+        ({"run": {"pps": "fast"}}, f"pps='fast' in what tests.records.{WHAT} is no number."),
+        ({"run": {"pps": [1, 2]}}, "pps=[1, 2] in what"),
+        ({"pps": "fast"}, "pps='fast' in what"),
+        ({"run": {"pps": 2**70}}, "pps in what"),
+        ({"run": {"pps": np.zeros(3)}}, "pps in what"),
+        ({"run": {"steps": 2.5}}, "Expected `int | null`, got `float` - at `$.run.steps`"),
+        ({"run": {"epochs": [{"epoch": "1"}]}}, "Expected `int`, got `str` - at `$.run.epochs[0].epoch`"),
+        ({"run": {"returned": {"picture": "no"}}}, "is not a JPEG in base64"),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_record_holds_is_an_error_that_names_it(returned: Any, reason: str) -> None:
+    result = result_of(returned)
+    assert result.outcome is Outcome.ERROR
+    assert reason in result.reason
+    assert "\n" not in result.reason
+    assert record_of(result).outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("loss", ["low", 2**70, object()])
+def test_an_epoch_that_no_record_holds_is_an_error(loss: Any) -> None:
+    result = result_of({}, emitted=EpochRecord(epoch=1, train_loss=loss))
+    assert result.outcome is Outcome.ERROR
+    assert "train_loss" in result.reason
+    assert "train emitted" in result.reason
+
+
+def test_scalars_of_numpy_become_plain() -> None:
+    events: list[Any] = []
+    result = result_of(
+        {"total_s": np.float32(0.5), "run": {"pps": np.int64(3), "steps": np.int32(2)}},
+        emitted=EpochRecord(epoch=1, train_loss=np.float32(0.25)),  # type: ignore[arg-type]
+        emit=events.append,
+    )
+    record = record_of(result)
+    assert result.reason == ""
+    assert (record.total_s, record.measures, record.steps) == (0.5, {"pps": 3}, 2)
+    assert type(events[0].epoch.train_loss) is float
+
+
+def test_a_workload_that_has_only_its_own_metrics_keeps_time_and_memory() -> None:
+    metric = Metric(name="pps", label="pps", kind="rate", direction="max", scope="run")
+    record = record_of(result_of({"total_s": 1.0, "peak_mem_mib": 3.0, "run": {"pps": 2.0}}), metric)
+    assert (record.total_s, record.peak_mem_mib, record.measures) == (1.0, 3.0, {"pps": 2.0})
+
+
+@pytest.mark.parametrize("name", ["to_json", "seed", "machine", "config"])
+def test_a_metric_never_overwrites_what_names_the_run(name: str) -> None:
+    metric = Metric(name=name, label=name, kind="value", direction="max", scope="run")
+    record = record_of(result_of({"run": {name: 3.0}}), metric)
+    assert (record.seed, record.machine, record.config) == (7, {}, {})
+    assert record.measures == {name: 3.0}
+
+
+def test_an_epoch_has_any_whole_number() -> None:
+    record = record_of(result_of({"run": {"epochs": [{"epoch": -1, "train_loss": 0.5}]}}))
+    assert [item.epoch for item in record.epochs] == [-1]
+
+
+def test_a_best_epoch_that_is_none_of_the_epochs_is_the_last() -> None:
+    record = record_of(result_of({"run": {"best_epoch": 9, "epochs": [{"epoch": 1, "train_loss": 0.5}]}}))
+    assert record.train_loss == 0.5
