@@ -194,7 +194,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 
 def test_the_former_place_of_trial_config_warns() -> None:
-    with pytest.warns(DeprecationWarning, match="import TrialConfig from dmls_ray"):
+    with pytest.warns(DeprecationWarning, match="use TrialConfig of dmls_ray"):
         from dmls_ray.config import TrialConfig
 
     assert TrialConfig is dmls_ray.TrialConfig
