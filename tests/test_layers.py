@@ -193,13 +193,6 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         _ = dmls_ray.sweeps
 
 
-def test_the_former_place_of_trial_config_warns() -> None:
-    with pytest.warns(DeprecationWarning, match="use TrialConfig of dmls_ray"):
-        from dmls_ray.config import TrialConfig
-
-    assert TrialConfig is dmls_ray.TrialConfig
-
-
 @pytest.mark.parametrize("package", sorted(name for layer in LAYERS for name in layer))
 def test_every_package_says_what_of_it_is_public(package: str) -> None:
     module = ast.parse((PROJECT / "dmls_ray" / package / "__init__.py").read_text())

@@ -12,6 +12,7 @@ from dmls_ray.cluster.address_check import no_answer
 from dmls_ray.cluster.resources import Resources, cluster_resources
 
 CHECK_INTERVAL_S = 1.0
+"""Interval in which the nodes and the head of a cluster are looked at."""
 
 HEAD_TIMEOUT_S = 20.0
 """How long the head may not answer. Ray's own calls wait for it for three minutes, then end the process."""

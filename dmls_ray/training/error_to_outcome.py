@@ -1,4 +1,4 @@
-"""Convert exceptions of a training function into results: an exception is an outcome, not a crash."""
+"""Call the entry point on a rank, under every launcher: its result or its exception becomes a `RankResult`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         return failure(error, rank)
 
 
-# Messages of plain RuntimeErrors: PyTorch's CPU allocator, cuBLAS and cuDNN; and gloo.
+# Messages of plain RuntimeErrors of PyTorch's CPU allocator, cuBLAS and cuDNN.
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+# Messages of gloo.
 _DISCONNECTED = (
     "Connection closed by peer", "Connection reset by peer", "Connection timed out", "Connection refused",
     "Broken pipe", "No route to host", "connectFullMesh failed",

@@ -13,7 +13,7 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, RATIO, format_
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, is_above
 from dmls_ray.analysis.stats.power import repeats_to_tell
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration
-from dmls_ray.analysis.table.grouping import all_groups_along_axis
+from dmls_ray.analysis.table.axis_groups import all_groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from dmls_ray.analysis.figures.chart import Axis, Series
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
-from dmls_ray.analysis.table.grouping import BATCHES, all_groups_along_axis, count_values
+from dmls_ray.analysis.table.axis_groups import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.fields import FieldSpec, field_specs

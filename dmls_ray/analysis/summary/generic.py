@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
 from dmls_ray.analysis.summary.phrases import context_phrase, describe_configuration, paired_note
-from dmls_ray.analysis.table.grouping import count_values, groups_along_axis
+from dmls_ray.analysis.table.axis_groups import count_values, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome

@@ -9,7 +9,7 @@ from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, compare, difference, is_above, verdict_of
 from dmls_ray.analysis.summary.phrases import context_phrase, paired_note, without_derived_batch
-from dmls_ray.analysis.table.grouping import count_values, group_by_other_factors, groups_along_axis
+from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 

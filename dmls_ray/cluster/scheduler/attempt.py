@@ -16,7 +16,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RankResult, Verdict
 
 
-def out_of_memory(before: int | None, now: int | None, machine: str) -> str:
+def oom_kill_evidence(before: int | None, now: int | None, machine: str) -> str:
     """Evidence of a lack of memory: the kernel's count of killed processes has grown. Empty if there is none."""
     if before is None or now is None or now <= before:
         return ""
@@ -53,7 +53,7 @@ class Attempt:
     """The surviving ranks were asked to stop waiting for the lost ones."""
     begun: dict[str, int | None] = field(default_factory=dict)
     """Ranks that have begun, and the kernel's count of processes killed for lack of memory at that time."""
-    memory: str = ""
+    oom_kill: str = ""
     """Evidence that a rank was killed for lack of memory."""
     overdue: str = ""
     """Why the attempt was ended early."""
@@ -159,8 +159,8 @@ class Attempt:
             return Verdict(outcome=Outcome.TIMEOUT, reason=self.overdue)
         if self.lost:
             count = f"{len(self.lost)} of {len(self.ranks)} ranks died"
-            if self.memory:
-                return Verdict(outcome=Outcome.OOM, reason=f"{count}: {self.memory}")
+            if self.oom_kill:
+                return Verdict(outcome=Outcome.OOM, reason=f"{count}: {self.oom_kill}")
             reason = next(filter(None, self.lost.values()), "")
             return Verdict(outcome=Outcome.KILLED, reason=f"{count}: {reason}" if reason else count)
 

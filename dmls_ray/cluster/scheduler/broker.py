@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import out_of_memory
+from dmls_ray.cluster.scheduler.attempt import oom_kill_evidence
 from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
 from dmls_ray.cluster.scheduler.retry import Queued
 from dmls_ray.records.outcome import Outcome
@@ -184,8 +184,8 @@ class Broker(Dispatcher):
                 before = attempt.begun.get(name)
                 if not memory and before is not None:
                     now = await self.oom_kills_on(rank.registration)
-                    memory = out_of_memory(before, now, rank.registration.machine)
-                attempt.memory = attempt.memory or memory
+                    memory = oom_kill_evidence(before, now, rank.registration.machine)
+                attempt.oom_kill = attempt.oom_kill or memory
             if name in self.members.ranks:
                 self.lose(name, departed=rank.registration.machine if left else "")
 

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import Attempt, out_of_memory
+from dmls_ray.cluster.scheduler.attempt import Attempt, oom_kill_evidence
 from dmls_ray.cluster.scheduler.membership import Membership
 from dmls_ray.cluster.scheduler.queue import RunQueue
 from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
@@ -143,8 +143,8 @@ class Dispatcher:
         if successor is None:
             self.members.broken_groups.add(group)
         elif not replaced and successor.machine == registration.machine:
-            evidence = out_of_memory(attempt.begun.get(name), successor.oom_kills, successor.machine)
-            attempt.memory = attempt.memory or evidence
+            evidence = oom_kill_evidence(attempt.begun.get(name), successor.oom_kills, successor.machine)
+            attempt.oom_kill = attempt.oom_kill or evidence
         self.settle(attempt)
 
     def release(self, trainer: str) -> None:

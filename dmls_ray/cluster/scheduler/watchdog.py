@@ -21,6 +21,7 @@ DEATH_DETECTION_TIMEOUT_S = 20.0
 """Upper bound on how long Ray takes to report a dead process, on a busy machine too."""
 
 CHECK_INTERVAL_S = 0.5
+"""Interval in which the clocks of runs and ranks are looked at."""
 
 
 async def watch(dispatcher: Dispatcher) -> None:

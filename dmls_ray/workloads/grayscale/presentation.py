@@ -17,8 +17,8 @@ from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, verdict_of
 from dmls_ray.analysis.summary.generic import summarize_metrics
 from dmls_ray.analysis.summary.phrases import context_phrase, join_names
+from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
-from dmls_ray.analysis.table.grouping import count_values, group_by_other_factors
 from dmls_ray.analysis.table.layouts import RenderedTable
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.row import Row

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dmls_ray.analysis.table.axis_groups import all_groups_along_axis, count_values, group_by_other_factors
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.analysis.table.grouping import all_groups_along_axis, count_values, group_by_other_factors
 from dmls_ray.analysis.table.row import Row
 from tests.analysis.samples import results
 
