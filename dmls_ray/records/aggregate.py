@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.returned import RUN_FACTS
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.training_metrics import BY_NAME, LEARNED, RETURNABLE
@@ -21,13 +21,15 @@ _COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "mean": fmean,
     "rank0": lambda values: values[0],
 }
+_METRIC_FIELDS = BY_NAME.keys() & {*RUN_FIELDS}
+"""The metrics that have a field of the record; the others are in its `measures`."""
 
 
 def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequence[Metric] = ()) -> None:
     """Fill in what the ranks measured.
 
     A metric of scope `rank` is combined over the ranks as its entry says; the others are already over all ranks. A
-    metric of training has a field of the record; another is kept in its `measures`.
+    metric without a field of the record is kept in its `measures`.
 
     Args:
         record: the run.
@@ -43,7 +45,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
 
     run = results[0].run
     all_metrics = {**BY_NAME, **{metric.name: metric for metric in metrics}}
-    fields_of_run = {name for name in BY_NAME if all_metrics[name].scope == "run"} | {*RUN_FACTS}
+    fields_of_run = {name for name in _METRIC_FIELDS if all_metrics[name].scope == "run"} | {*RUN_FACTS}
     for name in fields_of_run & run.keys():
         setattr(record, name, run[name])
     take_epochs(record, [_of_known(EpochRecord, item) for item in run.get("epochs", ())])
@@ -51,7 +53,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
         if metric.scope == "rank":
             values = [value for item in results if (value := item.values.get(metric.name)) is not None]
             combined = _COMBINE[metric.across_ranks](values) if values else None
-            if metric.name in BY_NAME:
+            if metric.name in _METRIC_FIELDS:
                 setattr(record, metric.name, combined)
             elif combined is not None:
                 record.measures[metric.name] = combined
