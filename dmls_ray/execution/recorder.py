@@ -64,7 +64,7 @@ class Recorder:
         take_results(record, event.results, self.workload.metrics)
         if event.machines:
             first, *others = event.machines
-            record.machine = {**first, "beside": [machine_text(other) for other in others]} if others else first
+            record.machine = {**first, "beside": [machine_text(machine) for machine in others]} if others else first
 
         epochs = self._epochs.pop(run.run_id, [])
         if not record.epochs and epochs:

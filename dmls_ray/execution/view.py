@@ -160,7 +160,7 @@ def custom_measures(measures: Mapping[str, Any]) -> list[str]:
 
 def duration(seconds: float) -> str:
     """Seconds as a person says them."""
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole < 7200 else f"{whole / 3600:.1f} h"
+    rounded = round(seconds)
+    if rounded < 120:
+        return f"{rounded} s"
+    return f"{rounded // 60} min {rounded % 60:02d} s" if rounded < 7200 else f"{rounded / 3600:.1f} h"

@@ -166,8 +166,8 @@ class SweepComparison:
         }[self.way]
         if count < 2:
             return method
-        each = 100 * bonferroni_level(count)
-        return f"{method} Those of the {count} rows hold together at 95%: each is of {each:.4g}% (Bonferroni)."
+        level = 100 * bonferroni_level(count)
+        return f"{method} Those of the {count} rows hold together at 95%: each is of {level:.4g}% (Bonferroni)."
 
     def _is_same(self) -> bool:
         """Whether A and B came to the same, bit for bit."""

@@ -104,8 +104,8 @@ def by_rank(results: Results, *, with_published: bool = False) -> RenderedTable:
             entries = {"rank": "" if number is None else str(number)}
             entries |= {label_of(name): _median(same, name) for name in _OF_A_RANK}
             if with_published:
-                theirs = [rank for rank in matched.record.ranks if rank.rank == number] if matched else []
-                entries |= {"published test acc.": _median(theirs, "test_accuracy"), **_of_match(matched)}
+                published_ranks = [rank for rank in matched.record.ranks if rank.rank == number] if matched else []
+                entries |= {"published test acc.": _median(published_ranks, "test_accuracy"), **_of_match(matched)}
             entries |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
             cells.append(_with_factors(row, heads, entries))
     frame = _without_empty(pd.DataFrame(cells, dtype=object).fillna(""))
@@ -176,11 +176,11 @@ def _by(results: Results, factors: Sequence[str], measures: Sequence[str], with_
 def _with_published(frame: pd.DataFrame, table: Table) -> RenderedTable:
     matches = [match(row.records[0]) for row in table.rows]
     if any(matches):
-        theirs = [
+        entries = [
             {head: _metric_text(matched, *metric) for head, metric in _OF_A_PUBLISHED_RUN.items()} | _of_match(matched)
             for matched in matches
         ]
-        frame = _without_empty(frame.join(pd.DataFrame(theirs, index=frame.index)))
+        frame = _without_empty(frame.join(pd.DataFrame(entries, index=frame.index)))
     return RenderedTable(frame, _notes(table, matches))
 
 
@@ -200,9 +200,9 @@ def _notes(table: Table, matches: Sequence[Match | None] | None = None) -> list[
     if matched:
         hardware = next((note.about for note in table.typed_notes if note.kind == "measured_on"), "")
         ours = hardware.rstrip(".") or "this machine"
-        theirs = ", ".join(dict.fromkeys(item.hardware for item in matched))
+        of_reports = ", ".join(dict.fromkeys(item.hardware for item in matched))
         notes.append(
-            f"Published figures are of {theirs}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do "
+            f"Published figures are of {of_reports}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do "
             "not give is compared where ours is not at its default."
         )
     elif matches is not None:
