@@ -200,9 +200,9 @@ def _notes(table: Table, matches: Sequence[Match | None] | None = None) -> list[
     if matched:
         hardware = next((note.about for note in table.typed_notes if note.kind == "measured_on"), "")
         ours = hardware.rstrip(".") or "this machine"
-        of_reports = ", ".join(dict.fromkeys(item.hardware for item in matched))
+        reported = ", ".join(dict.fromkeys(item.hardware for item in matched))
         notes.append(
-            f"Published figures are of {of_reports}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do "
+            f"Published figures are of {reported}, n=1; ours of {ours}. differs in: ours / theirs; what the reports do "
             "not give is compared where ours is not at its default."
         )
     elif matches is not None:
