@@ -79,7 +79,14 @@ class Broker(Dispatcher):
         elif rank.attempt is None:
             self.members.set_idle(name)
         self.dispatch()
-        return await reply
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            # Ray cancels the calls of a process that has ended.
+            if rank.waiting is reply:
+                rank.waiting, rank.free_since = None, time.monotonic()
+                self.members.set_busy(name, rank)
+            raise
 
     async def interruption(self, name: str) -> tuple[str, ...]:
         """Wait until the rank is to stop waiting for lost ranks of its run; returns the addresses of their machines.

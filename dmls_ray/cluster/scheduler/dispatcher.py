@@ -102,8 +102,7 @@ class Dispatcher:
             store = ranks[0].registration.store
             rank.lease = Lease(lease_id=lease_id, job=job, rank=info, store=store, machines=machines)
             rank.attempt = attempt
-            assert rank.waiting is not None
-            rank.waiting.set_result(rank.lease)
+            rank.answer(rank.lease)
             rank.waiting = None
 
     def attempt_of(self, name: str, lease_id: str) -> Attempt | None:

@@ -37,7 +37,7 @@ class Rank:
     """When it joined, or its last run ended."""
 
     def answer(self, reply: Lease | Leave | None) -> None:
-        """Answer its request for work, if there is one."""
+        """Answer its request for work, if there is one, and its process has not ended."""
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(reply)
 

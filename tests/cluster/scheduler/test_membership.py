@@ -60,6 +60,30 @@ async def test_a_rank_that_never_asks_again_is_waited_for_once() -> None:
 
 
 @scenario
+async def test_a_rank_whose_request_was_cancelled_with_its_process_is_given_no_run() -> None:
+    broker = Broker({"t": 2})
+    names = [await broker.join(card(index)) for index in range(2)]
+    leases = [await soon(broker.next_lease(name)) for name in names]
+    leases[0].cancel()
+    with patch("dmls_ray.cluster.scheduler.membership.IDLE_REPORT_TIMEOUT_S", 0.0):
+        await asyncio.wait(leases[:1])
+        assert await broker.submit(job("r"))
+        assert attempt_of(await leases[1]) == "r/1"
+    assert not (await soon(broker.next_lease(names[0]))).done(), "it may ask again"
+
+
+@scenario
+async def test_a_request_that_is_cancelled_while_a_run_is_submitted_does_not_fail_the_submission() -> None:
+    broker = Broker({"t": 1})
+    lease = await soon(broker.next_lease(await broker.join(card(0))))
+    lease.cancel()
+    assert await broker.submit(job("r")), "the cancelled request has not been told yet"
+    await broker.rank_failed("t", 0)
+    name = await broker.join(card(0, group=1))
+    assert attempt_of(await broker.next_lease(name)) == "r/2"
+
+
+@scenario
 async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
     broker = Broker({"t": 2})
     names = [await broker.join(card(index)) for index in range(2)]
