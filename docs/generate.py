@@ -94,7 +94,8 @@ def _metric_rows(metrics: Sequence[Metric], *, labelled: bool) -> list[str]:
         cells = [f"`{metric.name}`", metric.doc]
         if labelled:
             cells = [metric.label, *cells, better[metric.direction]]
-        rows.append(f"| {' | '.join([*cells, ranks[metric.across_ranks]])} |")
+        combined = f"of the rank with the largest `{metric.part_of}`" if metric.part_of else ranks[metric.across_ranks]
+        rows.append(f"| {' | '.join([*cells, combined])} |")
     return rows
 
 

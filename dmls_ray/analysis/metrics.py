@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, RATE, RATIO, SECONDS, NumberFormat
+from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMORY, RATE, RATIO, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.intervals import Quantity
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RunRecord
@@ -20,6 +20,7 @@ _FORMATS: Mapping[str, NumberFormat] = {
     "seconds": SECONDS,
     "ratio": RATIO,
     "rate": RATE,
+    "memory": MEMORY,
     "whole": INTEGER,
     "accuracy": ACCURACY,
     "number": GENERIC,

@@ -51,8 +51,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     take_epochs(record, [_of_known(EpochRecord, item) for item in run.get("epochs", ())])
     for metric in all_metrics.values():
         if metric.scope == "rank":
-            values = [value for item in results if (value := item.values.get(metric.name)) is not None]
-            combined = _COMBINE[metric.across_ranks](values) if values else None
+            combined = _combined(metric, results)
             if metric.name in _METRIC_FIELDS:
                 setattr(record, metric.name, combined)
             elif combined is not None:
@@ -62,6 +61,15 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     record.measures |= {name: run[name] for name in sorted(others)}
     if "returned" in run:
         _take_returned(record, run["returned"])
+
+
+def _combined(metric: Metric, results: Sequence[RankResult]) -> Any:
+    """The value of the run; None if no rank has one."""
+    if metric.part_of:
+        wholes = [item.values for item in results if item.values.get(metric.part_of) is not None]
+        return max(wholes, key=lambda values: values[metric.part_of]).get(metric.name) if wholes else None
+    values = [value for item in results if (value := item.values.get(metric.name)) is not None]
+    return _COMBINE[metric.across_ranks](values) if values else None
 
 
 def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:

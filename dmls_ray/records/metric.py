@@ -10,7 +10,7 @@ Kind = Literal["rate", "amount", "ratio", "share", "value"]
 Direction = Literal["max", "min", "none"]
 Scope = Literal["run", "epoch", "rank"]
 AcrossRanks = Literal["max", "min", "sum", "mean", "rank0"]
-FormatName = Literal["seconds", "ratio", "rate", "whole", "accuracy", "number"]
+FormatName = Literal["seconds", "ratio", "rate", "memory", "whole", "accuracy", "number"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,9 @@ class Metric:
     """Where the number is measured: once per run, once per epoch, or by each rank."""
     across_ranks: AcrossRanks = "rank0"
     """How the values of the ranks become the value of the run."""
+    part_of: str = ""
+    """The metric of scope `rank`, combined as the largest, that this metric is a part of: the value of the run is that
+    of the same rank, so that the parts add up."""
     format: FormatName = "number"
     """How a table prints the value."""
     is_time: bool = False

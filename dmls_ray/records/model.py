@@ -101,6 +101,24 @@ class RankRecord:
     """CPU: peak resident set of the run; GPU: peak allocated."""
     peak_reserved_mib: float | None = None
     """GPU only: peak that the caching allocator reserved."""
+    tensor_mem_mib: float | None = None
+    """Peak of the tensors in a training step; the five kinds below are its parts at that moment."""
+    parameter_mem_mib: float | None = None
+    gradient_mem_mib: float | None = None
+    optimizer_mem_mib: float | None = None
+    """State of the optimizer."""
+    activation_mem_mib: float | None = None
+    """What the forward pass keeps for the backward pass, outputs and loss included."""
+    other_mem_mib: float | None = None
+    """Batch, buffers of the model, buffers of DDP, and what an operation needs while it works."""
+    no_tensor_mem: str = ""
+    """Why tensor_mem_mib is not known, in one line."""
+    device_mem_mib: float | None = None
+    """GPU only: peak allocated in training, without the data set on the device."""
+    data_mib: float | None = None
+    """Size of the data set that lies on the device."""
+    host_mem_mib: float | None = None
+    """CPU only: peak resident set of the run minus the resident set before it."""
     forward_ms: float | None = None
     backward_ms: float | None = None
     """Computation of the backward pass."""
@@ -228,6 +246,16 @@ class RunRecord(msgspec.Struct, kw_only=True):
     peak_mem_mib: float | None = None
     """Of the rank with the highest peak."""
     peak_reserved_mib: float | None = None
+    tensor_mem_mib: float | None = None
+    """Of the rank with the largest; the five kinds below are of the same rank, so that they add up."""
+    parameter_mem_mib: float | None = None
+    gradient_mem_mib: float | None = None
+    optimizer_mem_mib: float | None = None
+    activation_mem_mib: float | None = None
+    other_mem_mib: float | None = None
+    device_mem_mib: float | None = None
+    data_mib: float | None = None
+    host_mem_mib: float | None = None
     forward_ms: float | None = None
     backward_ms: float | None = None
     comm_ms: float | None = None

@@ -70,6 +70,22 @@ def _inference(name: str, label: str, doc: str) -> Metric:
     )  # fmt: skip
 
 
+def _memory(name: str, label: str, doc: str, *, is_shown: bool = True, part_of: str = "") -> Metric:
+    """Memory of the rank that needs most."""
+    return Metric(
+        name=name, label=label, kind="amount", direction="min", scope="rank", across_ranks="max", part_of=part_of,
+        format="memory", shown=is_shown, doc=doc,
+    )  # fmt: skip
+
+
+def _memory_kind(kind: str, doc: str) -> Metric:
+    """Part of tensor_mem_mib."""
+    return _memory(
+        f"{kind}_mem_mib", f"{kind} MiB", f"Part of tensor_mem_mib at its peak: {doc}", is_shown=False,
+        part_of="tensor_mem_mib",
+    )  # fmt: skip
+
+
 _LOSSES, _ACCURACIES = zip(*(_learned(part) for part in ("train", "test", "validation")), strict=True)
 
 TRAINING_METRICS: tuple[Metric, ...] = (
@@ -116,6 +132,15 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         format="whole", shown=_has_memory_or_nothing_custom,
         doc="CPU: peak resident set of the run; GPU: peak allocated. Of the rank that needs most.",
     ),
+    _memory("tensor_mem_mib", "tensor MiB", "Peak of the tensors in a training step, on the rank that needs most."),
+    _memory_kind("parameter", "parameters of the model."),
+    _memory_kind("gradient", "gradients."),
+    _memory_kind("optimizer", "state of the optimizer."),
+    _memory_kind("activation", "what the forward pass keeps for the backward pass."),
+    _memory_kind("other", "batch, buffers, and what an operation needs while it works."),
+    _memory("device_mem_mib", "device MiB", "GPU: peak allocated in training, without the data set on the device."),
+    _memory("data_mib", "data MiB", "Size of the data set that lies on the device.", is_shown=False),
+    _memory("host_mem_mib", "host MiB", "CPU: peak resident set of the run minus the resident set before it."),
     *_ACCURACIES,
     Metric(
         name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",

@@ -71,3 +71,17 @@ def test_a_loss_is_called_loss_or_ends_in_it() -> None:
     assert not is_loss("loss_scale")
     assert not is_loss("gloss")
     assert [name for name in LEARNED if is_loss(name)] == ["train_loss", "test_loss", "validation_loss"]
+
+
+def test_the_kinds_of_memory_of_a_run_are_those_of_the_rank_with_the_largest_peak() -> None:
+    kinds = [metric.name for metric in TRAINING_METRICS if metric.part_of == "tensor_mem_mib"]
+    assert kinds == [f"{kind}_mem_mib" for kind in ("parameter", "gradient", "optimizer", "activation", "other")]
+    sizes = [(1.0, 1.0, 9.0, 1.0, 0.0), (2.0, 2.0, 0.0, 8.0, 1.0)]
+    results = [
+        RankResult(rank=rank, values={"tensor_mem_mib": sum(size), **dict(zip(kinds, size, strict=True))})
+        for rank, size in enumerate(sizes)
+    ]
+    record = record_of(results)
+    assert record.tensor_mem_mib == 13.0
+    assert tuple(getattr(record, kind) for kind in kinds) == sizes[1]
+    assert record_of([RankResult(rank=0, values={"no_tensor_mem": "it failed"})]).activation_mem_mib is None

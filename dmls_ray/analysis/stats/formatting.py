@@ -101,8 +101,11 @@ SECONDS = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1 if abs(value)
 RATIO = NumberFormat(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
 """A factor, as a speed-up."""
 
+MEMORY = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2)
+"""MiB, to about three digits."""
+
 INTEGER = NumberFormat(lambda value: 0)
-"""Memory in MiB, bytes."""
+"""Bytes, and the resident set in MiB."""
 
 ACCURACY = NumberFormat(lambda value: 3)
 """A fraction from 0 to 1."""
