@@ -257,7 +257,8 @@ def _serve_lease(lease: Lease, worker: _RankWorker) -> None:
             shared = dist.PrefixStore(lease.lease_id, client)
         with process_group(rank, shared):
             train = import_function(lease.job.train, flag="train")
-            link = measure_link(rank, lease.machines)
+            link, instruments_s = measure_link(rank, lease.machines)
+            rank = replace(rank, instruments_s=instruments_s)
             result = run_guarded(train, lease.job.config, rank, worker.make_emit(lease))
             if result.run:
                 result = replace(result, run={**result.run, **link})

@@ -26,7 +26,7 @@ class Durations:
     def add(self, record: RunRecord) -> None:
         """Add a run that has ended; only runs that ended ok count."""
         if record.outcome is Outcome.OK and record.total_s is not None:
-            seconds = record.total_s + (record.overhead_s or 0.0)
+            seconds = record.total_s + (record.instruments_s or 0.0) + (record.overhead_s or 0.0)
             bisect.insort(self._all, seconds)
             bisect.insort(self._of.setdefault(record.trial_id, []), seconds)
 

@@ -74,7 +74,7 @@ class Recorder:
         now = time.monotonic()
         # Runs of a search overlap, so the time between two ends says nothing.
         if self._last_end is not None and record.total_s is not None and self.options.mode == "bench":
-            record.overhead_s = now - self._last_end - record.total_s
+            record.overhead_s = now - self._last_end - record.total_s - (record.instruments_s or 0.0)
         self._last_end = now
         return record
 

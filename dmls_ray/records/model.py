@@ -91,6 +91,8 @@ class RankRecord:
     inference_s: float | None = None
     """After the last epoch: converting to int8, testing both forms, and timing inference."""
     total_s: float | None = None
+    instruments_s: float | None = None
+    """Link probe and whatever else measures outside of training: in no phase, and not in total_s."""
     step_ms_p50: float | None = None
     step_ms_p95: float | None = None
     step_ms_quantiles: FloatList = field(default_factory=list)
@@ -234,8 +236,9 @@ class RunRecord(msgspec.Struct, kw_only=True):
     checkpoint_s: float | None = None
     inference_s: float | None = None
     total_s: float | None = None
+    instruments_s: float | None = None
     overhead_s: float | None = None
-    """Time that the orchestration added to total_s, measured by the driver."""
+    """Time that the orchestration added to total_s and instruments_s, measured by the driver."""
     images_per_s: float | None = None
     """Samples of the counted steps, all ranks, divided by train_s."""
     epoch_s: float | None = None

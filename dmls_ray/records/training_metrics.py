@@ -112,7 +112,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="overhead_s", label="start-up s", kind="value", direction="min", scope="run", format="seconds",
         is_time=True, family="speed", shown=_varies_launcher,
-        doc="Seconds that the orchestration adds to total_s, seen from the driver.",
+        doc="Seconds that the orchestration adds to total_s and instruments_s, seen from the driver.",
     ),
     Metric(
         name="exposed_comm_ms", label="exposed comm. ms", kind="amount", direction="min", scope="rank",
@@ -191,6 +191,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     _largest("setup_s", "Seconds of process group, model, data, wrapping and compiling."),
     _largest("checkpoint_s", "Seconds of saving checkpoints."),
+    _largest("instruments_s", "Seconds of link probe and other measurements, in no phase and not in total_s."),
     _largest("inference_s", "Seconds of converting to int8, testing and timing inference."),
     _largest("step_ms_p95", "95th percentile of the counted optimizer steps on the slowest rank."),
     _largest("start_mem_mib", "CPU: resident set when the run begins; GPU: allocated then.", is_time=False),

@@ -26,22 +26,38 @@ class PhaseClock:
     Args:
         device: the rank's device.
         began: when the run was assigned, by time.perf_counter; now by default.
+        instruments_s: seconds of instruments since then, as those of `untimed`.
     """
 
-    def __init__(self, device: torch.device, began: float | None = None) -> None:
+    def __init__(self, device: torch.device, began: float | None = None, instruments_s: float = 0.0) -> None:
         self._device = device
         now = time.perf_counter()
-        self._began = now if began is None else began
+        self._began = (now if began is None else began) + instruments_s
+        self.instruments_s = instruments_s
+        """Seconds that instruments took so far."""
         self.seconds = dict.fromkeys(("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"), 0.0)
         # The time before this clock was made, mostly for the process group, is set-up.
         self.seconds["setup_s"] = now - self._began
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        began, instruments_s = time.perf_counter(), self.instruments_s
         yield
         synchronize(self._device)
-        self.seconds[name] += time.perf_counter() - began
+        self.seconds[name] += time.perf_counter() - began - (self.instruments_s - instruments_s)
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        """The work of an instrument: neither a phase nor the total contains it."""
+        synchronize(self._device)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            synchronize(self._device)
+            seconds = time.perf_counter() - began
+            self._began += seconds
+            self.instruments_s += seconds
 
     def resume(self, seconds: Mapping[str, float], total_s: float) -> None:
         """Add the times of an earlier part of the run."""
@@ -51,7 +67,7 @@ class PhaseClock:
 
     @property
     def total_s(self) -> float:
-        """Seconds since the run was assigned."""
+        """Seconds since the run was assigned, without those of instruments."""
         return time.perf_counter() - self._began
 
 

@@ -74,7 +74,7 @@ class RankTrainer(Generic[Task]):
     def __init__(self, config: TrainingConfig, rank: RankInfo, make_task: MakeTask[Task]) -> None:
         self.config, self.rank = config, rank
         self.device = torch.device(rank.device)
-        self.clock = PhaseClock(self.device, rank.assigned_at)
+        self.clock = PhaseClock(self.device, rank.assigned_at, rank.instruments_s)
         with self.clock.phase("setup_s"):
             prepare_process(config, rank, tf32=config.precision == "tf32")
             self.memory = MemoryMeter(self.device)
@@ -274,6 +274,7 @@ class RankTrainer(Generic[Task]):
             "reason": f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else "",
             **self.clock.seconds,
             "total_s": self.clock.total_s,
+            "instruments_s": self.clock.instruments_s,
             **self.timer.percentiles(),
             **self.memory.read(),
             **self.ddp_model.communication(),

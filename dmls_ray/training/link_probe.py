@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from dmls_ray.training.clocks import synchronize
+from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 
 _SMALL_ROUNDS = 20
@@ -20,29 +21,37 @@ _LONG_ENOUGH_S = 0.1
 """Duration of the largest message, so that latency, buffers and token buckets have little influence."""
 
 
-def measure_link(rank: RankInfo, machines: Sequence[str]) -> dict[str, Any]:
+def measure_link(rank: RankInfo, machines: Sequence[str]) -> tuple[dict[str, Any], float]:
     """Round trip and bandwidth between the machines of a run; empty on a single machine, and on all ranks but rank 0.
 
-    One rank of each machine takes part. A ring all-reduce among m ranks is 2 (m - 1) messages one after the other, of
-    1/m of the data each (Patarasuk & Yuan, 2009). So a tiny one takes m - 1 round trips. The difference between the
-    times of a larger and a smaller one is the time of 2 (m - 1) / m of their difference in bytes.
+    One rank of each machine takes part, and the others wait. A ring all-reduce among m ranks is 2 (m - 1) messages one
+    after the other, of 1/m of the data each (Patarasuk & Yuan, 2009). So a tiny one takes m - 1 round trips. The
+    difference between the times of a larger and a smaller one is the time of 2 (m - 1) / m of their difference in
+    bytes.
 
     Args:
         rank: this rank; the default process group has all ranks of the run.
         machines: the machine of each rank.
 
     Returns:
-        `link_round_trip_ms`, the median of 20, and `link_mbit_per_s`, in one direction, of the slowest link.
+        `link_round_trip_ms`, the median of 20, and `link_mbit_per_s`, in one direction, of the slowest link; and the
+        seconds that the measurement took on this rank.
     """
     leaders = [machines.index(machine) for machine in dict.fromkeys(machines)]
     if len(leaders) < 2:
-        return {}
+        return {}, 0.0
+    began = time.perf_counter()
     group = dist.new_group(leaders)
-    if rank.rank not in leaders:
-        return {}
+    metrics = _measured(group, rank, len(leaders)) if rank.rank in leaders else {}
+    # A rank that does not take part would otherwise wait in its set-up, which is timed.
+    Collective(rank, torch.device(rank.device)).barrier()
+    return metrics if rank.rank == 0 else {}, time.perf_counter() - began
+
+
+def _measured(group: Any, rank: RankInfo, count: int) -> dict[str, float]:
+    """The metrics of the link between the ranks of this group, one on each of `count` machines."""
     try:
         device = torch.device(rank.device if rank.backend == "nccl" else "cpu")
-        count = len(leaders)
         small = [_seconds(group, 1, device) for _ in range(_SMALL_ROUNDS)]
         size, previous_s = _FIRST_BYTES, _shortest_s(group, _FIRST_BYTES, device)
         rate = 0.0
@@ -56,8 +65,6 @@ def measure_link(rank: RankInfo, machines: Sequence[str]) -> dict[str, Any]:
                 break
     finally:
         dist.destroy_process_group(group)
-    if rank.rank != 0:
-        return {}
     metrics = {"link_round_trip_ms": statistics.median(small) * 1000 / (count - 1)}
     return metrics | ({"link_mbit_per_s": rate} if rate else {})
 

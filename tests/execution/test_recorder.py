@@ -3,8 +3,11 @@ from __future__ import annotations
 import pytest
 
 from dmls_ray.config.options import Options
+from dmls_ray.execution import recorder as recorder_module
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.recorder import Recorder
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
 from dmls_ray.workloads.registry import workload
 
 
@@ -16,3 +19,17 @@ def test_a_record_names_its_workload(name: str, axes: dict[str, object]) -> None
     plan = make_plan(axes, schema=workload(name).schema())
     record = Recorder(plan, Options(), workload(name), session="").skipped(plan.runs[0])
     assert record.workload == name
+
+
+def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=workload("classification").schema())
+    recorder = Recorder(plan, Options(), workload("classification"), session="")
+    monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 110.0]).__next__)
+    run = plan.runs[0]
+    recorder.started(run, RunStarted(attempt=1), {})
+    values = {"total_s": 6.0, "instruments_s": 3.5}
+    finished = RunFinished(
+        verdict=Verdict(outcome=Outcome.OK), attempts=1, results=(RankResult(rank=0, values=values),)
+    )
+    record = recorder.finished(run, finished, {})
+    assert (record.total_s, record.instruments_s, record.overhead_s) == (6.0, 3.5, 0.5)

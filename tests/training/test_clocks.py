@@ -21,6 +21,17 @@ def test_phases_add_up_to_no_more_than_the_total() -> None:
     assert sum(clock.seconds.values()) <= clock.total_s
 
 
+def test_what_instruments_take_is_in_no_phase_and_not_in_the_total() -> None:
+    clock = PhaseClock(CPU, time.perf_counter() - 0.5, instruments_s=0.4)
+    with clock.phase("setup_s"), clock.untimed():
+        time.sleep(0.2)
+    with clock.untimed():
+        time.sleep(0.2)
+    assert 0.1 <= clock.total_s < 0.2
+    assert 0.1 <= clock.seconds["setup_s"] < 0.2
+    assert 0.8 <= clock.instruments_s < 0.9
+
+
 def run_epoch(timer: StepTimer, steps: int) -> tuple[float, float, int]:
     timer.begin_epoch()
     for _ in range(steps):

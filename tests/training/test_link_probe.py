@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ import torch.multiprocessing as mp
 
 from dmls_ray.training.link_probe import measure_link
 from dmls_ray.training.rank import RankInfo
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.train import train_rank
 
 MACHINES = ("a", "a", "b", "c")
+CONFIG = TrialConfig(
+    dataset="synthetic:shape=1x8x8,classes=4,train=64,test=8", batch_per_rank=8, epochs=1, device="cpu"
+)
 
 
 def _rank(number: int, folder: str, reported: Any) -> None:
@@ -21,7 +27,9 @@ def _rank(number: int, folder: str, reported: Any) -> None:
     store = dist.FileStore(f"{folder}/store", len(MACHINES))
     dist.init_process_group("gloo", store=store, rank=number, world_size=len(MACHINES))
     rank = RankInfo(rank=number, world_size=len(MACHINES), backend="gloo")
-    reported[number] = measure_link(rank, MACHINES)
+    began = time.perf_counter()
+    link, seconds = measure_link(rank, MACHINES)
+    reported[number] = link, seconds, time.perf_counter() - began
     # The group of all is as it was.
     total = torch.ones(1)
     dist.all_reduce(total)
@@ -35,13 +43,23 @@ def test_only_rank_0_returns_the_round_trip_and_the_bandwidth(tmp_path: Path) ->
         reported = manager.dict()
         mp.spawn(_rank, (str(tmp_path), reported), nprocs=len(MACHINES))
         results = dict(reported)
-    first = results.pop(0)
+    first = results[0][0]
     assert set(first) == {"link_round_trip_ms", "link_mbit_per_s"}
     assert 0 < first["link_round_trip_ms"] < 1000
     assert first["link_mbit_per_s"] > 10
-    assert all(other == {} for other in results.values())
+    assert all(results[number][0] == {} for number in range(1, len(MACHINES)))
+    for _, seconds, whole in results.values():
+        assert 0.9 * whole < seconds <= whole, "every rank knows what the probe took, also one that only waited"
 
 
 def test_a_run_on_one_machine_has_no_link() -> None:
-    assert measure_link(RankInfo(world_size=2), ("a", "a")) == {}
-    assert measure_link(RankInfo(), ()) == {}
+    assert measure_link(RankInfo(world_size=2), ("a", "a")) == ({}, 0.0)
+    assert measure_link(RankInfo(), ()) == ({}, 0.0)
+
+
+def test_the_time_of_the_probe_is_no_part_of_the_run() -> None:
+    rank = RankInfo(assigned_at=time.perf_counter() - 10, instruments_s=9.5)
+    result = train_rank(CONFIG, rank, lambda event: None)
+    assert 0.5 < result["setup_s"] < 5
+    assert result["setup_s"] <= result["total_s"] < 9
+    assert result["instruments_s"] >= 9.5

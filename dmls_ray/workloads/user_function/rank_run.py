@@ -49,7 +49,7 @@ def run_user_function(
         Exception: whatever the function raises.
     """
     device = torch.device(rank.device)
-    clock = PhaseClock(device, rank.assigned_at)
+    clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
     with clock.phase("setup_s"):
         prepare_process(config, rank)
         memory = MemoryMeter(device)
@@ -68,6 +68,7 @@ def run_user_function(
         "reason": f"{diverged} is not finite" if diverged else "",
         "setup_s": clock.seconds["setup_s"],
         "total_s": total_s,
+        "instruments_s": clock.instruments_s,
         **steps.timer.percentiles(),
         **memory.read(),
         "utilization": utilization.series,
