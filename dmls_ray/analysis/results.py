@@ -24,7 +24,10 @@ from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri
 from dmls_ray.workloads.registry import workload_of
 
-NESTED = ("config", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures", "proposed")
+NESTED = (
+    "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "earlier_attempts", "measures",
+    "proposed",
+)  # fmt: skip
 PICTURE = "picture"
 """A field of a record that tables leave out."""
 KEYS = ("run_id", "trial_id", "repeat")

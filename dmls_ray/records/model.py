@@ -294,6 +294,12 @@ class RunRecord(msgspec.Struct, kw_only=True):
     picture: str = ""
     """A JPEG in base64 that a user-defined training function returned as `picture`."""
 
+    code: SharedObject = msgspec.field(default_factory=dict)
+    """Digest of each source file of the user that the run imports, by its path below the folder of imports; of a
+    function without a module, by its name and `()`. Empty in older records, and for runs of this package's code alone.
+    """
+    data: SharedObject = msgspec.field(default_factory=dict)
+    """Fingerprint of each data set of the run, by its name in the configuration. Empty in older records."""
     machine: SharedObject = msgspec.field(default_factory=dict)
     """Description of the first rank's machine; the key `beside` has a line for each of the other machines."""
     versions: SharedObject = msgspec.field(default_factory=dict)

@@ -136,8 +136,14 @@ def _check_machine(machine: Mapping[str, Any]) -> None:
     msgspec.convert(machine, _MachineFacts)
 
 
+def _check_digests(digests: Mapping[str, Any]) -> None:
+    msgspec.convert(digests, dict[str, str])
+
+
 SHARED_CHECKS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "config": _check_config,
+    "code": _check_digests,
+    "data": _check_digests,
     "machine": _check_machine,
     "versions": _check_facts,
     "git": _check_facts,
@@ -162,6 +168,8 @@ class _Session(msgspec.Struct):
     machine: Facts | None = None
     versions: Facts | None = None
     git: Facts | None = None
+    code: dict[str, str] = {}
+    data: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if self.mode == "search" and self.metric is None:

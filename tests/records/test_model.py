@@ -38,6 +38,16 @@ def test_a_record_survives_json() -> None:
     assert RunRecord.from_dict(json.loads(json.dumps(written.to_dict(), allow_nan=False))) == written
 
 
+def test_a_record_names_the_version_of_the_users_code_and_data_and_an_older_one_names_none() -> None:
+    written = record(code={"m.py": "0123456789abcdef"}, data={"mod:data": "fedcba9876543210"})
+    read = RunRecord.from_json(written.to_json())
+    assert (read.code, read.data) == ({"m.py": "0123456789abcdef"}, {"mod:data": "fedcba9876543210"})
+    older = {name: value for name, value in record().to_dict().items() if name not in ("code", "data")}
+    assert (RunRecord.from_dict(older).code, RunRecord.from_dict(older).data) == ({}, {})
+    with pytest.raises(ValueError, match="code"):
+        RunRecord.from_dict({**written.to_dict(), "code": {"m.py": 1}})
+
+
 def test_a_returned_picture_is_a_field_of_the_record_and_not_a_measure() -> None:
     written = record(machine={"cores": 2}, git={"commit": "c"})
     take_results(written, [rank(0, run={"returned": {"bits": 2.0, "picture": "/9j/AAA="}})])

@@ -67,15 +67,22 @@ def show(given: argparse.Namespace, console: Console) -> None:
     """Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     results, record = _find_run(given.run, given.folder)
     plain = record.to_dict()
-    inner = ("config", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts", "picture")
+    inner = (
+        "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts",
+        "picture",
+    )  # fmt: skip
     ended = f"{record.outcome.value}{f', {record.reason}' if record.reason else ''}"
     say(console, f"{record.run_id} in {results.where}: {ended}")
     for title, values in (
         ("Configuration", plain["config"]),
         ("Result", {name: value for name, value in plain.items() if name not in inner}),
+        ("Code", plain["code"]),
+        ("Data", plain["data"]),
         ("Machine", plain["machine"]),
         ("Versions", plain["versions"] | plain["git"]),
     ):
+        if not values:
+            continue
         say(console, f"\n{title}", style="bold")
         for name, value in values.items():
             if value not in (None, "", [], {}):
