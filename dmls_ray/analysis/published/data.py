@@ -29,10 +29,12 @@ REPORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 """Report -> its data set, its tables, and the fields that it examines."""
 
 _SETTINGS: dict[str, dict[str, Any]] = {
-    "cifar10": {"weight_decay": 5e-4, "shuffle": False, "device": "cuda"},
-    "stl10": {"image_size": 128, "device": "cuda"},
+    "cifar10": {
+        "weight_decay": 5e-4, "shuffle": False, "device": "cuda", "loader": "dataloader", "loader_workers": 2
+    },
+    "stl10": {"image_size": 128, "device": "cuda", "loader": "dataloader"},
     "mnist": {"weight_decay": 5e-4, "shuffle": False, "device": "cpu", "test_batch_per_rank": 128, "seed": 123},
-}
+}  # fmt: skip
 """Settings of all runs of a report, by data set."""
 
 _SUMMED = ("cifar10",)
@@ -50,6 +52,18 @@ ACCURACY_CAVEAT = (
     "2 ranks), those on mnist the mean over the ranks; ours are over all test samples."
 )
 """Note below every table with published accuracies."""
+
+EPOCH_CAVEAT = (
+    "Published s/epoch includes tests; a report that prints no times of epochs has s/run divided by its epochs, so "
+    "set-up too. Ours is of training steps alone."
+)
+"""Note below every table with published times of epochs."""
+
+MEMORY_CAVEAT = (
+    "Published peak MB is what PyTorch allocated on a GPU while a DataLoader brought the batches. Of ours, device MiB "
+    "compares with it: it leaves out the data set that the resident loader keeps on the GPU (data_mib)."
+)
+"""Note below every table with published memory."""
 
 
 def published(dataset: str | None = None) -> Results:

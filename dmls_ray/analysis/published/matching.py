@@ -18,12 +18,13 @@ _MATCHED = ("model", "batch_per_rank", "accum_steps", "world_size", "machines", 
 """Fields that must be equal for two runs to match."""
 
 _NO_MATTER = {
-    # Which samples come when, and where they and the ranks come from.
-    "seed", "data_dir", "loader", "loader_workers", "launcher", "device", "threads_per_rank", "ranks_per_machine",
+    # Which samples come when, and where the ranks run. How samples are loaded matters: a resident data set occupies
+    # memory of the device, and saves the time of loading.
+    "seed", "data_dir", "launcher", "device", "threads_per_rank", "ranks_per_machine",
     # What is measured besides, and which steps count in a rate; global_batch follows from equal fields.
     "test_batch_per_rank", "target_accuracy", "inference_batch", "warmup_steps", "global_batch",
 }  # fmt: skip
-"""Fields that change neither what is trained nor how. The hardware is reported separately."""
+"""Fields that change neither what is trained nor how, nor memory. The hardware is reported separately."""
 
 _NOT_REPORTED = "not reported"
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
 from dmls_ray.analysis.presentation import installed_presentations, presentation_of
-from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, PUBLISHED
+from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, EPOCH_CAVEAT, MEMORY_CAVEAT, PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, SECONDS, NumberFormat, format_value
@@ -155,17 +155,23 @@ _OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
 
 _OF_A_PUBLISHED_RUN = {
     "published s/run": ("total_s", SECONDS),
+    "published s/epoch": ("epoch_s", SECONDS),
     "published peak MB": ("peak_mem_mb", GENERIC),
     "published test acc.": ("test_accuracy", ACCURACY),
     "published ms": ("pass_ms", GENERIC),
 }
 """Column -> metric of a published run, and its format."""
 
+_CAVEATS = {"published s/epoch": EPOCH_CAVEAT, "published peak MB": MEMORY_CAVEAT}
+"""Column -> how it compares with ours."""
+
 
 def _by(results: Results, factors: Sequence[str], measures: Sequence[str], with_published: bool) -> RenderedTable:
     table = make_table(results, factors)
     # Other fields that vary distinguish rows, too.
     heads = list(dict.fromkeys((*factors, *_heads(table))))
+    if with_published:
+        measures = list(dict.fromkeys((measures[0], "epoch_s", *measures)))  # runs may differ in epochs
     columns = measure_columns(table, measures)
     table = replace(table, rows=sorted(table.rows, key=lambda row: row.position(heads)))
     cells = [_with_factors(row, heads, {column.head: column.text(row) for column in columns}) for row in table.rows]
@@ -181,20 +187,22 @@ def _with_published(frame: pd.DataFrame, table: Table) -> RenderedTable:
             for matched in matches
         ]
         frame = _without_empty(frame.join(pd.DataFrame(entries, index=frame.index)))
-    return RenderedTable(frame, _notes(table, matches))
+    caveats = [text for head, text in _CAVEATS.items() if head in frame]
+    return RenderedTable(frame, _notes(table, matches, caveats))
 
 
-def _notes(table: Table, matches: Sequence[Match | None] | None = None) -> list[str]:
+def _notes(table: Table, matches: Sequence[Match | None] | None = None, caveats: Sequence[str] = ()) -> list[str]:
     """The notes of a table, and whose accuracies the published ones are.
 
     Args:
         table: the table.
         matches: the published runs next to its rows; None for a table without them.
+        caveats: how its published columns compare with ours.
     """
     matched = [item for item in matches or () if item is not None]
     of_rows = [record for row in table.rows for record in row.records if record.isolation == PUBLISHED]
     published = [item.record for item in matched] or of_rows
-    notes = list(table.notes)
+    notes = [*table.notes, *caveats]
     if any(record.test_accuracy is not None for record in published):
         notes.append(ACCURACY_CAVEAT)
     if matched:
@@ -213,8 +221,16 @@ def _notes(table: Table, matches: Sequence[Match | None] | None = None) -> list[
 def _metric_text(matched: Match | None, name: str, form: NumberFormat) -> str:
     if matched is None:
         return ""
-    value = matched.record.measures.get(name, getattr(matched.record, name, None))
+    record = matched.record
+    value = _epoch_s(record) if name == "epoch_s" else record.measures.get(name, getattr(record, name, None))
     return "" if value is None else form(value)
+
+
+def _epoch_s(record: RunRecord) -> float | None:
+    """Seconds of an epoch of a published run, tests included; without printed ones, from those of the run."""
+    if record.epoch_s is None and record.total_s is not None and record.config.get("epochs"):
+        return record.total_s / int(record.config["epochs"])
+    return record.epoch_s
 
 
 def _of_match(matched: Match | None) -> dict[str, str]:

@@ -86,7 +86,7 @@ def test_the_seconds_of_an_epoch_are_of_those_that_nothing_disturbed() -> None:
 def of_ours(**fields: Any) -> RunRecord:
     """One run of ours, as report A's on two GPUs but for these fields."""
     axes = {"batch_per_rank": 256, "world_size": 2, "model": "convnet", "dataset": "cifar10", "lr": 5e-4, "epochs": 20,
-            "weight_decay": 5e-4, "shuffle": False}  # fmt: skip
+            "weight_decay": 5e-4, "shuffle": False, "loader": "dataloader"}  # fmt: skip
     (record,) = results(axes | fields, lambda values, repeat: 100.0, repeats=1).records
     record.backend = "gloo" if record.config["world_size"] > 1 else ""
     return record
@@ -116,7 +116,8 @@ def test_the_published_run_that_differs_least_matches() -> None:
         ("validation_share", 0.1, "validation_share 0.1 / not reported"),
         ("image_size", 64, "image_size 64 / not reported"),
         ("early_stopping", "test_loss", "early_stopping test_loss / off"),
-        ("loader", "dataloader", ""),
+        ("loader", "resident", "loader resident / dataloader"),
+        ("loader_workers", 4, "loader_workers 4 / 2"),
         ("seed", 7, ""),
         ("threads_per_rank", 2, ""),
         ("test_batch_per_rank", 512, ""),
@@ -153,7 +154,8 @@ def test_the_dropout_of_regularised_runs_is_listed_as_unknown(dropout: float | N
 
 
 def test_a_setting_missing_from_a_report_is_listed_if_it_is_not_at_its_default() -> None:
-    axes = {"batch_per_rank": 32, "model": "simplecnn", "dataset": "stl10", "image_size": 128, "epochs": 10}
+    axes = {"batch_per_rank": 32, "model": "simplecnn", "dataset": "stl10", "image_size": 128, "epochs": 10,
+            "loader": "dataloader"}  # fmt: skip
     for decay, expected in ((0.0, ""), (0.1, "weight_decay 0.1 / not reported")):
         (record,) = results({**axes, "weight_decay": decay}, lambda values, repeat: 100.0, repeats=1).records
         matched = match(record)

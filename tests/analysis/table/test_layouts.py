@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dmls_ray.analysis.published.data import published
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import (
     LAYOUTS,
@@ -134,6 +137,40 @@ def test_published_rows_stand_next_to_ours_with_both_machines_named(name: str) -
     assert "rank 0's, over its share" in layout.notes[-2]
     if name != "rank":
         assert layout.frame["published s/run"].tolist() == ["634"]
+
+
+@pytest.mark.parametrize("name", [name for name in OF_TRAINING if name != "rank"])
+def test_the_seconds_of_an_epoch_stand_next_to_published_ones_since_runs_differ_in_epochs(name: str) -> None:
+    ours = matching("cifar10", "convnet")
+    layout = LAYOUTS[name](ours, with_published=True)
+    # 1,000 samples at 100 a second; the report printed 20 epochs.
+    assert layout.frame["s/epoch [95%]"].tolist() == ["10.0 [10.0, 10.0]"]
+    assert layout.frame["published s/epoch"].tolist() == ["31.5"]
+    assert any("Published s/epoch includes tests" in note for note in layout.notes)
+    assert "s/epoch [95%]" not in LAYOUTS[name](ours).frame
+
+
+def test_a_report_without_times_of_epochs_has_those_of_its_run_by_its_epochs() -> None:
+    layout = by_batch(matching("stl10", "simplecnn", image_size=128, backend="nccl"), with_published=True)
+    assert layout.frame[["published s/run", "published s/epoch"]].to_numpy().tolist() == [["63.9", "6.388"]]
+
+
+def test_published_memory_is_named_as_what_it_is() -> None:
+    layout = by_batch(matching("stl10", "simplecnn", image_size=128, backend="nccl"), with_published=True)
+    assert layout.frame["published peak MB"].tolist() == ["562.3"]
+    assert "loader resident / dataloader" in layout.frame["differs in"].item()
+    assert any("a DataLoader brought the batches" in note for note in layout.notes)
+    without = by_batch(matching("cifar10", "convnet"), with_published=True)
+    assert not any("a DataLoader" in note for note in without.notes)
+
+
+def matching(dataset: str, model: str, *, backend: str = "gloo", **fields: Any) -> Results:
+    """Runs of 2 ranks of which a report has one like them."""
+    axes = {"batch_per_rank": 32, "world_size": 2, "model": model, "dataset": dataset, "backend": backend}
+    ours = results(axes | fields, lambda values, repeat: 100.0)
+    for record in ours.records:
+        record.backend = backend
+    return ours
 
 
 def test_a_sweep_without_a_published_counterpart_says_so() -> None:
