@@ -32,7 +32,7 @@ from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source
 from dmls_ray.workloads.image_files import UNREADABLE
 
-_LAYOUT = 1
+_LAYOUT = 2
 _CHUNK = 256
 
 
@@ -81,7 +81,7 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
         DataError: the data are missing or unreadable, or the images differ in shape.
     """
     source = cached_source(name, data_dir)
-    folder = _folder(name, source, image_size)
+    folder = _folder(name, data_dir, source, image_size)
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
@@ -109,11 +109,13 @@ def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
     Raises:
         UnknownNameError, ConfigError, DataError, UserCodeError: as `find_source`.
     """
-    return _folder(name, cached_source(name, data_dir), image_size).exists()
+    return _folder(name, data_dir, cached_source(name, data_dir), image_size).exists()
 
 
-def _folder(name: str, source: Source, image_size: int | None) -> Path:
-    key = hashlib.sha256(json.dumps([_LAYOUT, source.fingerprint, image_size]).encode()).hexdigest()[:16]
+def _folder(name: str, data_dir: str | None, source: Source, image_size: int | None) -> Path:
+    # With data_dir, since a user's function may do something else for another folder with the same content.
+    place = data_dir and str(Path(data_dir).expanduser().resolve())
+    key = hashlib.sha256(json.dumps([_LAYOUT, source.fingerprint, place, image_size]).encode()).hexdigest()[:16]
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 
 

@@ -7,10 +7,12 @@ import hashlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
+from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.util.importing import import_function, is_reference
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, builtin_dataset
 
@@ -46,6 +48,9 @@ def find_source(name: str, data_dir: str | None) -> Source:
     return spec.open(name, data_dir) if spec else _open_user_dataset(name, data_dir)
 
 
+_SPOT_CHECKS = 64
+"""Samples of a split that a fingerprint reads at least."""
+
 cached_source = functools.cache(find_source)
 """`find_source`, once in each process: listing a folder of 60,000 files takes longer than many runs."""
 
@@ -76,11 +81,14 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
         if not len(half):
             raise DataError(f"dataset={name}: the {split} split is empty.")
         halves.append(half)
-    try:
-        digest = _spot_check(function, halves)
-    except Exception as error:
-        raise _user_error(name, "data set", error) from error
-    return Source(lambda: _count_classes(name, halves), f"own {name} {digest}", lambda: (halves[0], halves[1]))
+
+    def fingerprint() -> str:
+        try:
+            return f"own {name} {_digest(function, data_dir if arguments else None, halves)}"
+        except Exception as error:
+            raise _user_error(name, "data set", error) from error
+
+    return Source(lambda: _count_classes(name, halves), fingerprint, lambda: (halves[0], halves[1]))
 
 
 def _count_classes(name: str, halves: list[Samples]) -> int:
@@ -98,13 +106,36 @@ def _user_error(name: str, failed: str, error: Exception) -> UserCodeError:
     return UserCodeError(f"dataset={name}: your {failed} failed: {type(error).__name__}: {error}.")
 
 
-def _spot_check(function: Callable[..., object], halves: list[Samples]) -> str:
-    """A digest of the function's module and of 16 samples of each split, since a name does not identify content."""
+def _digest(function: Callable[..., object], data_dir: str | None, halves: list[Samples]) -> str:
+    """A digest of what a user-defined data set contains: of its code, and of its attribute `fingerprint`.
+
+    Without that attribute, of all files of data_dir, of all labels, and of samples: of some samples if files or an
+    attribute `targets` or `labels` show what changes, else of all.
+    """
     source = inspect.getsourcefile(inspect.unwrap(function))  # it may be decorated, with functools.cache say
     digest = hashlib.sha256(Path(source).read_bytes() if source and Path(source).exists() else b"")
+    has_files = data_dir is not None and Path(data_dir).expanduser().exists()
+    if all(hasattr(half, "fingerprint") for half in halves):
+        digest.update("\n".join(str(half.fingerprint) for half in halves).encode())  # type: ignore[attr-defined]
+        return digest.hexdigest()[:32]
+
+    if data_dir is not None and has_files:
+        digest.update(digest_of_files(Path(data_dir).expanduser()).encode())
     for half in halves:
-        digest.update(str(len(half)).encode())
-        for index in np.unique(np.linspace(0, len(half) - 1, 16).astype(int)):
+        labels = _listed_labels(half)
+        digest.update(f"{len(half)} {labels}\n".encode())
+        some = np.unique(np.linspace(0, len(half) - 1, _SPOT_CHECKS).astype(int))
+        for index in some if has_files or labels is not None else range(len(half)):
             image, label = half[int(index)]
             digest.update(np.ascontiguousarray(image).tobytes() + str(int(label)).encode())
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]
+
+
+def _listed_labels(half: Samples) -> list[Any] | None:
+    """All labels of a data set that has them in an attribute, as those of torchvision have; reading them is fast."""
+    for name in ("targets", "labels"):
+        labels = np.asarray(getattr(half, name, ()))
+        if labels.shape == (len(half),):
+            listed: list[Any] = labels.tolist()
+            return listed
+    return None

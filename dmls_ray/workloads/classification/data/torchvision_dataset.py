@@ -10,6 +10,7 @@ from typing import Any
 from filelock import FileLock
 
 from dmls_ray.util.errors import DataError
+from dmls_ray.util.file_digest import digest_of_files, files_below
 from dmls_ray.util.paths import cache_root
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Samples, Source, Split
 
@@ -23,6 +24,7 @@ def torchvision_dataset(
     folder: str,
     files: Sequence[str],
     splits: Mapping[Split, Mapping[str, Any]] = _BY_FLAG,
+    unread: Sequence[str] = (),
 ) -> DatasetSpec:
     """A data set of torchvision with 10 classes.
 
@@ -32,6 +34,7 @@ def torchvision_dataset(
         folder: where its unpacked files are, in the data folder.
         files: the archives that torchvision unpacks; if they are in the data folder, nothing is downloaded.
         splits: arguments that select a split.
+        unread: unpacked files that neither split reads.
     """
 
     def open_halves(name: str, root: Path) -> tuple[Samples, Samples]:
@@ -58,19 +61,26 @@ def torchvision_dataset(
         return train, test
 
     def open_source(name: str, data_dir: str | None) -> Source:
-        root = Path(data_dir).expanduser() if data_dir else cache_root() / "downloads"
-        unpacked = root / folder
-        # The fingerprint is of the unpacked files, so missing files are downloaded first.
-        halves = None if unpacked.is_dir() else open_halves(name, root)
-        digest = hashlib.sha256(str(root.resolve()).encode())
-        for path in sorted(unpacked.rglob("*")):
-            if path.is_file():
-                stat = path.stat()
-                digest.update(f"{path.relative_to(unpacked)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-        fingerprint = f"torchvision {name} {digest.hexdigest()}"
+        root = _root(data_dir)
+        # Unpacked files identify the data set, so missing files are downloaded first.
+        halves = None if (root / folder).is_dir() else open_halves(name, root)
+
+        def fingerprint() -> str:
+            files = [file for file in files_below(root / folder) if file.suffix != ".gz" and file.name not in unread]
+            return f"torchvision {name} {digest_of_files(root / folder, files)}"
+
         return Source(10, fingerprint, lambda: halves or open_halves(name, root))
 
-    return DatasetSpec(open=open_source, train_samples=lambda name: train_samples)
+    return DatasetSpec(
+        open=open_source,
+        train_samples=lambda name: train_samples,
+        is_here=lambda data_dir: (_root(data_dir) / folder).is_dir(),
+    )
+
+
+def _root(data_dir: str | None) -> Path:
+    """The folder of the data set's files."""
+    return Path(data_dir).expanduser() if data_dir else cache_root() / "downloads"
 
 
 MNIST_FILES = tuple(

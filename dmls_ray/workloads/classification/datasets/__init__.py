@@ -26,14 +26,25 @@ class Samples(Protocol):
 class Source:
     """Training and test samples of a data set, opened on first use, and a fingerprint of their content.
 
-    If the cache has the decoded images, only the fingerprint is needed.
+    If the cache has the decoded images, only the fingerprint is needed; the loader `dataloader` needs none.
     """
 
     def __init__(
-        self, classes: int | Callable[[], int], fingerprint: str, open_halves: Callable[[], tuple[Samples, Samples]]
+        self,
+        classes: int | Callable[[], int],
+        fingerprint: str | Callable[[], str],
+        open_halves: Callable[[], tuple[Samples, Samples]],
     ) -> None:
-        self.fingerprint = fingerprint
-        self._classes, self._open_halves = classes, open_halves
+        self._classes, self._fingerprint, self._open_halves = classes, fingerprint, open_halves
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """What identifies the content, wherever it lies.
+
+        Raises:
+            DataError, UserCodeError: the content cannot be read.
+        """
+        return self._fingerprint() if callable(self._fingerprint) else self._fingerprint
 
     @functools.cached_property
     def classes(self) -> int:
@@ -62,6 +73,10 @@ class DatasetSpec:
     """Refuses wrong options or folders, without decoding or downloading."""
     has_options: bool = False
     """Whether the name may be followed by a colon and options."""
+    is_fixed: bool = False
+    """Whether the name alone fixes the content, which no file holds."""
+    is_here: Callable[[str | None], bool] = lambda data_dir: True
+    """Whether the files are on this machine, so that opening the data set downloads nothing."""
 
 
 DATASET_NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

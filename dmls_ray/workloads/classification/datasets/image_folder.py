@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from pathlib import Path
 
 from dmls_ray.util.errors import DataError
+from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Source
 
 
@@ -32,11 +31,18 @@ def _open(name: str, data_dir: str | None) -> Source:
     if train.classes != test.classes:
         odd = sorted(set(train.classes) ^ set(test.classes))
         raise DataError(f"data_dir={root}: train and test do not hold the same classes; in one only: {', '.join(odd)}.")
-    digest = hashlib.sha256()
-    for path, label in train.samples + test.samples:
-        stat = os.stat(path)
-        digest.update(f"{os.path.relpath(path, root)}\0{label}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-    return Source(len(train.classes), f"image_folder {digest.hexdigest()}", lambda: (train, test))
+
+    def fingerprint() -> str:
+        # An image's folder is its label, so the paths have the labels.
+        files = [Path(path).absolute() for path, _ in train.samples + test.samples]
+        return f"image_folder {digest_of_files(root, files)}"
+
+    return Source(len(train.classes), fingerprint, lambda: (train, test))
 
 
-DATASET = DatasetSpec(open=_open, train_samples=lambda name: None, check=lambda name, data_dir: _root(data_dir))
+DATASET = DatasetSpec(
+    open=_open,
+    train_samples=lambda name: None,
+    check=lambda name, data_dir: _root(data_dir),
+    is_here=lambda data_dir: data_dir is not None and Path(data_dir).expanduser().is_dir(),
+)

@@ -9,5 +9,6 @@ DATASET = torchvision_dataset(
     train_samples=5_000,
     folder="stl10_binary",
     files=("stl10_binary.tar.gz",),
+    unread=("unlabeled_X.bin",),
     splits={"train": {"split": "train"}, "test": {"split": "test"}},
 )

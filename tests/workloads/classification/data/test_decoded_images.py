@@ -167,3 +167,23 @@ def test_arrays_of_different_types_are_refused(monkeypatch: pytest.MonkeyPatch) 
     use_data_set(monkeypatch, Mixed(bytes_, floats), Mixed(bytes_))
     with pytest.raises(DataError, match="train image 1 is float32 of 1x8x8 and the first one is uint8"):
         load_decoded("mixed:types", None, None)
+
+
+def test_each_data_dir_of_a_user_defined_data_set_has_its_decoded_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "two_folders.py").write_text(
+        "import numpy as np\n"
+        "def data(split, data_dir):\n"
+        "    labels = np.zeros(1000, int)\n"
+        "    if data_dir == 'noisy' and split == 'train':\n"
+        "        labels[1:9] = 1\n"
+        "    samples = [(np.zeros((4, 4), np.uint8), label) for label in labels.tolist()]\n"
+        "    return type('Data', (list,), {'classes': 2})(samples)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("clean", "noisy"):  # with equal files
+        (tmp_path / folder).mkdir()
+    labels = {folder: load_decoded("two_folders:data", folder, None).train_labels for folder in ("clean", "noisy")}
+    assert (int(labels["clean"].sum()), int(labels["noisy"].sum())) == (0, 8)

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import pickle
+import shutil
 import struct
 import tarfile
 from pathlib import Path
@@ -248,3 +249,115 @@ def test_the_classes_of_a_user_defined_data_set_are_counted(user_module: str) ->
 def test_a_function_that_returns_no_data_set_is_refused(user_module: str, function: str, message: str) -> None:
     with pytest.raises((DataError, UserCodeError), match=message):
         find_source(f"{user_module}:{function}", None)
+
+
+def fingerprint(module: str, function: str, data_dir: Path | None = None) -> str:
+    return find_source(f"{module}:{function}", data_dir and str(data_dir)).fingerprint
+
+
+@pytest.fixture
+def data_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "data_of_mine.py").write_text(
+        "import os\n"
+        "import numpy as np\n"
+        "def read(split, data_dir):\n"
+        "    arrays = np.load(f'{data_dir}/{split}.npz')\n"
+        "    return list(zip(arrays['x'], arrays['y'].tolist()))\n"
+        "def fixed_place(split):\n"
+        "    return read(split, os.environ['PLACE'])\n"
+        "class Listed(list):\n"
+        "    def __getitem__(self, index):\n"
+        "        READ.append(index)\n"
+        "        return super().__getitem__(index)\n"
+        "READ = []\n"
+        "def listed(split):\n"
+        "    samples = Listed(fixed_place(split))\n"
+        "    samples.targets = [label for _, label in list.__iter__(samples)]\n"
+        "    return samples\n"
+        "def named(split):\n"
+        "    samples = listed(split)\n"
+        "    samples.fingerprint = os.environ['VERSION']\n"
+        "    return samples\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "data_of_mine"
+
+
+def write_arrays(folder: Path, *, other_label: bool = False) -> Path:
+    """1,000 training and 100 test images; one label, or none, differs from those of another call."""
+    random = np.random.default_rng(0)
+    folder.mkdir(exist_ok=True)
+    for split, count in (("train", 1000), ("test", 100)):
+        images, labels = random.integers(0, 256, (count, 4, 4), dtype=np.uint8), random.integers(0, 4, count)
+        labels[1] = (labels[1] + other_label) % 4
+        np.savez(folder / f"{split}.npz", x=images, y=labels)
+    return folder
+
+
+def test_one_label_that_differs_between_two_folders_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
+    clean, noisy = write_arrays(tmp_path / "clean"), write_arrays(tmp_path / "noisy", other_label=True)
+    assert fingerprint(data_module, "read", clean) != fingerprint(data_module, "read", noisy)
+
+
+def test_a_label_that_is_corrected_in_place_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
+    folder = write_arrays(tmp_path / "data")
+    before = fingerprint(data_module, "read", folder)
+    assert fingerprint(data_module, "read", folder) == before
+    write_arrays(folder, other_label=True)
+    assert fingerprint(data_module, "read", folder) != before
+
+
+@pytest.mark.parametrize("function", ["fixed_place", "listed"])
+def test_a_label_changes_the_fingerprint_of_a_function_without_data_dir(
+    tmp_path: Path, data_module: str, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    monkeypatch.setenv("PLACE", str(write_arrays(tmp_path / "data")))
+    before = fingerprint(data_module, function)
+    write_arrays(tmp_path / "data", other_label=True)
+    assert fingerprint(data_module, function) != before
+
+
+def test_a_data_set_that_lists_its_labels_is_not_read_whole(
+    tmp_path: Path, data_module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import data_of_mine  # type: ignore[import-not-found]
+
+    monkeypatch.setenv("PLACE", str(write_arrays(tmp_path / "data")))
+    data_of_mine.READ.clear()
+    fingerprint(data_module, "listed")
+    assert 64 <= len(data_of_mine.READ) <= 128
+
+
+def test_the_fingerprint_that_a_data_set_offers_decides(
+    tmp_path: Path, data_module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACE", str(write_arrays(tmp_path / "data")))
+    monkeypatch.setenv("VERSION", "1")
+    before = fingerprint(data_module, "named")
+    write_arrays(tmp_path / "data", other_label=True)
+    assert fingerprint(data_module, "named") == before
+    monkeypatch.setenv("VERSION", "2")
+    assert fingerprint(data_module, "named") != before
+
+
+def test_images_that_swap_their_classes_change_the_fingerprint_of_a_folder_and_its_copy_has_the_same(
+    tmp_path: Path,
+) -> None:
+    write_folder(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
+    before = find_source("image_folder", str(tmp_path / "a")).fingerprint
+    assert find_source("image_folder", str(tmp_path / "b")).fingerprint == before
+    train = tmp_path / "a" / "train"
+    for old, new in (("cat", "swap"), ("dog", "cat"), ("swap", "dog")):
+        (train / old).rename(train / new)
+    assert find_source("image_folder", str(tmp_path / "a")).fingerprint != before
+
+
+def test_archives_do_not_belong_to_the_fingerprint_of_unpacked_files(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "MNIST" / "raw")
+    before = find_source("mnist", str(tmp_path)).fingerprint
+    for archive in (tmp_path / "MNIST" / "raw").glob("*.gz"):
+        archive.unlink()
+    assert find_source("mnist", str(tmp_path)).fingerprint == before
+    (tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(5)))
+    assert find_source("mnist", str(tmp_path)).fingerprint != before

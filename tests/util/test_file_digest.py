@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.util import file_digest
+from dmls_ray.util.file_digest import digest_of_files
+
+LONG_AGO = 1_600_000_000
+
+
+def write(path: Path, text: str, *, mtime: int = LONG_AGO) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (mtime, mtime))
+
+
+def test_a_copy_of_a_folder_has_its_digest_and_a_changed_or_renamed_file_has_another(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    write(original / "a" / "1.txt", "one")
+    write(original / "2.txt", "two")
+    digest = digest_of_files(original)
+    shutil.copytree(original, copy, copy_function=shutil.copyfile)
+    assert digest_of_files(copy) == digest
+
+    write(copy / "2.txt", "TWO")
+    assert digest_of_files(copy) != digest
+    write(copy / "2.txt", "two", mtime=LONG_AGO + 1)
+    assert digest_of_files(copy) == digest
+    (copy / "2.txt").rename(copy / "3.txt")
+    assert digest_of_files(copy) != digest
+
+
+def test_files_are_read_again_only_if_a_path_a_size_or_a_time_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.txt", "one")
+    digest = digest_of_files(tmp_path)
+
+    read: list[Path] = []
+    real = file_digest._digest_of_file
+    monkeypatch.setattr(file_digest, "_digest_of_file", lambda path: (read.append(path), real(path))[1])
+    assert digest_of_files(tmp_path) == digest
+    assert read == []
+    write(tmp_path / "a.txt", "two", mtime=LONG_AGO + 1)
+    assert digest_of_files(tmp_path) != digest
+    assert read == [tmp_path / "a.txt"]
+
+
+def test_a_file_that_was_written_just_now_is_read_again(tmp_path: Path) -> None:
+    # Its time may stay the same when it is written once more.
+    write(tmp_path / "a.txt", "one")
+    os.utime(tmp_path / "a.txt")
+    time = (tmp_path / "a.txt").stat().st_mtime_ns
+    digest = digest_of_files(tmp_path)
+    (tmp_path / "a.txt").write_text("two")
+    os.utime(tmp_path / "a.txt", ns=(time, time))
+    assert digest_of_files(tmp_path) != digest
+
+
+def test_links_are_followed_once_and_hidden_files_and_pipes_are_left_out(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    write(folder / "a.txt", "one")
+    digest = digest_of_files(folder)
+    write(folder / ".cache" / "b.txt", "hidden")
+    os.mkfifo(folder / "pipe")
+    (folder / "back").symlink_to(folder)
+    assert digest_of_files(folder) == digest
+
+    write(elsewhere / "b.txt", "two")
+    (folder / "linked").symlink_to(elsewhere)
+    linked = digest_of_files(folder)
+    assert linked != digest
+    write(elsewhere / "b.txt", "TWO", mtime=LONG_AGO + 1)
+    assert digest_of_files(folder) != linked
+
+
+def test_a_single_file_has_a_digest(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "one")
+    digest = digest_of_files(tmp_path / "a.txt")
+    write(tmp_path / "a.txt", "two", mtime=LONG_AGO + 1)
+    assert digest_of_files(tmp_path / "a.txt") != digest
