@@ -17,6 +17,9 @@ from dmls_ray.records.outcome import Outcome
 MIN_CENSORED = 5
 """Fewer runs with a censored one among them have no interval: it would contain the true value less often than 95%."""
 
+_ROUNDING = 1e-9
+"""Survival is a product, so a half may be off by rounding: 0.5000000000000001 with 24 runs."""
+
 _CUT_SHORT = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR)
 
 
@@ -127,5 +130,5 @@ def _median_and_interval(
 
 def _first(times: np.ndarray, survival: np.ndarray) -> float | None:
     """Return the first time at which the survival is a half or less."""
-    below = times[survival <= 0.5]
+    below = times[survival <= 0.5 + _ROUNDING]
     return float(below[0]) if below.size else None

@@ -40,6 +40,14 @@ def test_runs_that_never_reached_the_target_count_as_not_yet() -> None:
     assert str(time_to_target(runs([None, None]))) == "not yet (0 of 2)"
 
 
+@pytest.mark.parametrize("count", [24, 38, 44, 46, 54, 62, 66, 74, 88])
+def test_half_of_the_runs_are_a_median_whatever_the_rounding_of_their_survival(count: int) -> None:
+    times = [float(place) for place in range(1, count // 2 + 1)]
+    found = time_to_target(runs([*times, *[None] * len(times)], total_s=1000.0))
+    assert found is not None
+    assert found.median == count // 2
+
+
 def test_a_run_that_was_cut_short_says_nothing_of_what_came_later() -> None:
     # Kaplan and Meier by hand: the run that was killed at 1.5 s leaves three at risk; 4/5, then 4/5 x 2/3, then 4/5 x
     # 1/3.
