@@ -11,6 +11,7 @@ from typing import Any
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
 from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, configs_of
@@ -22,7 +23,14 @@ from dmls_ray.execution.search import proposed_before
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import describe_machine, hardware_key
+from dmls_ray.records.provenance import (
+    describe_git,
+    describe_machine,
+    describe_versions,
+    differing_facts,
+    hardware_key,
+    software_facts,
+)
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
@@ -77,6 +85,7 @@ def run_plan(
         try:
             if pending:
                 _note_other_machines(store.records, view)
+                _note_other_versions(store.records, view)
 
                 def leave(error: HeadLostError) -> None:
                     _write_derived(store, view, changed=len(store.records) > count)
@@ -178,4 +187,20 @@ def _note_other_machines(records: Sequence[RunRecord], view: ProgressView) -> No
         view.note(
             f"This folder holds runs of {', '.join(sorted(others))}, and this is {describe_machine()['host']}: "
             "their times cannot be compared. Pass --fresh to start a new folder."
+        )
+
+
+def _note_other_versions(records: Sequence[RunRecord], view: ProgressView) -> None:
+    """Note that the folder has runs of other versions: no comparison pairs them with the runs to come."""
+    here = software_facts(describe_versions(), describe_git())
+    others: dict[str, list[dict[str, str]]] = {}
+    for record in records:
+        facts = software_facts(record.versions, record.git)
+        if record.outcome is not Outcome.SKIPPED and facts != here:
+            others.setdefault(str(sorted(facts.items())), []).append(facts)
+    for same in others.values():
+        there, now = differing_facts([same[0], here])
+        view.note(
+            f"This folder holds {count_noun(len(same), 'run')} of other versions ({there}), and these are {now}: they "
+            "are not compared. Pass --fresh to start a new folder."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,21 @@ def describe_versions() -> dict[str, str]:
 
 @functools.cache
 def describe_git() -> dict[str, Any]:
-    """Commit of the checkout that dmls_ray runs from, and whether it has changes; empty outside a checkout."""
+    """Commit of the checkout that dmls_ray runs from, whether the checkout has changes, and a digest of the changes to
+    the package; empty outside a checkout.
+    """
     folder = Path(__file__).parent
     commit = _git(folder, "rev-parse", "HEAD")
     # An environment inside another project's checkout is no checkout of this code.
     if not commit or not _git(folder, "ls-files", Path(__file__).name):
         return {}
-    return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
+    package = folder.parent
+    changes = _git(package, "diff", "HEAD", "--", ".")
+    return {
+        "commit": commit,
+        "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
+        "changes": hashlib.sha256(changes.encode()).hexdigest()[:8] if changes else "",
+    }
 
 
 def load_average() -> float | None:
@@ -97,6 +106,28 @@ def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float 
 def hardware_key(machine: Mapping[str, Any]) -> tuple[str, ...]:
     """Host, CPU, cores and GPUs of a described machine. Times are comparable only where these are equal."""
     return tuple(str(machine.get(name)) for name in ("host", "cpu", "cores", "gpus"))
+
+
+def commit_text(git: Mapping[str, Any]) -> str:
+    """`0123456789ab with changes 89abcdef`: what a described checkout contributes to a run; empty without a commit."""
+    if not git.get("commit"):
+        return ""
+    # Older records say only whether any file of the checkout had changes.
+    changed = " with changes" if git.get("changes", git.get("dirty")) else ""
+    return f"{git['commit'][:12]}{changed}{' ' if git.get('changes') else ''}{git.get('changes', '')}"
+
+
+def software_facts(versions: Mapping[str, Any], git: Mapping[str, Any]) -> dict[str, str]:
+    """Versions and the commit of dmls_ray by name. Runs are comparable only where all are equal."""
+    commit = commit_text(git)
+    return {**{name: str(version) for name, version in versions.items()}, **({"commit": commit} if commit else {})}
+
+
+def differing_facts(described: Sequence[Mapping[str, str]]) -> list[str]:
+    """For each of several `software_facts`, those that not all share: `torch 2.9.0, commit 0123456789ab`."""
+    names = dict.fromkeys(name for facts in described for name in facts)
+    differing = [name for name in names if len({facts.get(name) for facts in described}) > 1]
+    return [", ".join(f"{name} {facts.get(name, 'unknown')}" for name in differing) for facts in described]
 
 
 _UNITS = {"amp-bf16": ("avx512_bf16", "amx_bf16"), "amp-fp16": ("avx512_fp16", "amx_fp16")}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import dmls_ray.execution.run_plan as run_plan_module
 from dmls_ray.cli.sweep_script import main
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
@@ -80,6 +81,22 @@ def test_the_exception_of_a_sweep_is_not_hidden(
     with pytest.raises(type(error)) as raised:
         call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
     assert raised.value is error
+
+
+def test_runs_of_other_versions_are_named_before_the_sweep_starts(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Executor, "run", lambda *_: None)
+    monkeypatch.setattr(run_plan_module, "describe_versions", lambda: {"python": "3.11", "torch": "3", "ray": "2.60"})
+    monkeypatch.setattr(run_plan_module, "describe_git", dict)
+    grid = make_plan({**GRID, "batch_per_rank": [16, 32, 64]})
+    _, notes = call(finished, grid)
+    assert (
+        "This folder holds 6 runs of other versions (torch 2), and these are torch 3: they are not compared. Pass "
+        "--fresh to start a new folder."
+    ) in notes
+    monkeypatch.setattr(run_plan_module, "describe_versions", lambda: {"python": "3.11", "torch": "2", "ray": "2.60"})
+    assert not any("other versions" in note for note in call(finished, grid)[1])
 
 
 def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 import types
+from pathlib import Path
 
 import pynvml
 import pytest
 
-from dmls_ray.records.provenance import describe_machine, hardware_key
+from dmls_ray.records import provenance
+from dmls_ray.records.provenance import describe_machine, differing_facts, hardware_key, software_facts
 
 
 @pytest.fixture
@@ -58,3 +64,46 @@ def test_hardware_is_equal_if_host_cpu_cores_and_gpus_are() -> None:
     assert hardware_key(machine) == hardware_key({**machine, "memory_mib": 2048})
     for change in ({"host": "b"}, {"cpu": "Xeon"}, {"cores": 4}, {"gpus": []}):
         assert hardware_key(machine) != hardware_key({**machine, **change})
+
+
+def test_software_is_equal_if_versions_commit_and_changes_of_the_package_are() -> None:
+    versions, git = {"torch": "2.9", "cuda": "12.8"}, {"commit": "a" * 40, "dirty": True, "changes": ""}
+    facts = software_facts(versions, git)
+    assert facts == {"torch": "2.9", "cuda": "12.8", "commit": "a" * 12}
+    assert facts == software_facts(versions, {**git, "dirty": False}), "other files of the checkout do not count"
+    for other in ({"commit": "b" * 40}, {"changes": "01"}):
+        assert facts != software_facts(versions, {**git, **other})
+    assert facts != software_facts({**versions, "cuda": "13"}, git)
+    older = {"commit": "a" * 40, "dirty": True}
+    assert software_facts({}, older) == {"commit": f"{'a' * 12} with changes"}
+    assert software_facts({}, {}) == {}
+
+
+def test_facts_that_differ_are_named_also_where_one_side_has_none() -> None:
+    assert differing_facts([{"a": "1", "b": "2"}, {"a": "1"}]) == ["b 2", "b unknown"]
+
+
+def test_a_change_of_the_package_changes_its_description(tmp_path: Path) -> None:
+    package = tmp_path / "dmls_ray"
+    (package / "records").mkdir(parents=True)
+    shutil.copy(provenance.__file__, package / "records" / "provenance.py")
+    (package / "loop.py").write_text("steps = 1\n")
+    (tmp_path / "README.md").write_text("Read me.\n")
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "First"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+
+    def described() -> dict[str, object]:
+        code = "import provenance, json; print(json.dumps(provenance.describe_git()))"
+        done = subprocess.run([sys.executable, "-c", code], cwd=package / "records", capture_output=True, check=True)
+        return dict(json.loads(done.stdout))
+
+    clean = described()
+    assert (clean["dirty"], clean["changes"]) == (False, "")
+    (tmp_path / "README.md").write_text("Read this.\n")
+    assert described() == {**clean, "dirty": True}
+    changes = set()
+    for steps in (2, 3):
+        (package / "loop.py").write_text(f"steps = {steps}\n")
+        changes.add(described()["changes"])
+    assert len(changes - {""}) == 2

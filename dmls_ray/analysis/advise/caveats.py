@@ -11,7 +11,7 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, mean_interval
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.provenance import hardware_key
+from dmls_ray.records.provenance import hardware_key, software_facts
 
 
 def caveats_of(results: Results, table: Table, objective: Objective, best: Candidate | None) -> Iterator[str]:
@@ -27,7 +27,7 @@ def caveats_of(results: Results, table: Table, objective: Objective, best: Candi
     unknown_cause = "whether a difference comes from the configuration or from"
     if len({hardware_key(record.machine) for record in ok}) > 1:
         yield f"{unknown_cause} the machine: the runs are of different machines."
-    if len({str(record.versions) for record in ok}) > 1:
+    if len({str(software_facts(record.versions, record.git)) for record in ok}) > 1:
         yield f"{unknown_cause} the versions: the runs have different versions."
     sessions = len({record.session for record in ok})
     if sessions > 1 and not objective.is_learned:

@@ -130,11 +130,11 @@ class Objective:
     def differences(self, candidate: Candidate, baseline: Candidate) -> list[float]:
         """By how much a candidate is worse in each common block, on the scale of `badness`.
 
-        Of times only blocks in which both ran on one machine and device count.
+        Only blocks in which both ran with the same versions count; of times, on one machine and device.
         """
-        blocks = candidate.samples.keys() & baseline.samples.keys()
-        if is_time(self.measure) or self.measure == TIME_TO_TARGET:
-            blocks &= candidate.row.blocks_on_same_hardware(baseline.row)
+        timed = is_time(self.measure) or self.measure == TIME_TO_TARGET
+        comparable = candidate.row.comparable_blocks(baseline.row, timed=timed)
+        blocks = comparable & candidate.samples.keys() & baseline.samples.keys()
         return [candidate.samples[block] - baseline.samples[block] for block in sorted(blocks)]
 
     def describe_advantage(self, worse: Interval) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from dmls_ray.analysis.results import Results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import commit_text
 
 _LABELS = {"gpus": "GPUs", "memory_mib": "memory MiB", "cpu": "CPU", "os": "system"}
 _HOW_MADE = ("device", "backend", "isolation", "mode", "oversubscribed", "compile_cache")
@@ -20,7 +21,7 @@ _BUSIER = 0.25
 def differences(a: Results, b: Results) -> list[str]:
     """A line for each kind of difference between two sweeps: machine, versions, source, and how runs were made."""
     sides = _begun(a), _begun(b)
-    commits = [[_commit(record.git) for record in side] for side in sides]
+    commits = [[commit_text(record.git) for record in side] for side in sides]
     kinds = {
         "The machines differ": _differing_entries(sides, "machine"),
         "The versions differ": _differing_entries(sides, "versions"),
@@ -73,12 +74,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _commit(git: dict[str, Any]) -> str | None:
-    if not git.get("commit"):
-        return None
-    return f"{git['commit'][:12]}{' with changes' if git.get('dirty') else ''}"
 
 
 def _load(sides: Sequence[Sequence[RunRecord]]) -> list[str]:

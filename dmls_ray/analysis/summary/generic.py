@@ -104,7 +104,7 @@ def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level
     if first is last:
         return f"{words} is {low} with every {axis}"
     more = last.difference_from(first, name, level=level)
-    by = "no block in common"
+    by = "not compared: no block has both in one environment"
     if more is not None:
         by = f"{format_interval(more, with_sign(GENERIC), null=0)}{paired_note(more.n, first, last)}"
         by += ", indistinguishable" if verdict_of(more, 0, "higher", "lower") == "indistinguishable" else ""

@@ -17,6 +17,9 @@ _MOST_LOST = 4
 """Trials that are named of those that could not be measured."""
 
 
+_SAME_ENVIRONMENT = " on one machine and device with the same versions"
+
+
 def summarize_axis(table: Table, axis: str) -> str:
     """What an axis does to the metrics of the table's workload."""
     return table.presentation.summary(table, axis)
@@ -222,7 +225,7 @@ def _quantized(row: Row) -> str:
 
 def _speed(faster: Estimate | None, row: Row, base: Row) -> str:
     if faster is None:
-        return "not compared: no block has both on one machine and device"
+        return f"not compared: no block has both{_SAME_ENVIRONMENT}"
     return f"{_speed_words(faster)}{_times(faster, row, base, 'as fast')}"
 
 
@@ -233,7 +236,7 @@ def _speed_words(faster: Estimate) -> str:
 
 def _times(ratio: Estimate, row: Row, base: Row, as_what: str) -> str:
     """A ratio of two trials, and how many blocks it is of, where it is not of all."""
-    blocks = paired_note(ratio.n, row, base, " on one machine and device")
+    blocks = paired_note(ratio.n, row, base, _SAME_ENVIRONMENT)
     return f"{format_interval(ratio, RATIO, null=1)} times {as_what}{blocks}"
 
 
@@ -249,7 +252,9 @@ def _learned(first: Row, last: Row) -> str:
         return ""
     went = f", test accuracy from {before} to {after}"
     more = last.difference_from(first, "test_accuracy")
-    if more is None or more.low is None:
+    if more is None:
+        return f"{went}, not compared: no block has both with the same versions"
+    if more.low is None:
         return went
     by = f"{format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, first, last)}"
     return f"{went}, {verdict_of(more, 0, 'higher', 'lower')}: {by}"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results, distinct
+from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.provenance import differing_facts, software_facts
 
 
 def notes_of(results: Results, table: Table) -> Iterator[Note]:
@@ -30,7 +33,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)
     yield Note("measured_on", f"{values}; measured on {where}.", about=where)
 
-    for text in _incomparable(records, rows, len(machines), len(versions)):
+    for text in _incomparable(records, rows, len(machines)):
         yield Note("comparability", text)
     for text in _of_scaling(results, rows, table.fixed_batch_field):
         yield Note("baseline", text)
@@ -46,7 +49,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("outcome", f"{reason.removesuffix('.')}.")
 
 
-def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row], machines: int, versions: int) -> Iterator[str]:
+def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row], machines: int) -> Iterator[str]:
     """What of the rows cannot be compared, and why."""
     started = [record for record in records if record.outcome is not Outcome.SKIPPED]
     sessions = {record.session for record in started}
@@ -56,8 +59,7 @@ def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row], machines: i
         )
     if machines > 1:
         yield "Rows come from different machines: times of one are not compared with those of another."
-    if versions > 1:
-        yield "Rows come from different versions: a difference may be theirs."
+    yield from _of_versions(rows)
     isolations = sorted({record.isolation for record in started})
     if len(isolations) > 1:
         yield f"Runs were made under different isolations ({', '.join(isolations)}): set-up differs."
@@ -67,6 +69,34 @@ def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row], machines: i
     devices = sorted({record.device for record in of_auto})
     if len(devices) > 1:
         yield f"Rows come from different devices ({', '.join(devices)}): their times are not compared."
+
+
+def _of_versions(rows: Sequence[Row]) -> Iterator[str]:
+    """Which rows ran with which versions, where these differ."""
+    by_objects: dict[tuple[int, int], list[RunRecord]] = {}  # the records of a session share the objects
+    for record in (record for row in rows for record in row.records if record.outcome is not Outcome.SKIPPED):
+        by_objects.setdefault((id(record.versions), id(record.git)), []).append(record)
+    by_facts: dict[str, tuple[dict[str, str], Counter[str]]] = {}
+    for records in by_objects.values():
+        facts = software_facts(records[0].versions, records[0].git)
+        _, counts = by_facts.setdefault(str(sorted(facts.items())), (facts, Counter()))
+        counts.update(record.trial_id for record in records)
+    if len(by_facts) < 2:
+        return
+
+    totals = sum((counts for _, counts in by_facts.values()), Counter())
+    texts = []
+    for what, (_, counts) in zip(
+        differing_facts([facts for facts, _ in by_facts.values()]), by_facts.values(), strict=True
+    ):
+        names = [
+            describe_configuration(row.factors)
+            + (f" ({count} of {total} runs)" if count < (total := totals[row.trial_id]) else "")
+            for row in rows
+            if (count := counts[row.trial_id])
+        ]
+        texts.append(f"{what}: {join_names(names)}.")
+    yield f"Rows of different versions are not compared with each other. {' '.join(texts)}"
 
 
 def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from dmls_ray.analysis.stats.intervals import Estimate, compare, difference
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
-from dmls_ray.records.provenance import hardware_key
+from dmls_ray.records.provenance import hardware_key, software_facts
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import workload_of
 
@@ -96,7 +96,7 @@ class Row:
     def speed_against(self, base: Row, *, level: float = 0.95) -> Estimate | None:
         """The ratio of the speed of this trial to that of a baseline, paired by block.
 
-        Only blocks in which both ran on the same hardware count.
+        Only blocks in which both ran in the same environment count.
 
         Args:
             base: the baseline.
@@ -109,34 +109,31 @@ class Row:
         if not (rates and baseline_rates):
             # A rate is not compared with a duration: fall back to runs per second for both.
             rates, baseline_rates = self._runs_per_s(), base._runs_per_s()
-        comparable = self.blocks_on_same_hardware(base)
+        comparable = self.comparable_blocks(base, timed=True)
         paired = {block for block in comparable if rates.get(block, 0) > 0 and baseline_rates.get(block, 0) > 0}
         return compare({block: rates[block] for block in paired}, baseline_rates, level=level)
 
     def difference_from(self, base: Row, metric: str, *, level: float = 0.95) -> Estimate | None:
-        """A metric of this trial minus that of a baseline, paired by block; None without a common block."""
-        return difference(self.by_block(metric), base.by_block(metric), level=level)
+        """A metric of this trial minus that of a baseline, paired by block; None without a comparable block."""
+        comparable = self.comparable_blocks(base, timed=is_time(metric))
+        values = {block: value for block, value in self.by_block(metric).items() if block in comparable}
+        return difference(values, base.by_block(metric), level=level)
 
-    def blocks_on_same_hardware(self, baseline: Row) -> set[int]:
-        """The blocks in which both ran on the same machine and device; times of other blocks are not comparable."""
-        common = self._hardware_by_block().items() & baseline._hardware_by_block().items()
-        return {block for block, _ in common}
+    def comparable_blocks(self, baseline: Row, *, timed: bool) -> set[int]:
+        """The blocks in which both ran with the same versions; for times, on the same machine and device, too."""
+        runs, baseline_runs = ({record.repeat: record for record in row.counted} for row in (self, baseline))
+        return {
+            block
+            for block in runs.keys() & baseline_runs.keys()
+            if _have_same_software(run := runs[block], base_run := baseline_runs[block])
+            and (not timed or _hardware_of(run) == _hardware_of(base_run))
+        }
 
     def _runs_per_s(self) -> dict[int, float]:
         """Runs per second of each block; empty if runs may differ in their work."""
         if not self.workload.durations_compare:
             return {}
         return {block: 1 / seconds for block, seconds in self.by_block("total_s").items() if seconds > 0}
-
-    def _hardware_by_block(self) -> dict[int, tuple[Any, ...]]:
-        """The machine and device of each block; a device that the configuration names does not count."""
-        return {
-            record.repeat: (
-                *hardware_key(record.machine),
-                record.device if record.config.get("device", "auto") == "auto" else "",
-            )
-            for record in self.counted
-        }
 
     def estimate(self, metric: str) -> Estimate | None:
         """A metric over the repeats, registered or custom; None if no run reports it."""
@@ -161,3 +158,16 @@ class Row:
         records = self.timed if is_time(metric) else self.counted
         values = {record.repeat: record.measures.get(metric, getattr(record, metric, None)) for record in records}
         return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
+
+
+def _have_same_software(run: RunRecord, other: RunRecord) -> bool:
+    """Whether versions and commit are equal. Records of one session share the objects."""
+    if run.versions is other.versions and run.git is other.git:
+        return True
+    return software_facts(run.versions, run.git) == software_facts(other.versions, other.git)
+
+
+def _hardware_of(record: RunRecord) -> tuple[str, ...]:
+    """The machine and device of a run; a device that the configuration names does not count."""
+    device = record.device if record.config.get("device", "auto") == "auto" else ""
+    return (*hardware_key(record.machine), device)

@@ -454,6 +454,17 @@ def test_times_of_two_machines_are_not_compared() -> None:
     assert [other.name for other in advice.indistinguishable] == ["batch_per_rank=16"]
 
 
+@pytest.mark.parametrize("aim", ["throughput", "accuracy"])
+def test_runs_of_two_versions_are_not_compared(aim: str) -> None:
+    swept = results(BATCHES, uneven, accuracy=lambda values, repeat: values["batch_per_rank"] / 100 + repeat / 1000)
+    assert advise(swept, aim).worse
+    for record in swept.records:
+        record.versions = {"torch": str(record.config["batch_per_rank"])}
+    advice = advise(swept, aim)
+    assert not advice.worse
+    assert any("the runs have different versions" in line for line in advice.caveats)
+
+
 def test_runs_without_accuracies_by_epoch_are_not_said_to_have_missed_a_target() -> None:
     advice = advise(published("mnist"), "time-to-accuracy", target=0.5)
     assert "none of 8 configurations reached" not in advice.sentence

@@ -273,8 +273,8 @@ def test_a_comparison_of_fewer_blocks_than_there_are_runs_says_so() -> None:
         return 100.0 * values["world_size"] * (1 - 0.1 * repeat) if measured else None
 
     table = make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate, repeats=5))
-    assert "2.00 times as fast in the one block that has both on one machine and device" in summarize_axis(
-        table, "world_size"
+    assert "2.00 times as fast in the one block that has both on one machine and device with the same versions" in (
+        summarize_axis(table, "world_size")
     )
     assert table.frame()["speed-up [95%]"][1] == "2.00 (1 of 3)"
 
@@ -289,6 +289,37 @@ def test_runs_of_two_machines_or_devices_are_not_compared() -> None:
         assert table.rows[1].speed_up is None
         assert "not compared: no block has both on one machine and device" in summarize_axis(table, "world_size")
         assert any("different" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("field", "there", "here"),
+    [
+        ("versions", {"torch": "2"}, {"torch": "99"}),
+        ("versions", {"torch": "2", "cuda": "12"}, {"torch": "2", "cuda": "13"}),
+        ("git", {"commit": "a" * 40, "dirty": False}, {"commit": "b" * 40, "dirty": False}),
+        (
+            "git",
+            {"commit": "a" * 40, "dirty": True, "changes": "12"},
+            {"commit": "a" * 40, "dirty": True, "changes": "3"},
+        ),
+    ],
+)
+def test_runs_of_two_versions_are_not_compared(field: str, there: dict[str, Any], here: dict[str, Any]) -> None:
+    runs = results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"]
+    )
+    for record in runs.records:
+        setattr(record, field, here if record.config["world_size"] == 2 else there)
+    table = make_table(runs)
+    assert [row.speed_up for row in table.rows] == [None] * 4
+    summary = summarize_axis(table, "world_size")
+    assert summary.count("not compared: no block has both on one machine and device with the same versions") == 2
+    assert "test accuracy from 0.900 to 0.900, not compared: no block has both with the same versions" in summary
+    assert "indistinguishable in speed" in summarize_axis(table, "batch_per_rank"), "of equal versions they are paired"
+    (note,) = [note for note in table.notes if note.startswith("Rows of different versions")]
+    one, two = (f"world_size={ranks} batch_per_rank=16; world_size={ranks} batch_per_rank=32." for ranks in (1, 2))
+    assert one in note
+    assert two in note
 
 
 def test_images_a_second_are_never_compared_with_seconds_a_run() -> None:

@@ -144,7 +144,10 @@ def test_rows_of_several_versions_days_and_isolations_are_said_to_be() -> None:
         record.isolation = "per_run" if number else "group"
     notes = " ".join(make_table(runs).notes)
     assert "python 3.11, torch 1, ray 2.60; python 3.11, torch 2, ray 2.60, 2025-12-31 to 2026-01-02" in notes
-    assert "different versions" in notes
+    assert (
+        "Rows of different versions are not compared with each other. torch 1: batch_per_rank=16 (1 of 3 runs). "
+        "torch 2: batch_per_rank=16 (2 of 3 runs); batch_per_rank=32."
+    ) in notes
     assert "different isolations (group, per_run)" in notes
 
 
