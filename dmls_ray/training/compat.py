@@ -32,6 +32,15 @@ def set_ddp_sample_rate(ddp: DistributedDataParallel, every: int) -> None:
     ddp._set_ddp_runtime_logging_sample_rate(every)
 
 
+def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """1 if `unscale_` found a gradient that is not finite, else 0, as a tensor on the device.
+
+    Without it: a run in amp-fp16 would examine all gradients twice to count the steps that are skipped.
+    """
+    (found,) = scaler._found_inf_per_device(optimizer).values()
+    return found
+
+
 def reset_compiler() -> None:
     """Forget compiled graphs and counters of earlier runs in this process.
 

@@ -39,9 +39,11 @@ def warm_up(
     began = time.perf_counter()
     buffers = {name: buffer.clone() for name, buffer in ddp_model.bare.named_buffers()}
 
+    # CUDA graphs run a size once eagerly, record it in the second pass and replay it from the third on.
+    passes = 3 if device.type == "cuda" and config.compile == "max-autotune" else 1
     for training in (True, False):
         ddp_model.bare.train(training)
-        for samples in _batch_sizes(task, config, rank, training):
+        for samples in _batch_sizes(task, config, rank, training) * passes:
             with autocast(config, device), torch.inference_mode(not training):
                 # Made inside inference mode, since tensors of inference mode need a separate graph.
                 batch = task.example_batch(samples)
@@ -49,8 +51,9 @@ def warm_up(
                 loss = task.loss(outputs, batch)
             if training:
                 loss.backward()
+                # After each pass: the next one would add to gradients in the memory of a CUDA graph.
+                ddp_model.bare.zero_grad(set_to_none=True)
 
-    ddp_model.bare.zero_grad(set_to_none=True)
     with torch.no_grad():
         for name, buffer in ddp_model.bare.named_buffers():
             buffer.copy_(buffers[name])

@@ -19,6 +19,9 @@ from dmls_ray.training.gradient_noise_scale import NoiseMeter
 _SAMPLED_EVERY = {"cpu": 10, "cuda": 100}
 """Interval in passes at which DDP reads its timers; on a GPU this waits for the device, so it is rare."""
 
+_POWERSGD_BEGINS = 10
+"""Steps whose gradients PowerSGD leaves as they are: compression from the start would harm the training."""
+
 _HOOKS = {
     "none": default_hooks.allreduce_hook,
     "fp16": default_hooks.fp16_compress_hook,
@@ -44,9 +47,11 @@ class DDPModel:
         self._ddp = None if config.world_size == 1 else _wrapped(model, config, noise)
         forward = self._ddp or model
         if config.compile != "off":
-            mode = None if config.compile == "default" else config.compile
-            self.forward: Any = torch.compile(forward, mode=mode)
-            self.test_forward: Any = torch.compile(model, mode=mode) if self._ddp else self.forward
+            # The sizes of batches are known and few. With symbolic sizes, whether the last batch is shorter would
+            # decide which kernels all of them use.
+            options: Any = {"mode": compile_mode(config, next(model.parameters()).device), "dynamic": False}
+            self.forward: Any = torch.compile(forward, **options)
+            self.test_forward: Any = torch.compile(model, **options) if self._ddp else self.forward
         else:
             self.forward, self.test_forward = forward, model
 
@@ -69,6 +74,20 @@ class DDPModel:
         return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)}
 
 
+def first_steps(config: TrainingConfig) -> int:
+    """Steps at the start that communicate otherwise than the later ones, so that no rate may count them."""
+    return _POWERSGD_BEGINS if config.world_size > 1 and config.compression == "powersgd" else 0
+
+
+def compile_mode(config: TrainingConfig, device: torch.device) -> str | None:
+    """The mode of torch.compile for a configuration that compiles; None is PyTorch's default."""
+    if config.compile == "default":
+        return None
+    # A CUDA graph writes its gradients to the same memory in each pass, so they cannot be accumulated over passes.
+    accumulates = device.type == "cuda" and config.accum_steps > 1
+    return "max-autotune-no-cudagraphs" if accumulates else config.compile
+
+
 def _wrapped(model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> DistributedDataParallel:
     ddp = DistributedDataParallel(
         model,
@@ -81,6 +100,6 @@ def _wrapped(model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None)
         hook: Any = _HOOKS[config.compression]
         state: Any = dist.group.WORLD
         if config.compression == "powersgd":
-            state = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=10)
+            state = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=_POWERSGD_BEGINS)
         ddp.register_comm_hook(state, hook if noise is None else noise.hook(hook))
     return ddp

@@ -21,7 +21,7 @@ from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name
 from dmls_ray.training.compile_warmup import warm_up
-from dmls_ray.training.ddp import DDPModel
+from dmls_ray.training.ddp import DDPModel, first_steps
 from dmls_ray.training.early_stopping import EarlyStopping
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.optimizer_step import OptimizerStep
@@ -90,7 +90,7 @@ class RankTrainer(Generic[Task]):
             # From here on each rank has different random numbers, for example for dropout.
             seed_process(mixed_seed(config.seed, rank.rank))
         # At most half of the steps, so that a short run still has steps to count.
-        self.warmup_steps = min(config.warmup_steps, steps // 2)
+        self.warmup_steps = min(max(config.warmup_steps, first_steps(config)), steps // 2)
         self.timer = StepTimer(self.device, self.warmup_steps)
         self.stopping = EarlyStopping(config, self.collective)
         self.checkpoints = Checkpoints(config, rank, self.collective)

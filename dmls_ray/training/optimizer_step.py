@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from dmls_ray.config.training import TrainingConfig
+from dmls_ray.training.compat import found_inf
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.optimizers import make_optimizer, make_schedule
 from dmls_ray.training.precision import make_scaler
@@ -71,7 +72,7 @@ class OptimizerStep:
             nn.utils.clip_grad_norm_(self.parameters, self._clip_norm, foreach=True)
         self._steps += 1
         if self.scaler.is_enabled():
-            self._applied += torch.stack([gradient.isfinite().all() for gradient in gradients]).all()
+            self._applied += (found_inf(self.scaler, self.optimizer) == 0).squeeze()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
 from dmls_ray.config.training import TrainingConfig
 
 _AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
+
+
+def set_tf32(allowed: bool) -> None:
+    """Let the matrix units of a GPU round fp32 to TF32, or not; PyTorch lets cuDNN do so by default."""
+    backends: Any = torch.backends
+    if hasattr(backends, "fp32_precision"):
+        # The newer switches (PyTorch 2.9). One that an earlier run has set would contradict the older ones below.
+        operations = [getattr(part, name) for part in (backends.cudnn, backends.mkldnn) for name in ("conv", "rnn")]
+        for switch in (backends, backends.cudnn, backends.mkldnn, backends.mkldnn.matmul, *operations):
+            switch.fp32_precision = "none"
+    torch.set_float32_matmul_precision("highest")
+    backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = allowed
 
 
 def autocast(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.compat import reset_compiler
+from dmls_ray.training.precision import set_tf32
 from dmls_ray.training.rank import RankInfo
 
 HOLD_OUT, AUGMENTATION = 1, 2
@@ -29,28 +30,29 @@ _MAY_WAIT = 2048
 
 
 def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False) -> None:
-    """Set everything global that a run depends on; `tf32`: whether matrix units may round to TF32.
+    """Set the global switches of PyTorch that a run depends on; `tf32`: whether matrix units may round to TF32.
 
     All ranks get the same seed, so that they build the same model.
     """
+    # First, since it releases memory, which the next lines give back.
+    reset_compiler()
     gc.collect()
     device = torch.device(rank.device)
     torch.set_num_threads(config.threads_per_rank)
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
     torch.use_deterministic_algorithms(False)
-    torch.backends.cudnn.benchmark = False
+    torch.autograd.set_detect_anomaly(False)
+    torch.backends.cudnn.enabled = True
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
     torch.backends.mkldnn.set_flags(True)
-    torch.set_float32_matmul_precision("highest")
     torch.set_default_device(None)
     for kind in ("cpu", "cuda"):
         torch.set_autocast_enabled(kind, False)
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
-    # PyTorch lets cuDNN round to TF32 by default.
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-    reset_compiler()
+    set_tf32(tf32)
     seed_process(config.seed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +189,22 @@ class Payload:
 
     def __reduce__(self) -> Any:
         return Path.touch, (self._marker,)
+
+
+class Late(nn.Module):
+    """Computes 20 ms longer on rank 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.training and torch.distributed.get_rank() == 1:
+            time.sleep(0.02)
+        out: Tensor = self.linear(images.flatten(1))
+        return out
+
+
+def late() -> nn.Module:
+    _built.append(Late())
+    return _built[-1]

@@ -12,6 +12,7 @@ from dmls_ray.training.compat import (
     abort_process_group,
     compile_counters,
     ddp_logging_data,
+    found_inf,
     inductor_freezing,
     reset_compiler,
     set_ddp_sample_rate,
@@ -67,3 +68,12 @@ def test_a_work_waits_for_its_future() -> None:
     work = work_of(future)
     future.set_result(1)
     assert work.wait()
+
+
+def test_the_scaler_says_whether_a_gradient_is_not_finite() -> None:
+    for value in (1.0, float("inf")):
+        weight = torch.nn.Parameter(torch.ones(2))
+        scaler, optimizer = torch.amp.GradScaler("cpu"), torch.optim.SGD([weight])
+        scaler.scale(weight.sum() * value).backward()
+        scaler.unscale_(optimizer)
+        assert bool(found_inf(scaler, optimizer)) is (value != 1.0)

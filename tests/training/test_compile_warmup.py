@@ -8,7 +8,11 @@ import torch
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.compile_warmup import warm_up
+from dmls_ray.training.ddp import DDPModel, compile_mode
+from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.train import ClassificationTask
 from tests.training.test_engine import UNEVEN
 
 
@@ -55,11 +59,45 @@ def test_the_thorough_mode_learns_what_the_eager_one_does() -> None:
     assert losses(thorough) == pytest.approx(losses(eager), rel=1e-3)
 
 
+def test_each_size_of_batch_gets_kernels_of_its_own_so_that_a_short_last_batch_changes_no_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda model, **given: options.append(given) or model)
+    DDPModel(torch.nn.Linear(2, 2), config(), None)
+    assert options == [{"mode": None, "dynamic": False}]
+
+
+@pytest.mark.parametrize(
+    ("device", "accum_steps", "mode"),
+    [("cuda", 1, "max-autotune"), ("cuda", 2, "max-autotune-no-cudagraphs"), ("cpu", 2, "max-autotune")],
+)
+def test_gradients_that_accumulate_on_a_gpu_lie_in_no_cuda_graph(device: str, accum_steps: int, mode: str) -> None:
+    trial = config(compile="max-autotune", accum_steps=accum_steps)
+    assert compile_mode(trial, torch.device(device)) == mode
+    assert compile_mode(trial.replace(compile="default"), torch.device(device)) is None
+
+
+def test_the_compiler_s_warm_up_zeroes_gradients_after_each_pass() -> None:
+    """A CUDA graph of the next pass would find the gradients of the last one in its memory."""
+    trial = config(compile="off")
+    task = ClassificationTask(trial, RankInfo(), torch.device("cpu"))
+    model = DDPModel(task.model, trial, None)
+    seen = []
+    forward = model.forward
+    model.forward = lambda batch: seen.append([item.grad is None for item in task.model.parameters()]) or forward(batch)
+    warm_up(model, task, trial.replace(compile="max-autotune"), 0, torch.device("cpu"))
+    assert len(seen) == 2, "the first and the last size"
+    assert all(all(gradients) for gradients in seen)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("accum_steps", [1, 2])
 @pytest.mark.parametrize("mode", ["default", "max-autotune"])
-def test_a_compiled_model_learns_what_the_eager_one_does_on_a_gpu(mode: str) -> None:
-    compiled, eager = (run_inline(config(compile=name, device="cuda")) for name in (mode, "off"))
+def test_a_compiled_model_learns_what_the_eager_one_does_on_a_gpu(mode: str, accum_steps: int) -> None:
+    trial = config(device="cuda", accum_steps=accum_steps)
+    compiled, eager = (run_inline(trial.replace(compile=name)) for name in (mode, "off"))
     assert compiled.outcome == "ok", compiled.traceback
     assert losses(compiled) == pytest.approx(losses(eager), rel=1e-2)
 

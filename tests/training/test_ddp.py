@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from dmls_ray.training.ddp import first_steps
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import run_ranks
@@ -43,6 +44,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "noise and accumulation": {"accum_steps": 2, "noise_scale": True},
     "zero and accumulation": {"accum_steps": 2, "zero_redundancy": True},
     "accumulation": {"accum_steps": 2},
+    "late": {"model": "tests.training.probes:late"},
 }
 
 
@@ -96,6 +98,11 @@ def test_communication_is_measured_on_every_rank_and_hidden_communication_is_sub
         assert rank["exposed_comm_ms"] == pytest.approx(rank["comm_ms"] - rank["overlap_ms"])
         assert rank["forward_ms"] > 0
         assert rank["backward_ms"] > 0
+
+
+def test_uncompressed_steps_at_the_start_of_powersgd_count_in_no_rate() -> None:
+    compressed = config(compression="powersgd", device="cuda")
+    assert [first_steps(trial) for trial in (compressed, compressed.replace(world_size=1), config())] == [10, 0, 0]
 
 
 def test_one_rank_has_no_communication() -> None:

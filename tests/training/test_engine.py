@@ -13,6 +13,7 @@ from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.model import STEP_QUANTILES
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
+from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -101,9 +102,23 @@ def test_settings_of_a_run_do_not_reach_the_next_run_of_the_process() -> None:
     torch.set_default_device("meta")
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)
+    torch.autograd.set_detect_anomaly(True)
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled = True, False
     after = run_inline(trial).run["epochs"]
     names = ("train_loss", "test_loss")
     assert [[epoch[name] for name in names] for epoch in after] == [[epoch[name] for name in names] for epoch in before]
+    assert not torch.is_anomaly_enabled()
+    assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled) == (False, True)
+
+
+def test_what_the_compiler_of_an_earlier_run_kept_is_released_before_memory_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr("dmls_ray.training.process.reset_compiler", lambda: calls.append("compiler"))
+    monkeypatch.setattr("dmls_ray.training.process.gc.collect", lambda: calls.append("garbage"))
+    prepare_process(config(), RankInfo())
+    assert calls == ["compiler", "garbage"]
 
 
 def test_one_step_is_the_mean_gradient_over_the_batch_worked_out_by_hand() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.precision import has_fast_units, make_scaler
+from dmls_ray.training.precision import has_fast_units, make_scaler, set_tf32
 from dmls_ray.workloads.classification.config import TrialConfig
 
 CPU = torch.device("cpu")
@@ -24,6 +24,19 @@ def test_a_half_format_trains_in_that_format_and_learns_as_fp32_does(precision: 
     assert losses[0] != losses[1], "the format must change the last digits"
     assert losses[1] == pytest.approx(losses[0], rel=0.1)
     assert half.run["skipped_steps"] == 0
+
+
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="needs PyTorch 2.9")
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_precision_that_an_earlier_run_set_by_the_newer_switches_does_not_reach_the_next(allowed: bool) -> None:
+    backends = torch.backends
+    backends.fp32_precision = backends.cudnn.fp32_precision = "tf32"
+    backends.mkldnn.fp32_precision = backends.mkldnn.conv.fp32_precision = "bf16"
+    set_tf32(allowed)
+    assert backends.cuda.matmul.allow_tf32 == backends.cudnn.allow_tf32 == allowed
+    assert backends.mkldnn.conv.fp32_precision not in ("bf16", "tf32")
+    assert backends.mkldnn.matmul.fp32_precision not in ("bf16", "tf32")
+    set_tf32(False)
 
 
 def test_only_fp16_needs_a_scaler() -> None:

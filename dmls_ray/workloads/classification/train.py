@@ -123,8 +123,6 @@ class LossAccuracyMeter:
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add_training(self, loss: Tensor, outputs: Tensor, batch: Batch) -> None:
-        if self._smoothed:
-            loss = F.cross_entropy(outputs.detach().float(), batch[1], reduction="sum")
         self._add(loss, outputs, batch[1])
 
     def add_evaluation(self, outputs: Tensor, batch: Batch) -> None:
@@ -147,7 +145,13 @@ class LossAccuracyMeter:
         if not self._waiting:
             return
         losses, logits, labels = zip(*self._waiting, strict=True)
+        outputs, classes = torch.cat(logits), torch.cat(labels)
+        if self._smoothed:
+            # Once for many batches, since this work belongs to no training step.
+            loss = F.cross_entropy(outputs.float(), classes, reduction="none").double().sum()
+        else:
+            loss = torch.stack(losses).double().sum()
         # Not in place: tensors made in inference mode must not be changed outside of it.
-        self._loss = self._loss + torch.stack(losses).double().sum()
-        self._correct = self._correct + (torch.cat(logits).argmax(1) == torch.cat(labels)).sum()
+        self._loss = self._loss + loss
+        self._correct = self._correct + (outputs.argmax(1) == classes).sum()
         self._waiting.clear()

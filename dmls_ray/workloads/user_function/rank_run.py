@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
@@ -126,24 +126,36 @@ class _Reporter:
 
 
 class _Steps:
-    """Counts and times optimizer steps, whatever the optimizer; each is a sign of progress."""
+    """Counts and times optimizer steps, whatever the optimizer; each is a sign of progress.
+
+    An optimizer may step another one, as ZeRO does: that is one step. Of several optimizers each step counts.
+    """
 
     def __init__(self, device: torch.device, emit: Emit) -> None:
         self.timer = StepTimer(device, _WARMUP_STEPS)
         self.count = 0
         self._emit = emit
+        self._outermost: Any = None
+        """The optimizer whose step is under way."""
 
     @contextmanager
     def counted(self) -> Iterator[None]:
         self.timer.begin_epoch()
-        handle = register_optimizer_step_post_hook(self._step)
+        handles = register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._step)
         try:
             yield
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
             self.timer.end_epoch()
 
-    def _step(self, *_: Any) -> None:
+    def _begin(self, optimizer: Any, *_: Any) -> None:
+        self._outermost = self._outermost or optimizer
+
+    def _step(self, optimizer: Any, *_: Any) -> None:
+        if optimizer is not self._outermost:
+            return
+        self._outermost = None
         self.count += 1
         self.timer.step()
         self._emit(Progress())

@@ -162,3 +162,26 @@ def test_the_example_language_model_learns(tmp_path: Path, monkeypatch: pytest.M
     (epoch,) = result.run["epochs"]
     assert 1 < epoch["measures"]["bits_per_character"] < 5, "seven bits would be no model at all"
     assert result.run["returned"]["parameters"] == 41_472
+
+
+def nested(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
+    """Two optimizers, one of which steps another, as ZeRO does."""
+
+    class Outer(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            inner.step()
+
+    place = torch.nn.Parameter(torch.ones(()))
+    inner = torch.optim.SGD([place], lr=0.1)
+    outer = Outer([place], lr=0.1)
+    for _ in range(config["steps"]):
+        place.square().backward()
+        outer.step()
+        inner.step()
+
+
+def test_an_optimizer_inside_another_one_counts_no_step_of_its_own() -> None:
+    schema = user_function_schema(nested, {"steps": 6})
+    result = run_inline(schema.make(steps=6), train=run_user_function)
+    assert result.outcome == "ok", result.traceback
+    assert result.run["steps"] == 12
