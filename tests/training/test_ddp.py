@@ -102,7 +102,7 @@ def test_communication_is_measured_on_every_rank_and_hidden_communication_is_sub
 
 def test_uncompressed_steps_at_the_start_of_powersgd_count_in_no_rate() -> None:
     compressed = config(compression="powersgd", device="cuda")
-    assert [first_steps(trial) for trial in (compressed, compressed.replace(world_size=1), config())] == [10, 0, 0]
+    assert (first_steps(compressed), first_steps(config())) == (10, 0)
 
 
 def test_one_rank_has_no_communication() -> None:
