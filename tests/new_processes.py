@@ -14,6 +14,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import TrainFunction
+from dmls_ray.training.torchrun_environment import VARIABLES
 from dmls_ray.workloads.registry import default_entrypoint
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -39,6 +40,7 @@ def call_in_new_process(function: Callable[[], Any]) -> Any:
 
 def _in_environment(environment: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
     # The process that forks the new ones keeps the environment of its own start.
+    of_run = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update({**environment, **of_run})
     return function(*arguments)

@@ -95,10 +95,6 @@ class Lease:
     lease_id: str
     job: Job
     rank: RankInfo
-    store: tuple[str, int]
-    """Host and port of the key-value store where the ranks of this run meet."""
-    machines: tuple[str, ...] = ()
-    """The machine of each rank of the run."""
 
 
 @dataclass(frozen=True)

@@ -252,12 +252,12 @@ def _serve_lease(lease: Lease, worker: _RankWorker) -> None:
     rank = replace(lease.rank, assigned_at=time.perf_counter())
     try:
         shared = None
-        if rank.world_size > 1:
-            client = worker.store if rank.rank == 0 else dist.TCPStore(*lease.store, is_master=False)
+        if rank.store_address is not None:
+            client = worker.store if rank.rank == 0 else dist.TCPStore(*rank.store_address, is_master=False)
             shared = dist.PrefixStore(lease.lease_id, client)
         with process_group(rank, shared):
             train = import_function(lease.job.train, flag="train")
-            link, instruments_s = measure_link(rank, lease.machines)
+            link, instruments_s = measure_link(rank, rank.machines)
             rank = replace(rank, instruments_s=instruments_s)
             result = run_guarded(train, lease.job.config, rank, worker.make_emit(lease))
             if result.run:

@@ -21,7 +21,7 @@ from dmls_ray.training.rank import ArtifactOptions, RankInfo, TrainFunction
 from dmls_ray.util.errors import ClusterError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch.distributed import TCPStore
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Rendezvous:
 
     rank: int
     world_size: int
-    store: Store
+    store: TCPStore
     """Key-value store that all ranks of the run reach."""
 
 
@@ -76,7 +76,8 @@ class Launcher:
         try:
             meeting = self.rendezvous(job.config)
             rank = replace(rank, rank=meeting.rank)
-            info = replace(rank_info(job.config, meeting.rank, job.artifacts), assigned_at=began)
+            info = rank_info(job.config, meeting.rank, job.artifacts, (meeting.store.host, meeting.store.port))
+            info = replace(info, assigned_at=began)
             with folder.events(meeting.rank) as emit:
                 with process_group(info, PrefixStore("run", meeting.store) if meeting.world_size > 1 else None):
                     result = run_guarded(train, job.config, info, emit)
@@ -100,8 +101,19 @@ def infeasible_reason(config: RuntimeConfig) -> str:
     return "" if config.launcher == "ray" else launcher(config.launcher).infeasible_reason(config)
 
 
-def rank_info(config: RuntimeConfig, rank: int, artifacts: ArtifactOptions | None = None) -> RankInfo:
+def rank_info(
+    config: RuntimeConfig,
+    rank: int,
+    artifacts: ArtifactOptions | None = None,
+    store_address: tuple[str, int] | None = None,
+) -> RankInfo:
     """A rank of a run on this machine, on the GPU of its own number where it trains on GPUs.
+
+    Args:
+        config: the configuration of the run.
+        rank: number of the rank.
+        artifacts: files that the run leaves next to its record.
+        store_address: host and port of the store where the ranks meet.
 
     Raises:
         ClusterError: there are fewer GPUs than ranks, or the device or the launcher cannot do what is asked for.
@@ -123,5 +135,6 @@ def rank_info(config: RuntimeConfig, rank: int, artifacts: ArtifactOptions | Non
         device=f"cuda:{rank}" if device == "cuda" else "cpu",
         backend=config.backend_for(gpus) if config.world_size > 1 else None,
         machine=socket.gethostname(),
+        store_address=store_address if config.world_size > 1 else None,
         artifacts=artifacts,
     )

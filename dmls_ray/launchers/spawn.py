@@ -43,14 +43,14 @@ def run_spawned(
     train = train or default_entrypoint()
     context = multiprocessing.get_context("spawn")
     store = store_at(_HOST)
-    ranks = [rank_info(config, number, artifacts) for number in range(config.world_size)]
+    ranks = [rank_info(config, number, artifacts, (_HOST, store.port)) for number in range(config.world_size)]
     processes: list[BaseProcess] = []
     waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {}
     try:
         for rank in ranks:
             here, there = context.Pipe(duplex=False)
             # Not daemons, which may have no children: a data loader has some.
-            process = context.Process(target=_work, args=(config, rank, train, store.port, there))
+            process = context.Process(target=_work, args=(config, rank, train, there))
             process.start()
             # Our copy must go, or the end of the rank's would not be seen.
             there.close()
@@ -84,7 +84,7 @@ def _follow(waiting: dict[Any, tuple[RankInfo, BaseProcess]], emit: Emit) -> lis
     return [results[number] for number in sorted(results)]
 
 
-def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, port: int, parent: Connection) -> None:
+def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, parent: Connection) -> None:
     import torch.distributed as dist
 
     from dmls_ray.training.error_to_outcome import failure, run_guarded
@@ -93,7 +93,8 @@ def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, port: int
     threading.Thread(target=_end_with_parent, daemon=True).start()
     emit: Emit = parent.send if rank.rank == 0 else lambda event: None
     try:
-        with process_group(rank, dist.TCPStore(_HOST, port, is_master=False) if rank.world_size > 1 else None):
+        store = dist.TCPStore(*rank.store_address, is_master=False) if rank.store_address else None
+        with process_group(rank, store):
             result = run_guarded(train, config, rank, emit)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade is a result like any other
         result = failure(error, rank)

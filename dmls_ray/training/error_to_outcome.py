@@ -14,6 +14,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_epoch, plain_values
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
+from dmls_ray.training.torchrun_environment import torchrun_environment
 from dmls_ray.util.errors import DivergedError, UnavailableError
 from dmls_ray.util.text import first_line
 
@@ -28,7 +29,8 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         return emit(event)
 
     try:
-        returned = plain_values(train(config, rank, checked_emit), f"what {name} returned")
+        with torchrun_environment(rank, config.threads_per_rank):
+            returned = plain_values(train(config, rank, checked_emit), f"what {name} returned")
         facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
         result = RankResult.of({**facts, **returned}, f"what {name} returned")
         if result.rank != rank.rank:

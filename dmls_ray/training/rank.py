@@ -41,6 +41,10 @@ class RankInfo:
     """Backend of the default process group; None at world size 1."""
     machine: str = "localhost"
     """Name of the machine this rank is on."""
+    machines: tuple[str, ...] = ()
+    """The machine of each rank of the run; empty: all are on this one."""
+    store_address: tuple[str, int] | None = None
+    """Host and port of the key-value store where the ranks of the run met; None at world size 1."""
     artifacts: ArtifactOptions | None = None
     """Files to leave next to the record; None: none."""
     prunable: bool = False
@@ -50,6 +54,23 @@ class RankInfo:
     """time.perf_counter of this process when it received the run: making the process group is part of the run."""
     instruments_s: float = field(default=0.0, compare=False)
     """Seconds since then that were spent on measuring the link, which is no part of the run."""
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this rank on its machine, from 0; on a GPU the number of the GPU, which libraries take it for."""
+        if self.device.startswith("cuda:"):
+            return int(self.device.removeprefix("cuda:"))
+        return self.machines[: self.rank].count(self.machine) if self.machines else self.rank
+
+    @property
+    def local_world_size(self) -> int:
+        """Number of ranks of the run on this machine."""
+        return self.machines.count(self.machine) if self.machines else self.world_size
+
+    @property
+    def machine_rank(self) -> int:
+        """Number of this machine in the run, from 0."""
+        return list(dict.fromkeys(self.machines)).index(self.machine) if self.machines else 0
 
     @property
     def keep(self) -> ArtifactOptions | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -80,6 +81,29 @@ def test_every_launcher_gives_the_same_losses(launcher: str, changes: dict[str, 
     plain = trial.replace(backend="auto", launcher="ray")
     alone = [run_inline(plain)] if trial.world_size == 1 else run_spawned(plain)
     assert metrics(run(trial)) == metrics(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["spawn", "torchrun", pytest.param("mpirun", marks=MPI)])
+def test_every_launcher_gives_its_ranks_the_environment_of_torchrun(launcher: str) -> None:
+    trial = config(launcher, world_size=2, threads_per_rank=1)
+    results = run(trial, train="tests.training.probes:train_and_return_environment")
+    for number, result in enumerate(results):
+        environment = result.run["returned"]
+        assert environment.pop("MASTER_PORT").isdecimal()
+        assert environment.pop("MASTER_ADDR") in ("127.0.0.1", "localhost", socket.gethostname())
+        expected = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "OMP_NUM_THREADS": 1}
+        assert environment == {name: str(value) for name, value in expected.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["inline", "torchrun", pytest.param("mpirun", marks=MPI)])
+def test_a_run_of_one_rank_has_no_environment_of_torchrun(launcher: str) -> None:
+    (result,) = run(config(launcher), train="tests.training.probes:train_and_return_environment")
+    assert {name: value for name, value in result.run["returned"].items() if value} in (
+        {},
+        {"OMP_NUM_THREADS": "1"},
+    )
 
 
 @MPI

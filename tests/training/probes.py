@@ -98,6 +98,12 @@ def train_and_return_weights(config: TrialConfig, rank: RankInfo, emit: Emit) ->
     return result
 
 
+def train_and_return_environment(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """The variables of torchrun's environment, in the result of each rank; nothing is trained."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS")
+    return {"run": {"returned": {name: os.environ.get(name) for name in names}}}
+
+
 class Exploding(nn.Module):
     """Its logits are not finite from the first pass on."""
 

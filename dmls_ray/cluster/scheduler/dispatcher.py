@@ -89,6 +89,7 @@ class Dispatcher:
         self.streams.add(job.run_id, RunStarted(attempt=attempt.number))
 
         machines = tuple(rank.registration.machine for rank in ranks)
+        store = ranks[0].registration.store
         for number, rank in enumerate(ranks):
             info = RankInfo(
                 rank=number,
@@ -96,11 +97,12 @@ class Dispatcher:
                 device=rank.registration.device if job.device == "cuda" else "cpu",
                 backend=job.backend if len(names) > 1 else None,
                 machine=rank.registration.machine,
+                machines=machines,
+                store_address=store if len(names) > 1 else None,
                 artifacts=job.artifacts,
                 prunable=job.prunable,
             )
-            store = ranks[0].registration.store
-            rank.lease = Lease(lease_id=lease_id, job=job, rank=info, store=store, machines=machines)
+            rank.lease = Lease(lease_id=lease_id, job=job, rank=info)
             rank.attempt = attempt
             rank.answer(rank.lease)
             rank.waiting = None

@@ -230,7 +230,7 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
     back = dataclasses.replace(card(0, "b", trainer="b.2"), machine_order=1)
     lease = await broker.next_lease(await broker.join(back))
     assert isinstance(lease, Lease)
-    assert lease.machines == ("a", "b")
+    assert lease.rank.machines == ("a", "b")
     assert (await next(iter(waiting.values()))).rank.rank == 0
 
 

@@ -115,7 +115,7 @@ async def test_a_run_that_asks_for_two_machines_gets_two_and_the_first_ones_come
     await broker.submit(job("r", machines=2, ranks_per_machine=1))
     await asyncio.sleep(0)
     first, second, third = waiting.values()
-    assert [task.result().machines for task in (first, second)] == [("a", "b")] * 2
+    assert [task.result().rank.machines for task in (first, second)] == [("a", "b")] * 2
     assert (first.result().rank.rank, second.result().rank.rank) == (0, 1)
     assert not third.done()
     third.cancel()

@@ -1,0 +1,54 @@
+"""torchrun's environment variables of a run, under every launcher: libraries such as Hugging Face's look for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from dmls_ray.training.rank import RankInfo
+
+VARIABLES = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+)  # fmt: skip
+"""What decides, for these libraries, whether there are other ranks. Of torchrun's own, the last is only taken away:
+with it, Lightning finds its rank in another way than under the other launchers."""
+
+
+@contextmanager
+def torchrun_environment(rank: RankInfo, threads: int) -> Iterator[None]:
+    """Set the variables for the block; at world size 1, which has no process group, none of them is set.
+
+    After the block they are as before it, whatever the block has changed: a worker process serves many runs.
+
+    Args:
+        rank: this rank.
+        threads: threads per rank. Libraries choose another number themselves if OMP_NUM_THREADS is not set.
+    """
+    before = {name: os.environ.get(name) for name in (*VARIABLES, "OMP_NUM_THREADS")}
+    for name in VARIABLES:
+        os.environ.pop(name, None)
+    if rank.world_size > 1:
+        os.environ.update(_values(rank), OMP_NUM_THREADS=str(threads))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _values(rank: RankInfo) -> Mapping[str, str]:
+    values: dict[str, int | str] = {
+        "RANK": rank.rank,
+        "LOCAL_RANK": rank.local_rank,
+        "WORLD_SIZE": rank.world_size,
+        "LOCAL_WORLD_SIZE": rank.local_world_size,
+        "GROUP_RANK": rank.machine_rank,
+    }
+    if rank.store_address is not None:
+        values["MASTER_ADDR"], values["MASTER_PORT"] = rank.store_address
+    return {name: str(value) for name, value in values.items()}
