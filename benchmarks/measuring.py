@@ -44,7 +44,7 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
                 trial.model.zero_grad(set_to_none=True)
             if number:  # the first round warms up
                 step_times[name].append((time.perf_counter() - began) / len(batches) * 1e3)
-    return {"ms": step_times, "timers": trial.ddp_model.communication()}
+    return {"ms": step_times, "timers": trial.ddp_model.communication(None)}
 
 
 def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:

@@ -87,7 +87,14 @@ def metrics() -> str:
 
 def _metric_rows(metrics: Sequence[Metric], *, labelled: bool) -> list[str]:
     better = {"max": "more", "min": "less", "none": ""}
-    ranks = {"rank0": "", "max": "largest", "min": "smallest", "sum": "sum", "mean": "mean"}
+    ranks = {
+        "rank0": "",
+        "max": "largest",
+        "min": "smallest",
+        "sum": "sum",
+        "mean": "mean",
+        "spread": "largest - smallest",
+    }
     rows = ["| column | name | meaning | better | of the ranks |" if labelled else "| name | meaning | of the ranks |"]
     rows.append("|---" * rows[0].count(" | ") + "|---|")
     for metric in metrics:

@@ -19,6 +19,7 @@ _COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "min": min,
     "sum": sum,
     "mean": fmean,
+    "spread": lambda values: max(values) - min(values),
     "rank0": lambda values: values[0],
 }
 _METRIC_FIELDS = BY_NAME.keys() & {*RUN_FIELDS}
@@ -68,7 +69,7 @@ def _combined(metric: Metric, results: Sequence[RankResult]) -> Any:
     if metric.part_of:
         wholes = [item.values for item in results if item.values.get(metric.part_of) is not None]
         return max(wholes, key=lambda values: values[metric.part_of]).get(metric.name) if wholes else None
-    values = [value for item in results if (value := item.values.get(metric.name)) is not None]
+    values = [value for item in results if (value := item.values.get(metric.of or metric.name)) is not None]
     return _COMBINE[metric.across_ranks](values) if values else None
 
 

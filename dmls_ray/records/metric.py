@@ -9,7 +9,7 @@ from typing import Any, Literal
 Kind = Literal["rate", "amount", "ratio", "share", "value"]
 Direction = Literal["max", "min", "none"]
 Scope = Literal["run", "epoch", "rank"]
-AcrossRanks = Literal["max", "min", "sum", "mean", "rank0"]
+AcrossRanks = Literal["max", "min", "sum", "mean", "spread", "rank0"]
 FormatName = Literal["seconds", "ratio", "rate", "memory", "whole", "accuracy", "number"]
 
 
@@ -29,7 +29,9 @@ class Metric:
     scope: Scope
     """Where the number is measured: once per run, once per epoch, or by each rank."""
     across_ranks: AcrossRanks = "rank0"
-    """How the values of the ranks become the value of the run."""
+    """How the values of the ranks become the value of the run; `spread` is the largest minus the least."""
+    of: str = ""
+    """The value of the ranks that is combined, where it has another name than this metric."""
     part_of: str = ""
     """The metric of scope `rank`, combined as the largest, that this metric is a part of: the value of the run is that
     of the same rank, so that the parts add up."""

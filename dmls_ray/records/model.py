@@ -129,7 +129,7 @@ class RankRecord:
     overlap_ms: float | None = None
     """The part of comm_ms that overlaps with computation."""
     exposed_comm_ms: float | None = None
-    """comm_ms - overlap_ms."""
+    """comm_ms - overlap_ms, with what the rank waits for slower ranks."""
     utilization: dict[str, FloatList] = field(default_factory=dict)
     """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     train_loss: float | None = None
@@ -264,6 +264,10 @@ class RunRecord(msgspec.Struct, kw_only=True):
     comm_ms: float | None = None
     overlap_ms: float | None = None
     exposed_comm_ms: float | None = None
+    """Of the rank with the least, which waits for no other; of the rank with the most in records without
+    straggler_wait_ms."""
+    straggler_wait_ms: float | None = None
+    """The largest exposed_comm_ms of a rank minus the least."""
     link_round_trip_ms: float | None = None
     """Between the machines of the run, before it trained."""
     link_mbit_per_s: float | None = None

@@ -56,6 +56,14 @@ def _largest(name: str, doc: str, *, is_time: bool = True) -> Metric:
     )  # fmt: skip
 
 
+def _least(name: str, doc: str) -> Metric:
+    """A time of the rank that takes least, in no table."""
+    return Metric(
+        name=name, label="", kind="amount", direction="min", scope="rank", across_ranks="min", format="seconds",
+        is_time=True, doc=doc,
+    )  # fmt: skip
+
+
 def _count(name: str, doc: str, *, returnable: bool = False) -> Metric:
     """A number of a run that is in no table."""
     return Metric(
@@ -116,8 +124,14 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="exposed_comm_ms", label="exposed comm. ms", kind="amount", direction="min", scope="rank",
-        across_ranks="max", format="seconds", is_time=True,
-        doc="Gradient communication per step that computation does not hide: comm_ms - overlap_ms.",
+        across_ranks="min", format="seconds", is_time=True,
+        doc="Communication per step that computation does not hide: comm_ms - overlap_ms of the counted steps. Of the "
+        "rank with the least, since any other also waits for slower ranks. With ZeRO, its broadcasts are included.",
+    ),
+    Metric(
+        name="straggler_wait_ms", label="straggler wait ms", kind="amount", direction="min", scope="rank",
+        of="exposed_comm_ms", across_ranks="spread", format="seconds", is_time=True, shown=False,
+        doc="Time per step that the fastest rank waits for the slowest: the largest exposed_comm_ms minus the least.",
     ),
     Metric(
         name="link_round_trip_ms", label="link round trip ms", kind="amount", direction="min", scope="run",
@@ -198,8 +212,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _largest("peak_reserved_mib", "GPU: peak that the caching allocator reserves.", is_time=False),
     _largest("forward_ms", "Forward pass per step, by the timers of DDP."),
     _largest("backward_ms", "Computation of the backward pass per step."),
-    _largest("comm_ms", "Gradient communication per step, from the first bucket to the last."),
-    _largest("overlap_ms", "Part of comm_ms that computation hides."),
+    _least("comm_ms", "Communication per step, from the first bucket to the last, with the broadcasts of ZeRO."),
+    _least("overlap_ms", "Part of comm_ms that computation hides."),
     _count("parameters", "Trainable parameters of the model.", returnable=True),
     _count("scaled_lr", "Learning rate after lr_scaling."),
     _count("train_samples", "Training samples.", returnable=True),

@@ -6,9 +6,10 @@ import ctypes
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,15 @@ class StepTimer:
 
     On a GPU a CUDA event marks a step and is read after the epoch; on a CPU the host's clock marks it. The only
     synchronisation inside an epoch is at the end of the warm-up, where the clock of counted steps starts.
+
+    Args:
+        device: the rank's device.
+        warmup_steps: steps that do not count.
+        on_warm: called when they are over, before the clock of counted steps starts.
     """
 
-    def __init__(self, device: torch.device, warmup_steps: int) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, warmup_steps: int, on_warm: Callable[[], None] = lambda: None) -> None:
+        self._device, self._on_warm = device, on_warm
         self._cuda = device.type == "cuda"
         self._warmup_left = warmup_steps
         self._marks: list[Any] = []
@@ -106,6 +112,7 @@ class StepTimer:
         self._warmup_left -= 1
         if not self._warmup_left:
             synchronize(self._device)
+            self._on_warm()
             self._count_from_here()
 
     def end_epoch(self) -> tuple[float, float, int]:
@@ -141,6 +148,51 @@ class StepTimer:
             self._marks.append(event)
         else:
             self._marks.append(time.perf_counter())
+
+
+class Stopwatch:
+    """Mean time of a piece of work on the device, sampled without synchronising it.
+
+    Args:
+        device: where the work runs.
+        every: only each n-th call is timed.
+    """
+
+    def __init__(self, device: torch.device, every: int) -> None:
+        self._cuda, self._every = device.type == "cuda", every
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the calls so far."""
+        self._calls = 0
+        self._marks: list[tuple[Any, Any]] = []
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Time what runs inside, if it is its turn."""
+        self._calls += 1
+        if self._calls % self._every:
+            yield
+            return
+        began = self._mark()
+        yield
+        self._marks.append((began, self._mark()))
+
+    def mean_ms(self) -> float | None:
+        """Mean of the timed calls in milliseconds; None without any. Waits for the device."""
+        if not self._marks:
+            return None
+        if self._cuda:
+            self._marks[-1][1].synchronize()
+            return fmean(began.elapsed_time(ended) for began, ended in self._marks)
+        return fmean(ended - began for began, ended in self._marks) * 1e3
+
+    def _mark(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
 
 class MemoryMeter:

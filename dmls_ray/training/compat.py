@@ -6,11 +6,13 @@ A test checks that each of them still exists. Each entry says what happens witho
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -27,9 +29,31 @@ def ddp_logging_data(ddp: DistributedDataParallel) -> dict[str, Any]:
 def set_ddp_sample_rate(ddp: DistributedDataParallel, every: int) -> None:
     """Let DDP measure these times in every n-th pass only, since measuring waits for the device.
 
-    Without it: DDP chooses its rate, and runs on GPUs get slower.
+    DDP measures each of its first 10 passes at any rate. Without it: DDP chooses its rate, and runs on GPUs get slower.
     """
     ddp._set_ddp_runtime_logging_sample_rate(every)
+
+
+def measured_passes(data: Mapping[str, Any], every: int) -> int:
+    """How many passes the averages in `ddp_logging_data` are of, at the rate that was set."""
+    last = int(data.get("iteration", 0))
+    return min(last, 10) + max(last // every - 10 // every, 0)
+
+
+def around_zero_broadcasts(
+    optimizer: ZeroRedundancyOptimizer, around: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """Call ZeRO's broadcasts of updated parameters inside a context, at the end of each of its steps.
+
+    Without it: the communication times of a run with ZeRO leave its broadcasts out.
+    """
+    broadcast = optimizer._sync_params
+
+    def surrounded() -> None:
+        with around():
+            broadcast()
+
+    optimizer._sync_params = surrounded
 
 
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:

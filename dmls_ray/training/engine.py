@@ -91,7 +91,7 @@ class RankTrainer(Generic[Task]):
             seed_process(mixed_seed(config.seed, rank.rank))
         # At most half of the steps, so that a short run still has steps to count.
         self.warmup_steps = min(max(config.warmup_steps, first_steps(config)), steps // 2)
-        self.timer = StepTimer(self.device, self.warmup_steps)
+        self.timer = StepTimer(self.device, self.warmup_steps, self._end_warmup)
         self.stopping = EarlyStopping(config, self.collective)
         self.checkpoints = Checkpoints(config, rank, self.collective)
         self.epochs: list[EpochRecord] = []
@@ -135,6 +135,10 @@ class RankTrainer(Generic[Task]):
             save_weights(self.model, self.rank)
             self.checkpoints.remove()
         return outcome
+
+    def _end_warmup(self) -> None:
+        self.ddp_model.count_from_here()
+        self.optimizer_step.broadcasts.reset()
 
     def _epoch(self, number: int) -> EpochRecord:
         """Train over all training samples once, and evaluate."""
@@ -277,7 +281,7 @@ class RankTrainer(Generic[Task]):
             "instruments_s": self.clock.instruments_s,
             **self.timer.percentiles(),
             **self.memory.read(),
-            **self.ddp_model.communication(),
+            **self.ddp_model.communication(self.optimizer_step.broadcasts.mean_ms()),
             **{name: kept.get(name) for name in LEARNED},
             "epochs": self.local_epochs,
             "run": {

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.training.compat import found_inf
+from dmls_ray.training.clocks import Stopwatch
+from dmls_ray.training.compat import around_zero_broadcasts, found_inf
+from dmls_ray.training.ddp import SAMPLED_EVERY
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.optimizers import make_optimizer, make_schedule
 from dmls_ray.training.precision import make_scaler
@@ -41,6 +43,10 @@ class OptimizerStep:
         self.schedule = make_schedule(config, self.optimizer, steps)
         device = self.parameters[0].device
         self.scaler = make_scaler(config, device)
+        self.broadcasts = Stopwatch(device, SAMPLED_EVERY[device.type])
+        """Times what ZeRO broadcasts in a step."""
+        if isinstance(self.optimizer, ZeroRedundancyOptimizer):
+            around_zero_broadcasts(self.optimizer, self.broadcasts.timed)
         self._applied = torch.zeros((), dtype=torch.int64, device=device)
         self._steps = 0
         self._weights: dict[float, Tensor] = {}

@@ -85,3 +85,11 @@ def test_the_kinds_of_memory_of_a_run_are_those_of_the_rank_with_the_largest_pea
     assert record.tensor_mem_mib == 13.0
     assert tuple(getattr(record, kind) for kind in kinds) == sizes[1]
     assert record_of([RankResult(rank=0, values={"no_tensor_mem": "it failed"})]).activation_mem_mib is None
+
+
+def test_exposed_communication_is_that_of_the_rank_that_waits_least_and_the_wait_stands_apart() -> None:
+    ranks = [RankResult(rank=rank, values={"exposed_comm_ms": exposed}) for rank, exposed in enumerate((21.3, 0.8))]
+    record = record_of(ranks)
+    assert record.exposed_comm_ms == 0.8
+    assert record.straggler_wait_ms == pytest.approx(20.5)
+    assert record_of([RankResult(rank=0)]).straggler_wait_ms is None

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from dmls_ray.training.clocks import Stopwatch
 from dmls_ray.training.compat import (
     abort_process_group,
+    around_zero_broadcasts,
     compile_counters,
     ddp_logging_data,
     found_inf,
     inductor_freezing,
+    measured_passes,
     reset_compiler,
     set_ddp_sample_rate,
     work_of,
@@ -77,3 +83,39 @@ def test_the_scaler_says_whether_a_gradient_is_not_finite() -> None:
         scaler.scale(weight.sum() * value).backward()
         scaler.unscale_(optimizer)
         assert bool(found_inf(scaler, optimizer)) is (value != 1.0)
+
+
+@pytest.mark.parametrize("every", [1, 2, 7, 100])
+def test_the_number_of_passes_that_ddp_has_measured_follows_from_the_last_one(every: int) -> None:
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    try:
+        ddp = DistributedDataParallel(torch.nn.Linear(4, 4))
+        set_ddp_sample_rate(ddp, every)
+        readings: list[Any] = [None]
+        for _ in range(40):
+            ddp(torch.ones(2, 4)).sum().backward()
+            data = ddp_logging_data(ddp)
+            if "avg_backward_comm_time" in data and data["iteration"] != readings[-1]:
+                readings.append(data["iteration"])
+                assert measured_passes(data, every) == len(readings) - 1
+        assert len(readings) > 10
+    finally:
+        dist.destroy_process_group()
+
+
+def test_zero_broadcasts_its_parameters_once_a_step() -> None:
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    try:
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = ZeroRedundancyOptimizer([weight], optimizer_class=torch.optim.SGD, lr=0.1)
+        stopwatch = Stopwatch(torch.device("cpu"), every=1)
+        around_zero_broadcasts(optimizer, stopwatch.timed)
+        assert stopwatch.mean_ms() is None
+        weight.sum().backward()
+        optimizer.step()
+        torch.testing.assert_close(weight.detach(), torch.full((2,), 0.9))
+        assert (stopwatch.mean_ms() or 0) > 0
+    finally:
+        dist.destroy_process_group()

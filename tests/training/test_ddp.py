@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from dmls_ray.training.ddp import first_steps
+from dmls_ray.records.aggregate import take_results
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult
+from dmls_ray.training.ddp import SAMPLED_EVERY, DDPModel, first_steps
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import run_ranks
@@ -98,6 +102,53 @@ def test_communication_is_measured_on_every_rank_and_hidden_communication_is_sub
         assert rank["exposed_comm_ms"] == pytest.approx(rank["comm_ms"] - rank["overlap_ms"])
         assert rank["forward_ms"] > 0
         assert rank["backward_ms"] > 0
+
+
+def test_a_rank_that_waits_for_a_slower_one_does_not_count_the_wait_as_communication(trained: Any) -> None:
+    """Rank 1 computes 20 ms longer in each pass, so rank 0 waits as long in its reduction."""
+    record = RunRecord(run_id="a-0", trial_id="a", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK)
+    take_results(record, [RankResult(rank=rank, values=item) for rank, item in enumerate(trained["late"])])
+    assert record.exposed_comm_ms is not None
+    assert record.straggler_wait_ms is not None
+    assert record.exposed_comm_ms < 10 < record.straggler_wait_ms < 30
+
+
+class TimersOfDDP:
+    """DDP's timers at a given rate, as PyTorch 2.14 has them: means over the first 10 passes and each n-th one."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.seen: list[float] = []
+
+    def add(self, number: int, comm_ms: float) -> None:
+        if number <= 10 or number % self.every == 0:
+            self.seen.append(comm_ms)
+            self.last = number
+
+    def read(self, ddp: Any) -> dict[str, Any]:
+        return {"iteration": self.last, "avg_backward_comm_time": sum(self.seen) / len(self.seen) * 1e6}
+
+
+def test_cold_passes_of_the_warm_up_are_in_no_communication_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = DDPModel(torch.nn.Linear(2, 2), config(world_size=1), None)
+    timers = TimersOfDDP(SAMPLED_EVERY["cpu"])
+    monkeypatch.setattr(model, "_ddp", object())
+    monkeypatch.setattr("dmls_ray.training.ddp.ddp_logging_data", timers.read)
+    for number in range(1, 31):
+        timers.add(number, 100.0 if number <= 5 else 2.0)
+        if number == 5:
+            model.count_from_here()
+    assert model.communication(None)["exposed_comm_ms"] == pytest.approx(2.0, rel=1e-4)
+    assert model.communication(3.0)["exposed_comm_ms"] == pytest.approx(5.0, rel=1e-4), "with ZeRO's broadcasts"
+    model.count_from_here()
+    assert model.communication(None) == {}, "nothing was measured since"
+
+
+def test_what_zero_broadcasts_counts_as_communication(trained: Any) -> None:
+    ranks = trained["zero"]
+    assert all(rank["exposed_comm_ms"] > rank["comm_ms"] - rank["overlap_ms"] - 1e-9 > 0 for rank in ranks)
+    with_broadcasts, without = (min(rank["comm_ms"] for rank in trained[name]) for name in ("zero", "plain"))
+    assert with_broadcasts > without
 
 
 def test_uncompressed_steps_at_the_start_of_powersgd_count_in_no_rate() -> None:

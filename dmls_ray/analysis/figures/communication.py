@@ -24,15 +24,21 @@ Share = Callable[[Sequence[RankRecord]], float]
 
 
 def exposed_share(ranks: Sequence[RankRecord]) -> float:
-    """Exposed communication divided by forward pass, backward pass and exposed communication, over all ranks."""
-    exposed = sum(rank.exposed_comm_ms or 0.0 for rank in ranks)
-    computed = sum((rank.forward_ms or 0.0) + (rank.backward_ms or 0.0) for rank in ranks)
-    return exposed / (exposed + computed)
+    """Exposed communication divided by forward pass, backward pass and exposed communication, of `_least_waiting`."""
+    rank = _least_waiting(ranks)
+    exposed = rank.exposed_comm_ms or 0.0
+    return exposed / (exposed + (rank.forward_ms or 0.0) + (rank.backward_ms or 0.0))
 
 
 def hidden_share(ranks: Sequence[RankRecord]) -> float:
-    """Communication that overlaps with the backward pass, as a fraction of all communication, over all ranks."""
-    return sum(rank.overlap_ms or 0.0 for rank in ranks) / sum(rank.comm_ms or 0.0 for rank in ranks)
+    """Communication that overlaps with the backward pass, as a fraction of all communication, of `_least_waiting`."""
+    rank = _least_waiting(ranks)
+    return (rank.overlap_ms or 0.0) / (rank.comm_ms or 1.0)
+
+
+def _least_waiting(ranks: Sequence[RankRecord]) -> RankRecord:
+    """The rank with the least exposed communication: in that of the others is their wait for slower ranks."""
+    return min(ranks, key=lambda rank: rank.exposed_comm_ms or 0.0)
 
 
 _SHARES: dict[str, Share] = {

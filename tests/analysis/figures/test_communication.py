@@ -21,20 +21,20 @@ def runs_of(**axes: Any) -> Results:
     runs = results({"batch_per_rank": 16, "world_size": [1, 2, 4], **axes}, lambda values, repeat: 100.0)
     for record in runs.records:
         if record.config["world_size"] > 1:
-            record.ranks, record.exposed_comm_ms = RANKS, 4.0
+            record.ranks, record.exposed_comm_ms = RANKS, 2.0
     return runs
 
 
-def test_shares_are_sums_over_the_ranks_divided_once() -> None:
-    assert exposed_share(RANKS) == pytest.approx(6 / (6 + 14))
-    assert hidden_share(RANKS) == pytest.approx(2 / 8)
+def test_shares_are_those_of_the_rank_that_waits_least() -> None:
+    assert exposed_share(RANKS) == pytest.approx(2 / (2 + 6))
+    assert hidden_share(RANKS) == pytest.approx(1 / 3)
 
 
 def test_shares_go_along_the_ranks_from_two_on() -> None:
     exposed, hidden = panels(chart(make_table(runs_of())), 2)
     assert exposed.x.label == "world_size (ranks)"
-    assert points(exposed, "measured") == pytest.approx({2: 0.3, 4: 0.3})
-    assert points(hidden, "measured") == pytest.approx({2: 0.25, 4: 0.25})
+    assert points(exposed, "measured") == pytest.approx({2: 0.25, 4: 0.25})
+    assert points(hidden, "measured") == pytest.approx({2: 1 / 3, 4: 1 / 3})
     assert series(exposed, "measured").connected
 
 
@@ -42,7 +42,7 @@ def test_between_names_nothing_is_connected() -> None:
     runs = runs_of(world_size=2, backend=["gloo", "mpi"], launcher="mpirun")
     exposed, _ = panels(chart(make_table(runs)), 2)
     assert (exposed.x.label, exposed.x.categories) == ("backend", ["gloo", "mpi"])
-    assert points(exposed, "measured") == pytest.approx({"gloo": 0.3, "mpi": 0.3})
+    assert points(exposed, "measured") == pytest.approx({"gloo": 0.25, "mpi": 0.25})
     assert not series(exposed, "measured").connected
 
 
