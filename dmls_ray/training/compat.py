@@ -47,13 +47,14 @@ def around_zero_broadcasts(
 
     Without it: the communication times of a run with ZeRO leave its broadcasts out.
     """
-    broadcast = optimizer._sync_params
+    zero: Any = optimizer
+    broadcast = zero._sync_params
 
     def surrounded() -> None:
         with around():
             broadcast()
 
-    optimizer._sync_params = surrounded
+    zero._sync_params = surrounded
 
 
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:
