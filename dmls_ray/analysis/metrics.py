@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMORY, RATE, RATIO, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.intervals import Quantity
@@ -43,6 +43,15 @@ def quantity_of(name: str) -> Quantity:
     """Return what kind of number a metric is; a custom metric may be any number."""
     metric = registered_metrics().get(name)
     return metric.kind if metric and metric.label else "value"
+
+
+def resolution_of(name: str, records: Iterable[RunRecord]) -> float:
+    """Return what one sample makes of a share: the smallest step of its values; 0 where it has no known step."""
+    metric = registered_metrics().get(name)
+    if metric is None or not metric.share_of:
+        return 0.0
+    counts = [count for record in records if (count := getattr(record, metric.share_of))]
+    return 1 / min(counts) if counts else 0.0
 
 
 def is_time(name: str) -> bool:

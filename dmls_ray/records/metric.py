@@ -35,6 +35,9 @@ class Metric:
     part_of: str = ""
     """The metric of scope `rank`, combined as the largest, that this metric is a part of: the value of the run is that
     of the same rank, so that the parts add up."""
+    share_of: str = ""
+    """For a share, or a difference of shares: the field of the record with the number of samples that it is a share of.
+    No interval claims to know it better than to one sample."""
     format: FormatName = "number"
     """How a table prints the value."""
     is_time: bool = False

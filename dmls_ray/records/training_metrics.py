@@ -43,6 +43,7 @@ def _learned(part: str) -> tuple[Metric, Metric]:
         Metric(
             name=f"{part}_accuracy", label=f"{part} acc.", kind="share", direction="max", scope="epoch",
             format="accuracy", returnable=True, shown=part != "validation", interval=part == "test",
+            share_of=f"{part}_samples",
             doc=f"Fraction of {part} samples that are classified correctly.",
         ),
     )  # fmt: skip
@@ -158,7 +159,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     *_ACCURACIES,
     Metric(
         name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",
-        shown=_varies_regulariser,
+        shown=_varies_regulariser, share_of="test_samples",
         doc="train_accuracy - test_accuracy of the same epoch.",
     ),
     Metric(
@@ -168,11 +169,13 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="fp32_test_accuracy", label="fp32 test acc.", kind="share", direction="max", scope="run",
-        format="accuracy", family="inference", doc="Test accuracy of the trained model in fp32, with quantization.",
+        format="accuracy", family="inference", share_of="test_samples",
+        doc="Test accuracy of the trained model in fp32, with quantization.",
     ),
     Metric(
         name="int8_test_accuracy", label="int8 test acc.", kind="share", direction="max", scope="run",
-        format="accuracy", family="inference", doc="Test accuracy of the int8 form of the model.",
+        format="accuracy", family="inference", share_of="test_samples",
+        doc="Test accuracy of the int8 form of the model.",
     ),
     Metric(
         name="fp32_checkpoint_bytes", label="fp32 checkpoint bytes", kind="amount", direction="min", scope="run",

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of
+from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
 from dmls_ray.analysis.stats.time_to_target import time_to_target
@@ -119,7 +119,8 @@ class Objective:
         if not worse:
             return None
         if self.is_learned:
-            value = estimate(worse, level=level)
+            resolution = resolution_of(self.measure, [*candidate.row.counted, *baseline.row.counted])
+            value = estimate(worse, level=level, resolution=resolution)
             return Interval(value.centre, value.low, value.high)
         ratio = estimate([math.exp(difference) for difference in worse], "ratio", level=level)
         low, high = (
@@ -250,7 +251,10 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     if objective.target is not None and (reached is None or reached < objective.target):
         return Unable("test accuracy not known" if reached is None else f"test accuracy {reached:.3f}")
     price = objective.price_per_second(row)
-    value = estimate([value * price for value in values.values()], quantity_of(objective.measure))
+    resolution = resolution_of(objective.measure, row.counted)
+    value = estimate(
+        [value * price for value in values.values()], quantity_of(objective.measure), resolution=resolution
+    )
     samples = {block: objective.badness(value * price) for block, value in values.items()}
     return Candidate(row, value, format_interval(value, objective.form), samples)
 

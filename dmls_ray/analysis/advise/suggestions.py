@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dmls_ray.analysis.advise.objective import Candidate, Objective
+from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, RATIO, format_interval
@@ -137,7 +138,10 @@ def _more_repeats(objective: Objective, best: Candidate, indistinguishable: Sequ
         return f"--repeats 5: with n={fewest} the best ones are indistinguishable."
     # What hardly differs is not worth repeats, however few would show it.
     worth = [worse for worse in differences if objective.is_learned or abs(fmean(worse)) >= _HARDLY]
-    needed = [count for worse in worth if (count := repeats_to_tell(worse, level, MOST_REPEATS)) is not None]
+    resolution = resolution_of(objective.measure, best.row.counted)
+    needed = [
+        count for worse in worth if (count := repeats_to_tell(worse, level, MOST_REPEATS, resolution)) is not None
+    ]
     if not needed:
         return ""
     of_them = "the other one" if len(differences) == 1 else f"all {len(differences)} others"

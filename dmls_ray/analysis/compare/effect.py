@@ -91,14 +91,24 @@ def means_of(rows: Sequence[Mapping[str, float]], measure: str) -> dict[str, flo
     return {name: mean([row[name] for row in rows]) for name in names}
 
 
-def change_of(a: Mapping[str, float], b: Mapping[str, float], measure: str, level: float) -> Change | None:
-    """The difference between the samples of B and of A; None without samples, or without pairs to compare."""
+def change_of(
+    a: Mapping[str, float], b: Mapping[str, float], measure: str, level: float, resolution: float = 0.0
+) -> Change | None:
+    """The difference between the samples of B and of A; None without samples, or without pairs to compare.
+
+    Args:
+        a: the samples of A by their names.
+        b: those of B.
+        measure: what they are of.
+        level: confidence level of the interval.
+        resolution: the smallest step of the values; 0 where they have none.
+    """
     way = way_of(measure)
     if way == "difference":
         more = [value - a[name] for name, value in b.items() if name in a]
         if not more:
             return None
-        interval = mean_interval(more, level)
+        interval = mean_interval(more, level, resolution)
     elif a and b:
         # Of times the inverse, so that more is faster.
         power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1

@@ -12,7 +12,7 @@ import pandas as pd
 from dmls_ray.analysis.compare.effect import Change, Unit, Way, change_of, means_of, unit_of, values_of, way_of
 from dmls_ray.analysis.compare.join import common_measure, join
 from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
-from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quantity_of
+from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate, is_below
@@ -94,7 +94,11 @@ class SweepComparison:
         change_head = {"speed": "speed B / A", "amount": "B / A", "difference": "B - A"}[self.way]
         rows = []
         for pair in self.pairs:
-            medians = [estimate(list(values.values()), quantity) if values else None for values in pair.samples]
+            resolution = _resolution(self.measure, pair.a, pair.b)
+            medians = [
+                estimate(list(values.values()), quantity, resolution=resolution) if values else None
+                for values in pair.samples
+            ]
             cells = {
                 f"{side} {head} [95%]": format_interval(value, form) for side, value in zip("AB", medians, strict=True)
             }
@@ -201,8 +205,10 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     samples = [(values_of(row_a, name, unit), values_of(row_b, name, unit)) for row_a, row_b in joined.both]
     compared = [values for values in samples if all(values)]
     level = bonferroni_level(len(compared))
+    resolutions = [_resolution(name, *rows) for rows in joined.both]
     pairs = [
-        Pair(*rows, values, change_of(*values, name, level)) for rows, values in zip(joined.both, samples, strict=True)
+        Pair(*rows, values, change_of(*values, name, level, resolution))
+        for rows, values, resolution in zip(joined.both, samples, resolutions, strict=True)
     ]
     means_a, means_b = (means_of([values[side] for values in compared], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
@@ -213,12 +219,16 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         measure=name,
         pairs=pairs,
         only=joined.only,
-        overall=change_of(means_a, means_b, name, 0.95),
+        overall=change_of(means_a, means_b, name, 0.95, max(resolutions) / max(len(compared), 1)),
         unit=unit,
         samples=(len(means_a), len(means_b)),
         origins=differences(common_a, common_b)
         + (apart_in_time(common_a, common_b) if way_of(name) == "speed" else []),
     )
+
+
+def _resolution(measure: str, a: Row, b: Row) -> float:
+    return resolution_of(measure, [*a.counted, *b.counted])
 
 
 def _outcomes(pair: Pair) -> str:

@@ -7,6 +7,10 @@ roughly normally distributed; a simulation in the tests verifies it.
   and their Application, 1997, sections 2.2 and 5.2). The interval is median +- c s. s is the sample standard deviation;
   c comes from samples of that size drawn from a normal distribution. Positive quantities are replaced by their
   logarithms. A percentile bootstrap of three values would be their range, which contains the true median 3 times in 4.
+- Shares of n samples have steps of 1/n, their resolution. Equal values of a few repeats say nothing of how much smaller
+  the spread is than a step, so it counts as half a step at least. A median of values with steps is itself on a step, so
+  the interval reaches one step to both sides at least. Without these rules up to 18% of verdicts are false where the
+  standard deviation is about a step.
 - From `MIN_PERCENTILE` values on: a percentile bootstrap of the median, with percentiles widened for the sample size
   (expanded percentile interval: Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician
   69, 2015).
@@ -34,6 +38,8 @@ _LEVEL = 0.95
 _DRAWS = 4000
 _SHAPE_DRAWS = 100_000
 _RESOLVED = 0.999
+_ROUNDING = 1e-9
+"""A difference of one step is not distinguished from none by the rounding of its last digit."""
 
 Quantity = Literal["rate", "amount", "ratio", "share", "value"]
 """rate: units per second; amount: seconds, memory, losses; ratio: of two rates or amounts. These three are positive.
@@ -48,6 +54,8 @@ class Estimate:
     quantity: Quantity = "value"
     level: float = _LEVEL
     """Confidence level of the interval; above 0.95 if several intervals must be right together."""
+    resolution: float = 0.0
+    """The smallest step of the values, as 1 / n of a share of n samples; 0 where they have none."""
 
     @property
     def n(self) -> int:
@@ -98,16 +106,22 @@ class Estimate:
         # Computed on demand: most metrics are shown by their median only.
         if self.n < MIN_REPEATS:
             return None, None
-        if self.values.count(self.values[0]) == self.n:
+        if not self.resolution and self.values.count(self.values[0]) == self.n:
             return self.values[0], self.values[0]  # exactly, without rounding errors of logarithms
+        step = self.resolution * (1 + _ROUNDING)
         if self.n >= MIN_PERCENTILE:
-            return _percentile_interval(self.values, self.level)
+            low, high = _percentile_interval(self.values, self.level)
+            return self._bounded(min(low, self.median - step), max(high, self.median + step))
         values = [math.log(value) for value in self.values] if self._is_positive else self.values
-        middle, half_width = statistics.median(values), _half_width(self.n, self.level) * _deviation(values)
+        spread = max(_deviation(values), self.resolution / 2)
+        middle, half_width = statistics.median(values), max(_half_width(self.n, self.level) * spread, step)
         low, high = middle - half_width, middle + half_width
         if self._is_positive:
             return math.exp(low), _exp(high)
-        # A positive quantity with a value of 0 has no logarithm; its interval is cut at 0.
+        return self._bounded(low, high)
+
+    def _bounded(self, low: float, high: float) -> tuple[float, float]:
+        """An interval without the values that the quantity cannot have."""
         low = low if self.quantity == "value" else max(low, 0.0)
         return low, min(high, 1.0) if self.quantity == "share" else high
 
@@ -121,13 +135,21 @@ class Interval:
     high: float | None
 
 
-def estimate(values: Sequence[float], quantity: Quantity = "value", *, level: float = _LEVEL) -> Estimate:
+def estimate(
+    values: Sequence[float], quantity: Quantity = "value", *, level: float = _LEVEL, resolution: float = 0.0
+) -> Estimate:
     """Return the median of one value or more, with an interval from `MIN_REPEATS` values on."""
-    return Estimate(tuple(map(float, values)), quantity, level)
+    return Estimate(tuple(map(float, values)), quantity, level, resolution)
 
 
-def mean_interval(values: Sequence[float], level: float = _LEVEL) -> Interval:
-    """Return the mean of one value or more, with Student's interval from `MIN_REPEATS` on."""
+def mean_interval(values: Sequence[float], level: float = _LEVEL, resolution: float = 0.0) -> Interval:
+    """Return the mean of one value or more, with Student's interval from `MIN_REPEATS` on.
+
+    Args:
+        values: the values.
+        level: confidence level of the interval.
+        resolution: the smallest step of the values; their spread counts as half of it at least.
+    """
     centre = statistics.fmean(values)
     if len(values) < MIN_REPEATS:
         return Interval(centre, None, None)
@@ -135,6 +157,7 @@ def mean_interval(values: Sequence[float], level: float = _LEVEL) -> Interval:
 
     # Exactly 0 for equal values, without rounding errors.
     spread = 0.0 if min(values) == max(values) else statistics.stdev(values)
+    spread = max(spread, resolution / 2)
     half_width = float(stdtrit(len(values) - 1, 0.5 + level / 2)) * spread / math.sqrt(len(values))
     return Interval(centre, centre - half_width, centre + half_width)
 
@@ -144,10 +167,13 @@ def bonferroni_level(count: int) -> float:
     return 1 - (1 - _LEVEL) / max(count, 1)
 
 
-def difference(values: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL) -> Estimate | None:
+def difference(
+    values: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL, resolution: float = 0.0
+) -> Estimate | None:
     """Return values minus base, paired by block; None without a common block."""
     blocks = sorted(values.keys() & base.keys())
-    return estimate([values[block] - base[block] for block in blocks], level=level) if blocks else None
+    differences = [values[block] - base[block] for block in blocks]
+    return estimate(differences, level=level, resolution=resolution) if blocks else None
 
 
 def compare(rates: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL) -> Estimate | None:

@@ -15,11 +15,12 @@ from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, is_above
 _POWER = 0.8
 """Power of the advised number of repeats."""
 _DRAWS = 400
+_ROUNDING = 1e-9
 _FAR = 100.0
 """Largest effect considered, in standard deviations."""
 
 
-def repeats_to_tell(differences: Sequence[float], level: float, most: int) -> int | None:
+def repeats_to_tell(differences: Sequence[float], level: float, most: int, resolution: float = 0.0) -> int | None:
     """Return the number of repeats after which the interval of the differences excludes 0 with a power of 80%.
 
     It assumes normally distributed differences with the mean and the standard deviation of these.
@@ -28,9 +29,10 @@ def repeats_to_tell(differences: Sequence[float], level: float, most: int) -> in
         differences: paired differences, at least `MIN_REPEATS`.
         level: confidence level of the interval.
         most: largest number considered; None is returned if it is not enough.
+        resolution: the smallest step of the values; no number of repeats distinguishes less.
     """
-    mean, spread = abs(statistics.fmean(differences)), statistics.stdev(differences)
-    if mean == 0:
+    mean, spread = abs(statistics.fmean(differences)), max(statistics.stdev(differences), resolution / 2)
+    if mean <= resolution * (1 + _ROUNDING):
         return None
     # Rounded down to tenths: trials share cached results, and the advice is never too few repeats.
     effect = math.floor(10 * min(mean / spread, _FAR)) / 10 if spread else _FAR

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import median
 
-from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.metrics import label_of, resolution_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, compare, difference, is_above, verdict_of
 from dmls_ray.analysis.summary.phrases import context_phrase, paired_note, without_derived_batch
@@ -208,7 +208,11 @@ def _quantized(row: Row) -> str:
     """What int8 does to accuracy, size and latency of one kind of quantization."""
     if "int8_test_accuracy" not in row.estimates:
         return ""
-    changed = difference(row.by_block("int8_test_accuracy"), row.by_block("fp32_test_accuracy"))
+    changed = difference(
+        row.by_block("int8_test_accuracy"),
+        row.by_block("fp32_test_accuracy"),
+        resolution=resolution_of("int8_test_accuracy", row.counted),
+    )
     parts = [
         f"{row.factors['quantization']}: int8 test accuracy {row.text('int8_test_accuracy', interval=True)}, "
         f"{format_interval(changed, with_sign(ACCURACY), null=0)} against its fp32 form"

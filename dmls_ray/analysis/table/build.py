@@ -7,7 +7,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Any
 
-from dmls_ray.analysis.metrics import TABLE_METRICS, is_time, quantity_of
+from dmls_ray.analysis.metrics import TABLE_METRICS, is_time, quantity_of, resolution_of
 from dmls_ray.analysis.presentation import presentation_of_rows
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.intervals import estimate
@@ -81,7 +81,8 @@ def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[s
     for metric, values in zip(TABLE_METRICS.values(), by_metric, strict=False):
         counted = compress(values, timed) if metric.is_time else values
         if reported := [value for value in counted if value is not None]:
-            row.estimates[metric.name] = estimate(reported, metric.kind)
+            resolution = resolution_of(metric.name, row.counted)
+            row.estimates[metric.name] = estimate(reported, metric.kind, resolution=resolution)
     for name in field_names(record.measures for record in row.counted):
         custom = (record.measures.get(name) for record in (row.timed if is_time(name) else row.counted))
         if reported := [value for value in custom if isinstance(value, int | float)]:

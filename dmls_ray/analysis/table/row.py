@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import format_of, is_time
+from dmls_ray.analysis.metrics import format_of, is_time, resolution_of
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate, compare, difference
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
@@ -117,7 +117,8 @@ class Row:
         """A metric of this trial minus that of a baseline, paired by block; None without a comparable block."""
         comparable = self.comparable_blocks(base, timed=is_time(metric))
         values = {block: value for block, value in self.by_block(metric).items() if block in comparable}
-        return difference(values, base.by_block(metric), level=level)
+        resolution = resolution_of(metric, [*self.counted, *base.counted])
+        return difference(values, base.by_block(metric), level=level, resolution=resolution)
 
     def comparable_blocks(self, baseline: Row, *, timed: bool) -> set[int]:
         """The blocks in which both ran with the same versions; for times, on the same machine and device, too."""

@@ -113,6 +113,48 @@ def test_equal_values_give_equal_intervals() -> None:
     assert (same.low, same.high) == (0.1, 0.1)
 
 
+@pytest.mark.parametrize("n", [3, 4, 5, 10, 19, 20, 30])
+@pytest.mark.parametrize("deviation", [0.3, 0.7, 1.0, 1.5, 3.0])
+def test_accuracies_that_take_few_values_differ_at_most_5_times_in_100_where_they_do_not(
+    deviation: float, n: int
+) -> None:
+    random = np.random.default_rng(7)
+    verdicts = []
+    for _ in range(DRAWS):
+        rights = np.rint(309.5 + random.uniform() + random.normal(0, deviation / math.sqrt(2), (2, n)))
+        one, other = (dict(enumerate(side / 359)) for side in rights)
+        found = difference(one, other, resolution=1 / 359)
+        assert found is not None
+        verdicts.append(verdict_of(found, 0, "higher", "lower"))
+    assert verdicts.count("higher") + verdicts.count("lower") <= 0.08 * DRAWS, "6.2% in 20,000 draws, and chance"
+
+
+@pytest.mark.parametrize("n", [3, 10, 25])
+def test_equal_differences_of_one_test_sample_are_indistinguishable_from_none_and_of_more_are_not(n: int) -> None:
+    def verdict(samples: int) -> str:
+        base = {block: (300 + block % 4) / 359 for block in range(n)}
+        found = difference({block: value - samples / 359 for block, value in base.items()}, base, resolution=1 / 359)
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert found.high - found.low >= 2 / 359
+        return verdict_of(found, 0, "higher", "lower")
+
+    assert verdict(0) == verdict(1) == "indistinguishable"
+    assert verdict(2) == "lower"
+
+
+def test_the_interval_of_an_accuracy_is_at_least_a_sample_wide_to_both_sides_and_within_0_and_1() -> None:
+    same = estimate([0.5] * 3, "share", resolution=0.01)
+    assert same.low is not None
+    assert same.low <= 0.49
+    assert estimate([1.0] * 3, "share", resolution=0.01).high == 1.0
+    assert estimate([0.0] * 25, "share", resolution=0.01).low == 0.0
+    mean = mean_interval([0.1] * 3, resolution=0.01)
+    assert mean.low is not None
+    assert mean.low < 0.095
+
+
 def test_intervals_narrow_as_repeats_are_added() -> None:
     random = np.random.default_rng(0)
     widths = []

@@ -17,3 +17,4 @@ def test_the_number_of_repeats_to_distinguish_follows_from_the_spread() -> None:
     assert repeats_to_tell(differences, 0.95, 4) is None
     assert repeats_to_tell([0.0, 0.0, 0.0], 0.95, 30) is None
     assert repeats_to_tell([1.0, 1.0, 1.0], 0.95, 30) == 3
+    assert repeats_to_tell([1.0, 1.0, 1.0], 0.95, 30, resolution=1.0) is None

@@ -258,6 +258,20 @@ def test_the_best_of_an_axis_is_named_where_it_is_in_between() -> None:
     assert "test accuracy from 0.500 to 0.900, higher: +0.400 [+0.400, +0.400] (n=3)" in summary
 
 
+def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
+    runs = results(
+        {"batch_per_rank": [16, 32]},
+        lambda values, repeat: 900.0,
+        accuracy=lambda values, repeat: (355 + repeat - values["batch_per_rank"] // 32) / 359,
+    )
+    for record in runs.records:
+        record.test_samples = 359
+    table = make_table(runs)
+    assert "test accuracy from 0.992 to 0.989, indistinguishable: -0.003 [-0.00" in summarize_axis(
+        table, "batch_per_rank"
+    )
+
+
 def test_what_did_not_fit_is_part_of_the_answer() -> None:
     table = make_table(
         results(
