@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
-from dmls_ray.analysis.summary.phrases import context_phrase, describe_configuration, paired_note
+from dmls_ray.analysis.summary.phrases import context_phrase, describe_configuration, join_names, paired_note
 from dmls_ray.analysis.table.axis_groups import count_values, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -26,11 +26,13 @@ def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
     best_first = sorted(reported, key=lambda row: _level_of(row, metric), reverse=not minimizes)
     if not best_first:
         return f"No run that ended ok reported its {metric}, so nothing can be said of it."
-    levels = [
-        f"{GENERIC(_level_of(row, metric))}, with {describe_configuration(row.factors)}" for row in best_first[:2]
-    ]
-    parts = [f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is {levels[0]}"]
-    parts += [f"the next is {level}" for level in levels[1:]]
+    best_level = _level_of(best_first[0], metric)
+    equal = [row for row in best_first if _level_of(row, metric) == best_level]
+    names = join_names([describe_configuration(row.factors) for row in equal], separator=", and with ")
+    best = f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is"
+    parts = [f"{best} {GENERIC(best_level)}, with {names}"]
+    for row in best_first[len(equal) :][:1]:
+        parts.append(f"the next is {GENERIC(_level_of(row, metric))}, with {describe_configuration(row.factors)}")
     stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip
     if stopped:

@@ -45,6 +45,12 @@ def paired_note(blocks: int, row: Row, base: Row, where_they_ran: str = "") -> s
     return f" in {f'the {blocks} blocks that have' if blocks > 1 else 'the one block that has'} both{where_they_ran}"
 
 
+def count_repeats(rows: Sequence[Row]) -> str:
+    """`n=3`, or `n=2 to 3`: how many blocks the trials have a speed of."""
+    counts = sorted({len(row.rates()) for row in rows})
+    return f"n={counts[0]}" if len(counts) == 1 else f"n={counts[0]} to {counts[-1]}"
+
+
 def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) -> dict[str, str]:
     """Fields of a configuration as the cells of a row.
 
@@ -56,9 +62,9 @@ def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) 
     return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
 
 
-def join_names(names: Sequence[str], most: int = 4) -> str:
+def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> str:
     """Names one after the other; of many the first, and how many more there are."""
-    shown = "; ".join(names[:most])
+    shown = separator.join(names[:most])
     return shown if len(names) <= most else f"{shown}; and {len(names) - most} more"
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from dmls_ray.analysis.metrics import label_of, resolution_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, compare, difference, is_above, verdict_of
-from dmls_ray.analysis.summary.phrases import context_phrase, paired_note, without_derived_batch
-from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors, groups_along_axis
+from dmls_ray.analysis.summary.effort import effort_phrase
+from dmls_ray.analysis.summary.phrases import context_phrase, count_repeats, paired_note, without_derived_batch
+from dmls_ray.analysis.table.axis_groups import count_values, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
@@ -52,60 +53,10 @@ def summarize_training(table: Table, axis: str) -> str:
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be said of it."
     sentence = "; ".join(_along(group, axis) for group in groups)
-    sentence = f"{sentence[:1].upper()}{sentence[1:]} ({_repeats(rows)}){_lost(table)}."
+    # Each of them is right 95 times in 100, all together less often.
+    each = "; each interval is of 95%" if sentence.count(" [") > 2 and _is_ordered(groups[0], axis) else ""
+    sentence = f"{sentence[:1].upper()}{sentence[1:]} ({count_repeats(rows)}{each}){_lost(table)}."
     return f"{alone} {sentence}" if alone else sentence
-
-
-def summarize_variants(table: Table, changed: Collection[str]) -> str:
-    """What each change, made alone, does to test accuracy and to its gap to training, against the trial without any.
-
-    Args:
-        table: the sweep's table.
-        changed: the fields that variants change.
-    """
-    tested = [row for row in table.rows if row.by_block("test_accuracy")]
-    groups = group_by_other_factors(tested, changed)
-    comparisons = len(tested) - len(groups)
-    texts = [text for rows in groups if (text := _against_base(rows, changed, bonferroni_level(comparisons)))]
-    if not texts:
-        return "There is no trial to compare with, so nothing can be said of what was changed."
-    together = ", intervals that hold together" if comparisons > 1 else ""
-    return f"{'; '.join(texts)} ({_repeats(tested)}{together})."
-
-
-def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -> str:
-    base = next((row for row in rows if not _changes(row, changed)), None)
-    if base is None or len(rows) < 2:
-        return ""
-    texts: dict[str, list[str]] = {"higher": [], "lower": [], "indistinguishable": []}
-    for row in sorted(rows, key=lambda row: -row.estimates["test_accuracy"].median):
-        more = row.difference_from(base, "test_accuracy", level=level)
-        if row is base or more is None:
-            continue
-        verdict = verdict_of(more, 0, "higher", "lower").replace("unknown", "indistinguishable")
-        by = f"{format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, row, base)}"
-        texts[verdict].append(f"{_changes(row, changed)} ({by})")
-    if not any(texts.values()):
-        return ""
-    parts = ", ".join(f"{verdict} with {', '.join(names)}" for verdict, names in texts.items() if names)
-    with_gap = [row for row in rows if "accuracy_gap" in row.estimates]
-    least = min(with_gap, key=lambda row: abs(row.estimates["accuracy_gap"].median), default=base)
-    gap = ""
-    if base in with_gap and least is not base:
-        gap = (
-            f"; the gap to training accuracy, {base.text('accuracy_gap')}, is closest to zero with "
-            f"{_changes(least, changed)}: {least.text('accuracy_gap')}"
-        )
-    shared = ", ".join(f"{name} {value}" for name, value in base.factors.items() if name not in changed)
-    at = f"At {shared}, against" if shared else "Against"
-    return f"{at} a test accuracy of {base.text('test_accuracy', interval=True)} without, it is {parts}{gap}"
-
-
-def _changes(row: Row, changed: Collection[str]) -> str:
-    """What a row changes: `dropout=0.3`."""
-    specs = row.workload.specs()
-    made = {name: value for name, value in row.factors.items() if name in changed and value != specs[name].default}
-    return " ".join(f"{name}={value}" for name, value in made.items())
 
 
 def _only_one(table: Table, row: Row, axis: str) -> str:
@@ -123,15 +74,20 @@ def _only_one(table: Table, row: Row, axis: str) -> str:
 
 def _along(group: Sequence[Row], axis: str) -> str:
     """For an axis of numbers: from its first value to its last, and what is best in between."""
-    if any(isinstance(row.factors[axis], bool | str | type(None)) for row in group):
+    if not _is_ordered(group, axis):
         return _among(group, axis)
     ordered = sorted(group, key=lambda row: row.factors[axis])
     first, last = ordered[0], ordered[-1]
     return (
         f"{context_phrase(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {_pace(first, last)}"
-        f"{_between(ordered, axis)}{_memory(first, last)}{_learned(first, last)}"
+        f"{_between(ordered, axis)}{_memory(first, last)}{_learned(ordered, axis)}"
         f"{_between(ordered, axis, 'test_accuracy')}"
     )
+
+
+def _is_ordered(group: Sequence[Row], axis: str) -> bool:
+    """Whether the values of an axis are numbers."""
+    return not any(isinstance(row.factors[axis], bool | str | type(None)) for row in group)
 
 
 def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
@@ -148,14 +104,16 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
     if best in (0, len(ordered) - 1):
         return ""
     row, ends = ordered[best], (ordered[0], ordered[-1])
+    equal = [item for index, item in enumerate(ordered) if levels.get(index) == levels[best]]
+    where = f"{axis} {' and '.join(str(item.factors[axis]) for item in equal)}"
     # It is picked for being the best, out of so many pairs.
     level = bonferroni_level(len(ordered) * (len(ordered) - 1) // 2)
     if measure:
         null, better = 0, [row.difference_from(end, measure, level=level) for end in ends]
-        text = f"highest at {axis} {row.factors[axis]} ({row.text(measure, interval=True)})"
+        text = f"highest at {where} ({row.text(measure, interval=True)})"
     else:
         null, better = 1, [row.speed_against(end, level=level) for end in ends]
-        text = f"fastest at {axis} {row.factors[axis]} ({_rate(row)})"
+        text = f"fastest at {where} ({_rate(row)})"
     return f", {text}" if all(is_above(item, null) for item in better) else ""
 
 
@@ -185,23 +143,33 @@ def _among(group: Sequence[Row], axis: str) -> str:
 
 
 def _best(group: Sequence[Row], axis: str, level: float) -> str:
-    """Which choice reached the highest test accuracy, if the repeats distinguish it."""
+    """Which choice reached the highest test accuracy; only one that the repeats distinguish is called so."""
     tested = [row for row in group if "test_accuracy" in row.estimates]
     if not tested:
         return f"no test accuracy is known of any {axis}"
     best, *others = sorted(tested, key=lambda row: -row.estimates["test_accuracy"].median)
-    reached = f"{axis} {best.factors[axis]} reached {best.text('test_accuracy', interval=True)}"
+    best_level = best.text("test_accuracy", interval=True)
+    reached = f"{axis} {best.factors[axis]} reached a test accuracy of {best_level}{effort_phrase(tested, axis)}"
     if not others:
-        return f"{reached} of test accuracy"
+        return reached
     if any(row.estimates["test_accuracy"].low is None for row in tested):
-        return f"{reached} of test accuracy, the highest that was seen, of too few repeats to rule out chance"
-    ties = [row for row in others if not is_above(best.difference_from(row, "test_accuracy", level=level), 0)]
-    if not ties:
-        return f"{reached}, the highest test accuracy"
-    names = ", ".join(str(row.factors[axis]) for row in ties)
-    if len(ties) == len(others):
-        return f"{reached} of test accuracy, indistinguishable from {names}"
-    return f"{reached}, the highest test accuracy but indistinguishable from {names}"
+        equal = [row for row in others if row.median_of("test_accuracy") == best.median_of("test_accuracy")]
+        if equal:
+            return f"{reached}, as did {_names(equal, axis)}"
+        return f"{reached}, the highest that was seen, of too few repeats to rule out chance"
+    verdicts: dict[str, list[Row]] = {"higher than": [], "indistinguishable from": [], "not compared with": []}
+    for row in others:
+        more = best.difference_from(row, "test_accuracy", level=level)
+        verdict = "higher than" if is_above(more, 0) else "indistinguishable from" if more else "not compared with"
+        verdicts[verdict].append(row)
+    if len(verdicts["higher than"]) == len(others):
+        return f"{reached}, the highest"
+    return f"{reached}, {', '.join(f'{verdict} {_names(rows, axis)}' for verdict, rows in verdicts.items() if rows)}"
+
+
+def _names(rows: Sequence[Row], axis: str) -> str:
+    *names, last = (str(row.factors[axis]) for row in rows)
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 def _quantized(row: Row) -> str:
@@ -249,12 +217,14 @@ def _memory(first: Row, last: Row) -> str:
     return f", peak memory from {before} to {after} MiB" if before and after else ""
 
 
-def _learned(first: Row, last: Row) -> str:
-    """What becomes of test accuracy, paired by block."""
+def _learned(ordered: Sequence[Row], axis: str) -> str:
+    """What becomes of test accuracy, paired by block, and what else changes along with the axis."""
+    first, last = ordered[0], ordered[-1]
     before, after = first.text("test_accuracy"), last.text("test_accuracy")
     if not before or not after:
         return ""
-    went = f", test accuracy from {before} to {after}"
+    effort = effort_phrase([row for row in ordered if "test_accuracy" in row.estimates], axis, ordered=True)
+    went = f", test accuracy from {before} to {after}{effort}"
     more = last.difference_from(first, "test_accuracy")
     if more is None:
         return f"{went}, not compared: no block has both with the same versions"
@@ -286,8 +256,3 @@ def _rate(row: Row) -> str:
     """How fast, with its unit."""
     name = "images_per_s" if "images_per_s" in row.estimates else "total_s"
     return f"{row.text(name)} {label_of(name)}"
-
-
-def _repeats(rows: Sequence[Row]) -> str:
-    counts = sorted({len(row.rates()) for row in rows})
-    return f"n={counts[0]}" if len(counts) == 1 else f"n={counts[0]} to {counts[-1]}"

@@ -9,7 +9,8 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.generic import summarize_search
-from dmls_ray.analysis.summary.sentence import summarize_axis, summarize_variants
+from dmls_ray.analysis.summary.sentence import summarize_axis
+from dmls_ray.analysis.summary.variants import summarize_variants
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.storage.sweep_file import command_words, read_sweep, trial_ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     for text in _of_scaling(results, rows, table.fixed_batch_field):
         yield Note("baseline", text)
     yield from table.presentation.notes(rows)
+    if text := _of_test_set(rows):
+        yield Note("method", text)
     slow = {record.config["precision"] for record in records if record.fast_units is False}
     if slow:
         text = f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
@@ -116,6 +119,24 @@ def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -
             f"Speed-up{by} is against world_size 1 without DDP at the same {fixed_batch_field}{equal} ({scaling} "
             "scaling), efficiency is speed-up / world_size."
         )
+
+
+def _of_test_set(rows: Sequence[Row]) -> str:
+    """What the intervals of test accuracy leave out; empty where the number of test samples is not known."""
+    errors = []
+    for row in rows:
+        accuracy, counts = row.estimates.get("test_accuracy"), {record.test_samples for record in row.counted}
+        if accuracy is None or accuracy.low is None or len(counts) != 1 or not (count := counts.pop()):
+            continue
+        share = min(max(accuracy.median, 0.0), 1.0)
+        errors.append((1.96 * math.sqrt(share * (1 - share) / count), count))
+    if not errors:
+        return ""
+    samples = " or ".join(f"{count:,}" for count in sorted({count for _, count in errors}))
+    return (
+        f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: the accuracy for new "
+        f"samples may differ by up to {max(errors)[0]:.1g} more."
+    )
 
 
 def _machine_text(machine: Mapping[str, Any]) -> str:

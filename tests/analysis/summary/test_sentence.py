@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmls_ray.analysis.summary.generic import summarize_search
-from dmls_ray.analysis.summary.sentence import summarize_axis, summarize_variants
+from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results
 
@@ -19,11 +19,11 @@ def test_a_number_is_followed_from_its_first_value_to_its_last_at_each_other_fac
     assert summarize_axis(table, "batch_per_rank") == (
         "At world_size 1, from batch_per_rank 16 to 64 training went from 176 to 700 images/s, faster: "
         "4.00 [4.00, 4.00] times as fast, peak memory from 116 to 164 MiB, "
-        "test accuracy from 0.900 to 0.900, indistinguishable: +0.000 [+0.000, +0.000]; "
+        "test accuracy from 0.900 to 0.900 (at 5 epochs, lr 0.001), indistinguishable: +0.000 [+0.000, +0.000]; "
         "at world_size 2, from batch_per_rank 16 to 64 training went from 352 to 1,410 images/s, faster: "
         "4.00 [4.00, 4.00] times as fast, peak memory from 116 to 164 MiB, "
-        "test accuracy from 0.900 to 0.900, indistinguishable: +0.000 [+0.000, +0.000] "
-        "(n=3)."
+        "test accuracy from 0.900 to 0.900 (at 5 epochs, lr 0.001, global_batch 32 to 128), indistinguishable: "
+        "+0.000 [+0.000, +0.000] (n=3; each interval is of 95%)."
     )
 
 
@@ -50,8 +50,8 @@ def test_the_most_accurate_and_the_fastest_choices_are_named() -> None:
         )
     )
     assert summarize_axis(table, "optimizer") == (
-        "Optimizer adam reached 0.900 [0.900, 0.900], the highest test accuracy; in training, sgd against adam is "
-        "faster: 1.50 [1.50, 1.50] times as fast (n=3)."
+        "Optimizer adam reached a test accuracy of 0.900 [0.900, 0.900] (at 5 epochs, lr 0.001), the highest; in "
+        "training, sgd against adam is faster: 1.50 [1.50, 1.50] times as fast (n=3)."
     )
 
 
@@ -60,9 +60,9 @@ def test_the_most_accurate_and_the_fastest_choices_are_named() -> None:
     [
         (
             {"b": [0.0, 0.0, 0.0], "c": [0.0, 0.0, 0.0]},
-            "reached 0.900 [0.900, 0.900] of test accuracy, indistinguishable from",
+            "reached a test accuracy of 0.900 [0.900, 0.900] (at 5 epochs, lr 0.001), indistinguishable from",
         ),
-        ({"b": [0.1, -0.1, 0.1], "c": [0.2, 0.2, 0.2]}, "the highest test accuracy but indistinguishable from sgd;"),
+        ({"b": [0.1, -0.1, 0.1], "c": [0.2, 0.2, 0.2]}, "higher than adamw, indistinguishable from sgd;"),
     ],
 )
 def test_a_choice_indistinguishable_from_the_best_is_not_called_worse(
@@ -86,7 +86,7 @@ def test_a_field_that_counts_with_one_choice_alone_does_not_part_the_choices() -
             lambda values, repeat: 100.0,
         )
     )
-    assert summarize_axis(table, "optimizer").startswith("Optimizer adam reached 0.900")
+    assert summarize_axis(table, "optimizer").startswith("Optimizer adam reached a test accuracy of 0.900")
 
 
 def test_where_only_one_choice_could_be_measured_that_comes_first() -> None:
@@ -169,25 +169,6 @@ def test_an_axis_with_one_value_gives_way_to_the_one_that_varies() -> None:
     assert "from world_size 1 to 2 training went from 10.0 to 20.0 images/s" in summarize_axis(table, "batch_per_rank")
 
 
-def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None:
-    gains = {"dropout": [0.029, 0.03, 0.031], "l1": [-0.1, -0.11, -0.1], "label_smoothing": [0.1, -0.1, 0.0]}
-
-    def accuracy(values: dict[str, Any], repeat: int) -> float:
-        changed = [name for name in gains if values[name]]
-        return 0.8 + sum(gains[name][repeat] for name in changed)
-
-    changes = [{}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1}]
-    runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes)
-    table = make_table(runs)
-    assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
-    assert summarize_variants(table, ["dropout", "l1", "label_smoothing"]) == (
-        "Against a test accuracy of 0.800 [0.800, 0.800] without, it is higher with dropout=0.3 "
-        "(+0.030 [+0.026, +0.034]), lower with l1=0.1 (-0.100 [-0.125, -0.075]), indistinguishable with "
-        "label_smoothing=0.1 (+0.00 [-0.44, +0.44]); the gap to training accuracy, 0.150, is closest to zero with "
-        "dropout=0.3: 0.120 (n=3, intervals that hold together)."
-    )
-
-
 def test_the_answer_on_quantization_says_what_int8_does_to_accuracy_size_and_latency() -> None:
     runs = results(
         {"quantization": ["off", "static"], "batch_per_rank": 16, "inference_batch": 32}, lambda values, repeat: 100.0
@@ -255,7 +236,42 @@ def test_the_best_of_an_axis_is_named_where_it_is_in_between() -> None:
     )
     summary = summarize_axis(table, "batch_per_rank")
     assert "slower: 0.95 [0.95, 0.95] times as fast, fastest at batch_per_rank 32 (900 images/s)" in summary
-    assert "test accuracy from 0.500 to 0.900, higher: +0.400 [+0.400, +0.400] (n=3)" in summary
+    assert "test accuracy from 0.500 to 0.900 (at 5 epochs, lr 0.001), higher: +0.400 [+0.400, +0.400] (n=3)" in summary
+
+
+def test_an_accuracy_is_compared_with_the_steps_and_the_learning_rate_that_led_to_it() -> None:
+    runs = results({"batch_per_rank": [16, 32, 64], "world_size": 2}, lambda values, repeat: 900.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        record.steps, record.scaled_lr = 14400 // batch, batch / 16000
+    assert (
+        "test accuracy from 0.900 to 0.900 (at 5 epochs, lr 0.001 to 0.004, global_batch 32 to 128, 900 to 225 "
+        "optimizer steps), indistinguishable"
+    ) in summarize_axis(make_table(runs), "batch_per_rank")
+
+
+def test_choices_of_equal_accuracy_are_not_the_highest() -> None:
+    table = make_table(
+        results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 100.0, repeats=1)
+    )
+    assert "reached a test accuracy of 0.900 (at 5 epochs, lr 0.001), as did sgd;" in summarize_axis(table, "optimizer")
+    speeds, accuracies = {16: 1.0, 32: 9.0, 64: 9.0, 128: 1.0}, {16: 0.5, 32: 0.9, 64: 0.9, 128: 0.5}
+    runs = results(
+        {"batch_per_rank": list(speeds)},
+        lambda values, repeat: speeds[values["batch_per_rank"]],
+        accuracy=lambda values, repeat: accuracies[values["batch_per_rank"]],
+    )
+    summary = summarize_axis(make_table(runs), "batch_per_rank")
+    assert "fastest at batch_per_rank 32 and 64 (9.0 images/s)" in summary
+    assert "highest at batch_per_rank 32 and 64 (0.900 [0.900, 0.900])" in summary
+
+
+def test_configurations_of_a_search_that_are_equally_good_are_named_together() -> None:
+    found = own_results({"lr": [0.1, 0.3, 0.6]}, lambda values, repeat: (1.0, {"bits": min(values["lr"], 0.3)}),
+                        repeats=1, mode="search")  # fmt: skip
+    assert summarize_search(make_table(found), "bits", minimizes=False).startswith(
+        "The highest bits of 3 configurations is 0.3000, with lr=0.3000, and with lr=0.6000; the next is 0.1000, with"
+    )
 
 
 def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
@@ -267,8 +283,9 @@ def test_three_equal_differences_of_one_test_sample_are_no_verdict() -> None:
     for record in runs.records:
         record.test_samples = 359
     table = make_table(runs)
-    assert "test accuracy from 0.992 to 0.989, indistinguishable: -0.003 [-0.00" in summarize_axis(
-        table, "batch_per_rank"
+    assert (
+        "test accuracy from 0.992 to 0.989 (at 5 epochs, lr 0.001), indistinguishable: -0.003 [-0.00"
+        in summarize_axis(table, "batch_per_rank")
     )
 
 
@@ -328,7 +345,7 @@ def test_runs_of_two_versions_are_not_compared(field: str, there: dict[str, Any]
     assert [row.speed_up for row in table.rows] == [None] * 4
     summary = summarize_axis(table, "world_size")
     assert summary.count("not compared: no block has both on one machine and device with the same versions") == 2
-    assert "test accuracy from 0.900 to 0.900, not compared: no block has both with the same versions" in summary
+    assert "global_batch 32 to 64), not compared: no block has both with the same versions" in summary
     assert "indistinguishable in speed" in summarize_axis(table, "batch_per_rank"), "of equal versions they are paired"
     (note,) = [note for note in table.notes if note.startswith("Rows of different versions")]
     one, two = (f"world_size={ranks} batch_per_rank=16; world_size={ranks} batch_per_rank=32." for ranks in (1, 2))
@@ -369,7 +386,7 @@ def test_equally_fast_choices_are_called_different_at_most_5_times_in_100() -> N
         )
         summary = summarize_axis(table, "optimizer")
         false += " faster: " in summary
-        lower += "the highest test accuracy" in summary
+        lower += "higher than" in summary or ", the highest;" in summary
     assert false <= 10
     assert lower <= 10
 

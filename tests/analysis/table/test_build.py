@@ -116,6 +116,18 @@ def test_rows_of_several_machines_are_said_to_be_not_comparable() -> None:
     assert "2 x A GPU" in notes[0]
 
 
+def test_the_notes_say_what_the_test_set_itself_is_worth() -> None:
+    tested = results(GRID, rate)
+    assert not any("test set" in note for note in make_table(tested).notes), "its size is not known"
+    for record in tested.records:
+        record.test_samples = 359
+    # 1.96 x sqrt(0.9 x 0.1 / 359) = 0.031
+    assert (
+        "Intervals of test accuracy are over seeds, with one test set of 359 samples: the accuracy for new samples may "
+        "differ by up to 0.03 more."
+    ) in make_table(tested).notes
+
+
 def test_an_oversubscribed_row_says_so() -> None:
     crowded = results(GRID, rate)
     assert "oversubscribed" not in make_table(crowded).frame().columns

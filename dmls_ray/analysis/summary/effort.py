@@ -1,0 +1,60 @@
+"""How much training went into the accuracies that a sentence compares: epochs, learning rate, batch and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dmls_ray.analysis.results import factors_of
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.records.model import RunRecord
+
+
+def effort_phrase(rows: Sequence[Row], axis: str = "", *, ordered: bool = False) -> str:
+    """` (at 5 epochs, lr 0.001, global_batch 16 to 128, 450 to 60 optimizer steps)`; empty where nothing is known.
+
+    Accuracies follow from these as much as from the axis. What is equal at all trials and follows from the rest, as
+    the number of steps, is left out.
+
+    Args:
+        rows: the trials that are compared.
+        axis: the field in which they differ; left out.
+        ordered: whether the trials are in the order of the axis; else ranges go from the least to the largest.
+    """
+    by_name: dict[str, list[list[float]]] = {}
+    for row in rows:
+        values = dict(_effort(row.counted[0])) if row.counted else {}
+        for name in _PHRASES.keys() & values.keys():
+            by_name.setdefault(name, []).append([values[name]])
+    parts = []
+    for name, (phrase, is_always_named) in _PHRASES.items():
+        found = [value for values in by_name.get(name, ()) for value in values]
+        is_axis = name == axis or (ordered and found == [row.factors.get(axis) for row in rows])
+        if not found or is_axis or (len(set(found)) == 1 and not is_always_named):
+            continue
+        ends = (found[0], found[-1]) if ordered and found[0] != found[-1] else (min(found), max(found))
+        text = " to ".join(dict.fromkeys(f"{end:,.10g}" for end in ends))
+        parts.append(phrase.format(text, "" if text == "1" else "s"))
+    return f" (at {', '.join(parts)})" if parts else ""
+
+
+_PHRASES = {
+    "epochs": ("{} epoch{}", True),
+    "lr": ("lr {}", True),
+    "global_batch": ("global_batch {}", False),
+    "steps": ("{} optimizer step{}", False),
+}
+"""What makes the effort -> how it is written, and whether it is written where all trials have the same."""
+
+
+def _effort(record: RunRecord) -> Iterator[tuple[str, float]]:
+    factors = factors_of(record)
+    values: dict[str, Any] = {
+        "epochs": factors.get("epochs"),
+        "lr": factors.get("lr") if record.scaled_lr is None else record.scaled_lr,
+        "global_batch": factors.get("global_batch"),
+        "steps": record.steps,
+    }
+    for name, value in values.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield name, value

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_ray.analysis.summary.variants import summarize_variants
+from dmls_ray.analysis.table.build import make_table
+from tests.analysis.samples import results
+
+
+def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None:
+    gains = {"dropout": [0.029, 0.03, 0.031], "l1": [-0.1, -0.11, -0.1], "label_smoothing": [0.1, -0.1, 0.0]}
+
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        changed = [name for name in gains if values[name]]
+        return 0.8 + sum(gains[name][repeat] for name in changed)
+
+    changes = [{}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1}]
+    runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes)
+    table = make_table(runs)
+    assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
+    assert summarize_variants(table, ["dropout", "l1", "label_smoothing"]) == (
+        "Against a test accuracy of 0.800 [0.800, 0.800] without (at 5 epochs, lr 0.001), it is higher with "
+        "dropout=0.3 (+0.030 [+0.026, +0.034]), lower with l1=0.1 (-0.100 [-0.125, -0.075]), indistinguishable with "
+        "label_smoothing=0.1 (+0.00 [-0.44, +0.44]); the gap between train and test accuracy, 0.150 without, is higher "
+        "with l1=0.1 (+0.100 [+0.075, +0.125]), lower with dropout=0.3 (-0.030 [-0.034, -0.026]) (n=3; intervals of "
+        "each quantity hold together)."
+    )
+
+
+def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
+    # As recorded: the gaps of two trials differ by half of a test sample.
+    right = {0.0: (352, 355, 353), 1e-4: (355, 353, 354)}
+    runs = results(
+        {"batch_per_rank": 16},
+        lambda values, repeat: 100.0,
+        accuracy=lambda values, repeat: right[values["l1"]][repeat] / 359,
+        variants=[{}, {"l1": 1e-4}],
+    )
+    for record in runs.records:
+        record.test_samples = 359
+    assert summarize_variants(make_table(runs), ["l1"]) == (
+        "Against a test accuracy of 0.983 [0.973, 0.994] without (at 5 epochs, lr 0.001), it is indistinguishable with "
+        "l1=0.0001 (+0.003 [-0.015, +0.020]) (n=3)."
+    )
+
+
+def test_a_change_without_a_comparable_block_is_named() -> None:
+    runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, variants=[{}, {"l1": 0.1}])
+    for record in runs.records:
+        record.versions = {"torch": str(record.config["l1"])}
+    assert "it is not compared, since no block has both with the same versions, with l1=0.1 (n=3)" in (
+        summarize_variants(make_table(runs), ["l1"])
+    )
