@@ -50,6 +50,7 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     for name in fields_of_run & run.keys():
         setattr(record, name, run[name])
     take_epochs(record, [_of_known(EpochRecord, item) for item in run.get("epochs", ())])
+    _take_train_evaluation(record)
     for metric in all_metrics.values():
         if metric.scope == "rank":
             combined = _combined(metric, results)
@@ -109,6 +110,16 @@ def _take_returned(record: RunRecord, returned: Mapping[str, Any]) -> None:
             record.picture = value or ""
         else:
             record.measures[name] = value
+
+
+def _take_train_evaluation(record: RunRecord) -> None:
+    """Fill in what follows from the evaluation on training samples."""
+    if record.train_eval_accuracy is not None:
+        record.train_accuracy = record.train_eval_accuracy
+        if record.test_accuracy is not None:
+            record.accuracy_gap = record.train_accuracy - record.test_accuracy
+    if record.train_eval_loss is not None and record.test_loss is not None:
+        record.loss_gap = record.test_loss - record.train_eval_loss
 
 
 def _take_overfitting(record: RunRecord) -> None:

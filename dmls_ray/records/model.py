@@ -278,15 +278,21 @@ class RunRecord(msgspec.Struct, kw_only=True):
     test_accuracy: float | None = None
     validation_loss: float | None = None
     validation_accuracy: float | None = None
-    """Of the last epoch, as the losses and accuracies above; with early stopping, of the best epoch."""
+    """Of the last epoch, as the losses and accuracies above; with early stopping, of the best epoch. The train accuracy
+    is train_eval_accuracy where that was measured."""
+    train_eval_loss: float | None = None
+    train_eval_accuracy: float | None = None
+    """Of the trained model, in eval mode, on train_eval_samples training samples without augmentation."""
+    train_eval_samples: Int | None = None
+    """As many as test_samples, or all training samples."""
     best_epoch: Int | None = None
     """With early stopping: the epoch whose weights were restored."""
     overfit_epoch: Int | None = None
     """The epoch after the lowest test loss, if test loss ended higher and train loss lower than there."""
     loss_gap: float | None = None
-    """test_loss - train_loss, of the same epoch as they are."""
+    """test_loss - train_eval_loss; in records without it, test_loss - train_loss of the same epoch."""
     accuracy_gap: float | None = None
-    """train_accuracy - test_accuracy, likewise."""
+    """train_accuracy - test_accuracy."""
     target_epoch: Int | None = None
     """The first epoch whose test accuracy reached target_accuracy; None: no epoch did."""
     target_steps: Int | None = None

@@ -32,6 +32,12 @@ def _varies_regulariser(table: Any) -> bool:
     return any(spec.setting.family == "regulariser" for spec in table.varied_specs)
 
 
+_OF_TRAINING = (
+    " By the trained model in eval mode, on as many samples as there are test samples. That of an epoch is over its "
+    "steps, with dropout and augmentation, while the weights change."
+)
+
+
 def _learned(part: str) -> tuple[Metric, Metric]:
     """Loss and accuracy on one part of the data."""
     return (
@@ -43,8 +49,8 @@ def _learned(part: str) -> tuple[Metric, Metric]:
         Metric(
             name=f"{part}_accuracy", label=f"{part} acc.", kind="share", direction="max", scope="epoch",
             format="accuracy", returnable=True, shown=part != "validation", interval=part == "test",
-            share_of=f"{part}_samples",
-            doc=f"Fraction of {part} samples that are classified correctly.",
+            share_of="train_eval_samples" if part == "train" else f"{part}_samples",
+            doc=f"Fraction of {part} samples that are classified correctly.{_OF_TRAINING if part == 'train' else ''}",
         ),
     )  # fmt: skip
 
@@ -160,7 +166,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",
         shown=_varies_regulariser, share_of="test_samples",
-        doc="train_accuracy - test_accuracy of the same epoch.",
+        doc="train_accuracy - test_accuracy.",
     ),
     Metric(
         name="overfit_epoch", label="overfit from epoch", kind="value", direction="none", scope="run",
@@ -221,6 +227,9 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _count("scaled_lr", "Learning rate after lr_scaling."),
     _count("train_samples", "Training samples.", returnable=True),
     _count("test_samples", "Test samples.", returnable=True),
+    _count("train_eval_loss", "Mean loss of the trained model on train_eval_samples training samples, in eval mode."),
+    _count("train_eval_accuracy", "Likewise, the fraction that is classified correctly."),
+    _count("train_eval_samples", "Training samples of that evaluation: as many as there are test samples, or all."),
     _count("validation_samples", "Samples that validation_share holds out.", returnable=True),
     _count("steps", "Optimizer steps, warm-up included."),
     _count("warmup_steps", "Optimizer steps that count in no rate."),

@@ -102,6 +102,8 @@ class RankTrainer(Generic[Task]):
         self.resumed_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
+        self._tested: Forward | None = None
+        """The forward pass that was tested after the last epoch."""
         self._emit: Emit = lambda event: None
 
     def run(self, emit: Emit) -> Outcome:
@@ -134,6 +136,9 @@ class RankTrainer(Generic[Task]):
         with self.clock.phase("checkpoint_s"):
             save_weights(self.model, self.rank)
             self.checkpoints.remove()
+        if outcome is Outcome.OK and self.task.train_eval_samples:
+            with self.clock.untimed():
+                self.finish_metrics |= self._evaluate_on_training_samples()
         return outcome
 
     def _end_warmup(self) -> None:
@@ -162,7 +167,7 @@ class RankTrainer(Generic[Task]):
         if math.isfinite(epoch.train_loss or 0.0):
             with self.clock.phase("eval_s"):
                 self.collective.broadcast_buffers(self.model)
-                forward = self.task.evaluation_forward(self.ddp_model.test_forward)
+                forward = self._tested = self.task.evaluation_forward(self.ddp_model.test_forward)
                 meters = {"test": self._evaluate("test", forward)}
                 if self.task.validation_samples:
                     meters["validation"] = self._evaluate("validation", forward)
@@ -217,6 +222,19 @@ class RankTrainer(Generic[Task]):
             meter.add_evaluation(outputs, batch)
             self._emit(Progress())
         return meter
+
+    def _evaluate_on_training_samples(self) -> dict[str, Any]:
+        """The trained model on training samples, in the way of the test: the metrics of an epoch are means over its
+        steps, with dropout and augmentation, while the weights change.
+        """
+        forward = self._tested
+        if forward is None or self.config.early_stopping != "off":
+            # The weights are not those that were tested last.
+            forward = self.task.evaluation_forward(self.ddp_model.test_forward)
+        means = self._evaluate("train", forward).means(self.collective)
+        assert means.samples == self.task.train_eval_samples, means.samples
+        values = {f"train_eval_{name}": value for name, value in means.overall.items()}
+        return {**values, "train_eval_samples": means.samples}
 
     def _meter(self) -> Meter:
         # max-autotune replays CUDA graphs, and each replay overwrites the outputs of the previous one.

@@ -22,7 +22,7 @@ from dmls_ray.training.compat import reset_compiler
 from dmls_ray.training.precision import set_tf32
 from dmls_ray.training.rank import RankInfo
 
-HOLD_OUT, AUGMENTATION = 1, 2
+HOLD_OUT, AUGMENTATION, TRAIN_EVALUATION = 1, 2, 3
 """Purposes of random numbers, as an argument of `mixed_seed`."""
 
 _MAY_WAIT = 2048

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.training.process import HOLD_OUT, mixed_seed
+from dmls_ray.training.process import HOLD_OUT, TRAIN_EVALUATION, mixed_seed
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,17 @@ def hold_out(samples: int, config: TrainingConfig) -> tuple[Tensor, Tensor]:
     return order[count:].sort().values, order[:count].sort().values
 
 
+def train_evaluation_samples(samples: int, count: int, config: TrainingConfig) -> Tensor:
+    """Which training samples the trained model is evaluated on: `count` of them at random, or all, in ascending order.
+
+    The choice depends on the seed alone.
+    """
+    generator = torch.Generator().manual_seed(mixed_seed(config.seed, TRAIN_EVALUATION))
+    return torch.randperm(samples, generator=generator)[:count].sort().values
+
+
 def evaluation_shards(samples: int, config: TrainingConfig, rank: int) -> list[slice]:
-    """Slices of the test or validation samples: each sample is on exactly one rank; a rank may have none."""
+    """Slices of the samples of a split: each sample is on exactly one rank; a rank may have none."""
     share = _share(samples, config, rank)
     step = config.test_batch_per_rank or config.batch_per_rank
     assert step is not None

@@ -13,8 +13,8 @@ from dmls_ray.records.model import EpochRecord
 from dmls_ray.training.process import Collective
 from dmls_ray.training.sharding import MicroBatch
 
-EvalSplit = Literal["test", "validation"]
-"""Samples that are evaluated and never trained on."""
+EvalSplit = Literal["test", "validation", "train"]
+"""Samples that are evaluated; `train` are training samples without augmentation, once the model is trained."""
 
 Forward = Callable[..., Any]
 """The forward pass: the model, under DDP and compiled as configured, or a converted form of it."""
@@ -53,6 +53,8 @@ class TrainingTask(ABC):
     train_samples: int
     validation_samples: int
     test_samples: int
+    train_eval_samples: int = 0
+    """Size of the split `train`: as many as there are test samples, or all training samples; 0 if the task has none."""
 
     @abstractmethod
     def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Any]]:
@@ -60,7 +62,7 @@ class TrainingTask(ABC):
 
     @abstractmethod
     def evaluation_batches(self, split: EvalSplit) -> Iterator[Any]:
-        """This rank's share of the test or the validation samples, in batches on the device."""
+        """This rank's share of a split, in batches on the device."""
 
     @abstractmethod
     def example_batch(self, samples: int) -> Any:

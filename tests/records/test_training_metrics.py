@@ -93,3 +93,13 @@ def test_exposed_communication_is_that_of_the_rank_that_waits_least_and_the_wait
     assert record.exposed_comm_ms == 0.8
     assert record.straggler_wait_ms == pytest.approx(20.5)
     assert record_of([RankResult(rank=0)]).straggler_wait_ms is None
+
+
+def test_the_gap_compares_two_evaluations_of_the_trained_model() -> None:
+    epochs = [{"epoch": 1, "train_loss": 0.9, "train_accuracy": 0.6, "test_loss": 0.5, "test_accuracy": 0.75}]
+    evaluated = {"train_eval_loss": 0.25, "train_eval_accuracy": 0.875, "train_eval_samples": 8}
+    record = record_of([RankResult(rank=0, run={"epochs": epochs, **evaluated})])
+    assert (record.train_accuracy, record.accuracy_gap, record.loss_gap) == (0.875, 0.125, 0.25)
+    assert (record.train_loss, record.epochs[0].train_accuracy, record.train_eval_samples) == (0.9, 0.6, 8)
+    older = record_of([RankResult(rank=0, run={"epochs": epochs})])
+    assert older.accuracy_gap == pytest.approx(-0.15)

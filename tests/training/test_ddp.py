@@ -156,6 +156,12 @@ def test_uncompressed_steps_at_the_start_of_powersgd_count_in_no_rate() -> None:
     assert (first_steps(compressed), first_steps(config())) == (10, 0)
 
 
+def test_the_evaluation_on_training_samples_is_over_all_ranks(trained: Any) -> None:
+    first, second = (rank["run"] for rank in trained["plain"])
+    assert first["train_eval_samples"] == first["test_samples"] == 37
+    assert all(first[name] == second[name] for name in ("train_eval_loss", "train_eval_accuracy"))
+
+
 def test_one_rank_has_no_communication() -> None:
     result = train_and_return_weights(config(world_size=1), RankInfo(), lambda event: None)
     assert "comm_ms" not in result

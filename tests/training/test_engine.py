@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from typing import Any
 
 import pytest
@@ -12,14 +13,15 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import RankInfo
-from dmls_ray.training.sharding import evaluation_shards
+from dmls_ray.training.sharding import evaluation_shards, hold_out, train_evaluation_samples
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
-from dmls_ray.workloads.classification.train import train_rank
+from dmls_ray.workloads.classification.train import rank_trainer, train_rank
 from tests.new_processes import run_ranks
 from tests.training.probes import train_and_return_weights, watched
 
@@ -173,6 +175,51 @@ def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
     steps = 2 * math.ceil(101 / 8)
     assert (result.run["steps"], result.run["warmup_steps"]) == (steps, 4)
     assert sum(item["images"] for item in result.run["epochs"]) == 2 * 101 - 4 * 8
+
+
+@pytest.mark.parametrize("changes", [{}, {"early_stopping": "test_accuracy", "patience": 1}, {"validation_share": 0.2}])
+@pytest.mark.parametrize("loader", ["resident", "dataloader"])
+def test_train_accuracy_is_that_of_the_trained_model_without_dropout_and_augmentation(
+    loader: str, changes: dict[str, Any]
+) -> None:
+    trial = config(model="digits_convnet", dataset="digits", image_size=None, dropout=0.3, augmentation="crop",
+                   loader=loader, loader_workers=0, batch_per_rank=64, **changes)  # fmt: skip
+    made = rank_trainer(trial, RankInfo())
+    made.run(lambda event: None)
+    run = made.result(Outcome.OK)["run"]
+    data = load_decoded("digits", None, None)
+    kept, _ = hold_out(len(data.train_labels), trial)
+    samples = kept[train_evaluation_samples(len(kept), len(data.test_labels), trial)]
+    assert run["train_eval_samples"] == len(samples) == len(data.test_labels)
+    images, labels = torch.from_numpy(data.train_images)[samples], torch.from_numpy(data.train_labels)[samples]
+    with torch.no_grad():
+        logits = made.model.eval()(normalize(images))
+    assert run["train_eval_accuracy"] == pytest.approx((logits.argmax(1) == labels).float().mean().item(), abs=1e-6)
+    assert run["train_eval_loss"] == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)
+    assert run["train_eval_accuracy"] != run["epochs"][-1]["train_accuracy"]
+
+
+def test_the_evaluation_on_training_samples_is_in_no_phase_and_draws_no_random_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = rank_trainer(config(), RankInfo())
+    batches = made.task.evaluation_batches
+    states: list[torch.Tensor] = []
+
+    def slow(split: Any) -> Any:
+        if split == "train":
+            states.append(torch.get_rng_state())
+            time.sleep(0.3)
+        return batches(split)
+
+    monkeypatch.setattr(made.task, "evaluation_batches", slow)
+    before = time.perf_counter()
+    made.run(lambda event: None)
+    result = made.result(Outcome.OK)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert result["instruments_s"] >= 0.3
+    assert result["total_s"] <= time.perf_counter() - made.rank.assigned_at - 0.3
+    assert result["eval_s"] < time.perf_counter() - before - 0.3
 
 
 def test_a_short_run_still_has_steps_that_count() -> None:

@@ -53,6 +53,7 @@ class ClassificationTask(TrainingTask):
         self.train_samples = self.loader.train_samples
         self.validation_samples = self.loader.validation_samples
         self.test_samples = self.loader.test_samples
+        self.train_eval_samples = self.loader.train_eval_samples
 
     def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
         return self.loader.train(epoch)

@@ -14,7 +14,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from dmls_ray.training.process import mixed_seed, seed_worker
 from dmls_ray.training.rank import RankInfo
-from dmls_ray.training.sharding import MicroBatch, epoch_order, evaluation_shards, hold_out, micro_batches
+from dmls_ray.training.sharding import (
+    MicroBatch,
+    epoch_order,
+    evaluation_shards,
+    hold_out,
+    micro_batches,
+    train_evaluation_samples,
+)
 from dmls_ray.training.task import EvalSplit
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.augmentation import Augmentation
@@ -79,7 +86,12 @@ class Loader(ABC):
 
     @abstractmethod
     def evaluation(self, split: EvalSplit = "test") -> Iterator[Batch]:
-        """This rank's share of the test or the validation samples."""
+        """This rank's share of a split."""
+
+    @property
+    def train_eval_samples(self) -> int:
+        """Training samples that the trained model is evaluated on."""
+        return min(self.train_samples, self.test_samples)
 
     def close(self) -> None:
         """End worker processes, if there are any."""
@@ -88,6 +100,14 @@ class Loader(ABC):
     def _order(self, epoch: int) -> Tensor:
         """Indices of the training samples in the order of an epoch."""
         return self._trained_on[epoch_order(self.train_samples, self._config, epoch)]
+
+    def _indices(self, split: EvalSplit) -> Tensor:
+        """Indices of the samples of a split, in the half of the data that they are from."""
+        if split == "test":
+            return torch.arange(self.test_samples)
+        if split == "validation":
+            return self._held_out
+        return self._trained_on[train_evaluation_samples(self.train_samples, self.train_eval_samples, self._config)]
 
     def _augmentation(self, epoch: int) -> Augmentation:
         return Augmentation(self._config, self.train_samples, min(self.shape[1:]), epoch, self._device)
@@ -128,9 +148,10 @@ class ResidentLoader(Loader):
 
     def evaluation(self, split: EvalSplit = "test") -> Iterator[Batch]:
         images, labels = self._test if split == "test" else self._train
-        held_out = self._held_out.to(self._device)
-        for shard in evaluation_shards(getattr(self, f"{split}_samples"), self._config, self._rank):
-            index = shard if split == "test" else held_out[shard]
+        indices = self._indices(split).to(self._device)
+        for shard in evaluation_shards(len(indices), self._config, self._rank):
+            # The test samples in a row need no copy.
+            index = shard if split == "test" else indices[shard]
             batch = normalize(images[index])
             if images.dtype.is_floating_point and split == "test":
                 # A view of the data, which a model could change in place.
@@ -156,8 +177,9 @@ class WorkerLoader(Loader):
         """The batches of the current epoch. A sample is its epoch and its index: its random numbers depend on both."""
         self._train = self._make(train, self._batches)
         self._evaluation = {
-            "test": self._shards(test, torch.arange(len(test))),
-            "validation": self._shards(train, self._held_out),
+            "test": self._shards(test, self._indices("test")),
+            "validation": self._shards(train, self._indices("validation")),
+            "train": self._shards(train, self._indices("train")),
         }
 
     def _shards(self, data: Dataset[Any], samples: Tensor) -> DataLoader[Any] | None:
