@@ -12,7 +12,6 @@ from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import PROJECT
 from tests.new_processes import run_ranks
 
-
 pytestmark = pytest.mark.slow  # these libraries load for seconds on each rank
 
 

@@ -21,7 +21,7 @@ from dmls_ray.training.rank import ArtifactOptions, RankInfo, TrainFunction
 from dmls_ray.util.errors import ClusterError
 
 if TYPE_CHECKING:
-    from torch.distributed import TCPStore
+    from torch.distributed import Store
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,15 @@ class Rendezvous:
 
     rank: int
     world_size: int
-    store: TCPStore
+    store: Store
     """Key-value store that all ranks of the run reach."""
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of the store; None if it is no server."""
+        from torch.distributed import TCPStore
+
+        return (self.store.host, self.store.port) if isinstance(self.store, TCPStore) else None
 
 
 class Launcher:
@@ -76,7 +83,7 @@ class Launcher:
         try:
             meeting = self.rendezvous(job.config)
             rank = replace(rank, rank=meeting.rank)
-            info = rank_info(job.config, meeting.rank, job.artifacts, (meeting.store.host, meeting.store.port))
+            info = rank_info(job.config, meeting.rank, job.artifacts, meeting.address)
             info = replace(info, assigned_at=began)
             with folder.events(meeting.rank) as emit:
                 with process_group(info, PrefixStore("run", meeting.store) if meeting.world_size > 1 else None):

@@ -44,7 +44,7 @@ class RankInfo:
     machines: tuple[str, ...] = ()
     """The machine of each rank of the run; empty: all are on this one."""
     store_address: tuple[str, int] | None = None
-    """Host and port of the key-value store where the ranks of the run met; None at world size 1."""
+    """Host and port of the key-value store where the ranks met; None at world size 1, or without a server."""
     artifacts: ArtifactOptions | None = None
     """Files to leave next to the record; None: none."""
     prunable: bool = False
