@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.older import fill_host_memory
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.storage.mirror import Mirror, pending_files
 from dmls_ray.storage.runs_file import latest_records
@@ -60,6 +61,8 @@ class Results:
     ) -> None:
         if not are_checked:
             _check_configs(records)
+            for record in records:
+                fill_host_memory(record)
         self.folder = Path(folder)
         self.mirror = mirror
         self.records = sorted(records, key=attrgetter("repeat", "order"))

@@ -16,7 +16,7 @@ from dmls_ray.util.text import escape_control_chars
 if TYPE_CHECKING:
     import pandas as pd
 
-SPARE = ("train acc.", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "s/epoch")
+SPARE = ("train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "device MiB", "s/epoch")
 """Columns that a narrow terminal leaves out, the least informative first."""
 
 MOST_DRAWN = 1000

@@ -24,8 +24,10 @@ def _varies_launcher(table: Any) -> bool:
     return "launcher" in table.varied
 
 
-def _has_memory_or_nothing_custom(table: Any) -> bool:
-    return bool(table.has("peak_mem_mib") or not table.custom_metric_names)
+def _has_peak_alone(table: Any) -> bool:
+    """The resident set of a process that served other runs is a detail, where the memory of the run is known."""
+    is_known = any(table.has(name) for name in ("tensor_mem_mib", "device_mem_mib", "host_mem_mib"))
+    return bool(table.has("peak_mem_mib") and not is_known)
 
 
 def _varies_regulariser(table: Any) -> bool:
@@ -150,7 +152,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="peak_mem_mib", label="peak MiB", kind="amount", direction="min", scope="rank", across_ranks="max",
-        format="whole", shown=_has_memory_or_nothing_custom,
+        format="whole", shown=_has_peak_alone,
         doc="CPU: peak resident set of the run; GPU: peak allocated. Of the rank that needs most.",
     ),
     _memory("tensor_mem_mib", "tensor MiB", "Peak of the tensors in a training step, on the rank that needs most."),

@@ -58,13 +58,23 @@ def results(
                     ),
                 ],
             )
-            record.total_s, record.peak_mem_mib = 2000 / speed, 100.0 + run.values["batch_per_rank"]
+            record.total_s, record.tensor_mem_mib = 2000 / speed, 100.0 + run.values["batch_per_rank"]
             record.ranks = [
                 RankRecord(rank=rank, machine="lab", total_s=1.0, epochs=[{"epoch": 1, "train_loss": 0.5}])
                 for rank in range(run.values["world_size"])
             ]
         records.append(record)
     return Results(Path("results/sample"), records)
+
+
+def with_memory_kinds(runs: Results) -> Results:
+    """The runs with 20 MiB of parameters, as much of gradients, 60 of optimizer state, and the batch's activations."""
+    for record in runs.records:
+        if record.tensor_mem_mib is not None:
+            record.parameter_mem_mib = record.gradient_mem_mib = 20.0
+            record.optimizer_mem_mib, record.other_mem_mib = 60.0, 0.0
+            record.activation_mem_mib = record.tensor_mem_mib - 100.0
+    return runs
 
 
 def own_results(axes: dict[str, Any], tell: Any, *, repeats: int = 3, **changes: Any) -> Results:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
-_COSTS = ("total_s", "peak_mem_mib")
-
-EQUAL_MEMORY = 0.02
-"""Below this share trials do not differ in memory: a process's resident set varies by as much by itself."""
-
-_DECIMALS = {"total_s": 3, "peak_mem_mib": 0}
+_DECIMALS = {"total_s": 3, "host_mem_mib": 0}
 """Digits to which medians are compared; other measures to four digits, shares to three decimals."""
 
 
@@ -28,8 +24,13 @@ class Front:
     """The trials that report all these metrics."""
     places: Sequence[int]
     """Positions in `rows` of the trials on the front."""
-    is_of_like_memory: bool
-    """Whether memory was measured, and left out since it hardly differs."""
+    memory: str
+    """The metric of memory; empty if none was measured."""
+
+    @property
+    def is_of_like_memory(self) -> bool:
+        """Whether memory was measured, and left out since it hardly differs."""
+        return bool(self.memory) and self.memory not in self.axes
 
 
 def costs_of(table: Table) -> list[str]:
@@ -37,7 +38,8 @@ def costs_of(table: Table) -> list[str]:
 
     The duration of runs that go on for a given time is no cost.
     """
-    return [name for name in _COSTS if not (name == "total_s" and table.presentation.duration_set_by)]
+    memory = memory_metric(table.rows)
+    return [*([] if table.presentation.duration_set_by else ["total_s"]), *([memory] if memory else [])]
 
 
 def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:
@@ -58,11 +60,11 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
         name for name in costs_of(table) if name != learnt and any(row.median_of(name) is not None for row in rows)
     ]
     rows = [row for row in rows if all(row.median_of(name) is not None for name in costs)]
-    sizes = [row.median_of("peak_mem_mib") or 0.0 for row in rows] if "peak_mem_mib" in costs else []
-    is_equal = bool(sizes) and max(sizes) < min(sizes) * (1 + EQUAL_MEMORY)
-    axes = [*(name for name in costs if name != "peak_mem_mib" or not is_equal), *accuracies]
+    memory = next((name for name in costs if name in MEMORY), "")
+    is_equal = hardly_differs([row.median_of(memory) or 0.0 for row in rows], memory)
+    axes = [*(name for name in costs if name != memory or not is_equal), *accuracies]
     points = [[_rounded(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
-    return Front(axes, rows, front(points), is_equal)
+    return Front(axes, rows, front(points), memory)
 
 
 def _rounded(row: Row, measure: str) -> float:

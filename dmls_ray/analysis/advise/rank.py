@@ -10,8 +10,9 @@ import pandas as pd
 from dmls_ray.analysis.advise.caveats import caveats_of
 from dmls_ray.analysis.advise.objective import Candidate, Objective, Request, Unable, candidates, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
-from dmls_ray.analysis.advise.pareto import EQUAL_MEMORY, costs_of, front_of
+from dmls_ray.analysis.advise.pareto import costs_of, front_of
 from dmls_ray.analysis.advise.suggestions import batch_by_noise_scale, suggestions_for
+from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
@@ -90,8 +91,9 @@ class Advice:
         notes = []
         if self.front:
             axes = ", ".join(label_of(name) for name in self.axes)
-            is_equal = self.table.has("peak_mem_mib") and "peak_mem_mib" not in self.axes
-            left_out = f"; peak MiB differs by less than {EQUAL_MEMORY:.0%} and is left out" if is_equal else ""
+            memory = memory_metric(self.table.rows)
+            is_equal = bool(memory) and memory not in self.axes
+            left_out = f"; {label_of(memory)} hardly differs and is left out" if is_equal else ""
             notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{left_out}.")
         count = len(self.worse) + len(self.indistinguishable)
         if self.worse:
@@ -216,8 +218,9 @@ def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[st
         ranks = count_noun(fewest.row.world_size, "rank")
         sentences.append(f"Of these {fewest.name} needs {ranks} in place of {best.row.world_size}")
     lighter = []
-    for item in indistinguishable:
-        sizes = [{block: size for block, size in side.row.by_block("peak_mem_mib").items() if size > 0}
+    memory = memory_metric([best.row, *(item.row for item in indistinguishable)])
+    for item in indistinguishable if memory else ():
+        sizes = [{block: size for block, size in side.row.by_block(memory).items() if size > 0}
                  for side in (item, best)]  # fmt: skip
         ratio = compare(*sizes, level=bonferroni_level(len(indistinguishable)))
         if ratio is not None and is_below(ratio, 1 - _WORTH):
@@ -225,5 +228,5 @@ def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[st
     if lighter:
         lightest, ratio = min(lighter, key=lambda pair: pair[1].centre)
         share = format_interval(ratio, RATIO)
-        sentences.append(f"Of these {lightest.name} takes {share} times the peak memory of a rank")
+        sentences.append(f"Of these {lightest.name} takes {share} times the {MEMORY[memory]} of a rank")
     return sentences

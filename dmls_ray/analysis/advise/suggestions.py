@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dmls_ray.analysis.advise.objective import Candidate, Objective
+from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import factors_of
@@ -59,7 +60,7 @@ def suggestions_for(
 def _beyond(table: Table, objective: Objective, best: Candidate, able: Sequence[Candidate], axis: str) -> str:
     """The next value of an axis, if the best configuration is at an end of the axis and better than its neighbour."""
     derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.fixed_batch_field)
-    is_work = axis == "epochs" and objective.measure in ("images_per_s", "peak_mem_mib", "total_s")
+    is_work = axis == "epochs" and objective.measure in ("images_per_s", "total_s", *MEMORY)
     spec = best.row.workload.specs().get(axis)
     if axis == derived or is_work or (spec is not None and not spec.setting.is_explored):
         return ""

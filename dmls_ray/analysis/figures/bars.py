@@ -16,9 +16,11 @@ _BARS_WIDTH = 0.8
 def bar_offsets(panel: Panel) -> tuple[float, dict[SeriesKey, list[float]]]:
     """The width of a bar, and for each series the distance of each bar from the middle of its category.
 
-    The bars of a category are drawn side by side. All bars have the width that fits the fullest category, so that areas
-    are comparable.
+    The bars of a category are drawn side by side, unless they are stacked. All bars have the width that fits the
+    fullest category, so that areas are comparable.
     """
+    if panel.stacked:
+        return _BARS_WIDTH, {series.key: [0.0] * len(series.x) for series in bar_series(panel)}
     by_category: dict[str, list[SeriesKey]] = {}
     for series in bar_series(panel):
         for category, value in zip(series.x, series.y, strict=True):
@@ -31,6 +33,20 @@ def bar_offsets(panel: Panel) -> tuple[float, dict[SeriesKey, list[float]]]:
         return (keys.index(key) - (len(keys) - 1) / 2) * width if key in keys else 0.0
 
     return width, {series.key: [offset(category, series.key) for category in series.x] for series in bar_series(panel)}
+
+
+def bar_bases(panel: Panel) -> dict[SeriesKey, list[float]]:
+    """The value at which each bar of a series begins."""
+    if not panel.stacked:
+        return {series.key: [bar_base(panel)] * len(series.x) for series in bar_series(panel)}
+    tops: dict[str, float] = {}
+    bases: dict[SeriesKey, list[float]] = {}
+    for series in bar_series(panel):
+        bases[series.key] = [tops.get(str(category), 0.0) for category in series.x]
+        for category, value in zip(series.x, series.y, strict=True):
+            if is_finite(value):
+                tops[str(category)] = tops.get(str(category), 0.0) + value
+    return bases
 
 
 def bar_base(panel: Panel) -> float:

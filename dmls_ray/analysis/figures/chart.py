@@ -73,6 +73,8 @@ class Panel:
     y: Axis = Axis("")
     series: Sequence[Series] = ()
     title: str = ""
+    stacked: bool = False
+    """Whether the bars of a category stand on each other: they are parts of one amount."""
     picture: str = ""
     """A JPEG in base64 instead of axes and series."""
 
@@ -80,6 +82,8 @@ class Panel:
         if self.picture and self.series:
             raise ValueError(f"a panel has a picture or series, not both; it has a picture and {self.series[0].name!r}")
         for series in self.series:
+            if self.stacked and (self.y.log or series.kind != "bar"):
+                raise ValueError(f"{series.name!r} cannot be stacked: only bars on a linear axis can")
             if series.kind == "bar" and not self.x.categories:
                 raise ValueError(f"the bars of {series.name!r} need categories on the x axis")
 

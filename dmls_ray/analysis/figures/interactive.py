@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_offsets, bar_series
+from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_bases, bar_offsets, bar_series
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series, is_finite
 from dmls_ray.analysis.figures.jpeg import REFUSED, decode_jpeg
 from dmls_ray.analysis.figures.plotly_text import plain, rounded
@@ -103,7 +103,8 @@ def _trace(series: Series, panel: Panel, number: int, panels: int, style: Style)
         trace["meta"]["runs"] = [list(run_ids) for run_ids in series.runs]
 
     texts = [_hover_text(series, index) for index in range(len(series.x))]
-    y_line = "" if on_edge else f"<br>{plain(panel.y.label)}: %{{y}}"
+    y_value = "customdata:,.5~r" if panel.stacked else "y"  # the y of a bar on others is where it ends
+    y_line = "" if on_edge else f"<br>{plain(panel.y.label)}: %{{{y_value}}}"
     trace["hovertemplate"] = f"<b>{trace['name']}</b><br>{plain(panel.x.label)}: %{{x}}{y_line}"
     if any(texts):
         trace["text"] = texts
@@ -139,6 +140,9 @@ def _add_style(trace: dict[str, Any], series: Series, panel: Panel, style: Style
         trace["type"] = "bar"
         trace["width"] = rounded(width)
         trace["offset"] = [rounded(middle - width / 2) for middle in offsets[series.key]]
+        if panel.stacked:
+            trace["base"] = [rounded(base) for base in bar_bases(panel)[series.key]]
+            trace["customdata"] = trace["y"]
         trace["textposition"] = "none"  # the text is for hovering only
         trace["marker"] = {}
         if style.pattern:

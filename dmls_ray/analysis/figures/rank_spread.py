@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, measured_series, trial_labels
+from dmls_ray.analysis.memory import MEMORY, memory_metric, rank_memory
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RankRecord, RunRecord
@@ -20,10 +22,9 @@ def _computed(rank: RankRecord) -> float | None:
     return rank.forward_ms + rank.backward_ms
 
 
-_VALUES: dict[str, tuple[Value, bool]] = {
+_VALUES: Mapping[str, tuple[Value, bool]] = {
     "median optimizer step": (lambda rank: rank.step_ms_p50, True),
     "computation of a pass": (_computed, True),
-    "peak memory": (lambda rank: rank.peak_mem_mib, False),
 }
 """Label -> (value of a rank, whether it is a time)."""
 
@@ -34,15 +35,17 @@ def chart(table: Table) -> Chart | None:
     Each rank is compared with the mean over the ranks of its run, so that trials of different speed are comparable.
     Ranks wait for each other at every step, so a slow rank shows in its computation earlier than in its steps.
     """
+    memory = memory_metric(table.rows)
+    shown = {**_VALUES} | ({MEMORY[memory]: (partial(rank_memory, metric=memory), False)} if memory else {})
     several = [row for row in table.rows if row.world_size > 1 and row.counted]
-    rows, notes = limit_rows(table, several, lambda row: any(by_rank(row, *how) for how in _VALUES.values()))
+    rows, notes = limit_rows(table, several, lambda row: any(by_rank(row, *how) for how in shown.values()))
     if not rows:
         return None
     x = Axis("rank", categories=[str(rank) for rank in range(max(row.world_size for row in rows))])
     ends = [x.categories[0], x.categories[-1]]
     mean = Series(name="mean over ranks", kind="line", x=ends, y=[0.0, 0.0], dashed=True)
     panels = []
-    for label, (value, is_time) in _VALUES.items():
+    for label, (value, is_time) in shown.items():
         series: list[Series] = []
         for name, row in zip(trial_labels(table, rows), rows, strict=True):
             points = [(str(rank), row, values) for rank, values in by_rank(row, value, is_time).items()]

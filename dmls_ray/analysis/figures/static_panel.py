@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmls_ray.analysis.figures.bars import bar_base, bar_offsets
+from dmls_ray.analysis.figures.bars import bar_bases, bar_offsets
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Panel, Series, SeriesKey, is_finite
 from dmls_ray.analysis.figures.jpeg import REFUSED, decode_jpeg
 from dmls_ray.analysis.figures.style import AXIS_MARGIN, DASHES, LIGHT, MARKS, PATTERNS, Style
@@ -148,10 +148,11 @@ def _fill(axes: Axes, x: NDArray[np.float64], series: Series, style: Style, *, a
 
 def _draw_bars(axes: Axes, panel: Panel, series: Series, style: Style) -> None:
     width, offsets = bar_offsets(panel)
-    base = bar_base(panel)
+    bases = np.array(bar_bases(panel)[series.key])
     x, y = _positions(panel.x, series) + offsets[series.key], _with_nan(series.y)
-    drawn = np.isfinite(y) & (y > base) if panel.y.log else np.isfinite(y)
-    axes.bar(x[drawn], y[drawn] - base, width, base, **bar_options(series, style))
+    drawn = np.isfinite(y) & (y > bases) if panel.y.log else np.isfinite(y)
+    heights = y if panel.stacked else y - bases
+    axes.bar(x[drawn], heights[drawn], width, bases[drawn], **bar_options(series, style))
     _draw_intervals(axes, x, series, style)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from dmls_ray.analysis.advise.pareto import EQUAL_MEMORY, front_of
+from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series, trial_labels
+from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
 _ACCURACY = "test_accuracy"
-_COSTS = {
-    "total_s": ("run time (s)", "less time"),
-    "peak_mem_mib": ("peak memory of a rank (MiB)", "less memory"),
+_COSTS = {"total_s": ("run time (s)", "less time")} | {
+    name: (f"{words} of a rank (MiB)", "less memory") for name, words in MEMORY.items()
 }
 """Metric -> (label of its axis, aim)."""
 _BEATEN = "not on the front"
@@ -34,7 +34,7 @@ def chart(table: Table) -> Chart | None:
     if len(rows) < 2 or len(front.axes) < 2 or _ACCURACY not in front.axes:
         return None
     # Memory is drawn even if it hardly differs, so that the reader sees it.
-    costs = [cost for cost in _COSTS if cost in front.axes or (cost == "peak_mem_mib" and front.is_of_like_memory)]
+    costs = [cost for cost in _COSTS if cost in (*front.axes, front.memory)]
     names = trial_labels(table, rows)
     panels = []
     for cost in costs:
@@ -44,7 +44,7 @@ def chart(table: Table) -> Chart | None:
         series = _series(names, rows, best, cost)
         panels.append(Panel(x=x, y=Axis("test accuracy (fraction of samples)"), series=series))
     goal = ", ".join(_COSTS[cost][1] for cost in costs if cost in front.axes)
-    memory_note = f" Memory differs by less than {EQUAL_MEMORY:.0%} and is left out." if front.is_of_like_memory else ""
+    memory_note = " Memory hardly differs and is left out." if front.is_of_like_memory else ""
     return Chart(
         name="tradeoff",
         title=f"Pareto front of {goal} and more accuracy",

@@ -9,6 +9,7 @@ from dmls_ray.analysis.metrics import label_of, resolution_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, compare, difference, is_above, verdict_of
 from dmls_ray.analysis.summary.effort import effort_phrase
+from dmls_ray.analysis.summary.memory import memory_among, memory_change
 from dmls_ray.analysis.summary.phrases import context_phrase, count_repeats, paired_note, without_derived_batch
 from dmls_ray.analysis.table.axis_groups import count_values, groups_along_axis
 from dmls_ray.analysis.table.model import Table
@@ -78,9 +79,10 @@ def _along(group: Sequence[Row], axis: str) -> str:
         return _among(group, axis)
     ordered = sorted(group, key=lambda row: row.factors[axis])
     first, last = ordered[0], ordered[-1]
+    memory = memory_change(first, last)
     return (
         f"{context_phrase(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {_pace(first, last)}"
-        f"{_between(ordered, axis)}{_memory(first, last)}{_learned(ordered, axis)}"
+        f"{_between(ordered, axis)}{memory and f', {memory}'}{_learned(ordered, axis)}"
         f"{_between(ordered, axis, 'test_accuracy')}"
     )
 
@@ -139,7 +141,8 @@ def _among(group: Sequence[Row], axis: str) -> str:
     faster = _speed(fastest.speed_against(slowest, level=level), fastest, slowest)
     speed = f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is {faster}"
     quantized = "; ".join(filter(None, map(_quantized, group)))
-    return f"{context_phrase(group, axis)}{quantized or _best(group, axis, level)}; {speed}"
+    parts = [quantized or _best(group, axis, level), speed, memory_among(group, axis)]
+    return f"{context_phrase(group, axis)}{'; '.join(filter(None, parts))}"
 
 
 def _best(group: Sequence[Row], axis: str, level: float) -> str:
@@ -210,11 +213,6 @@ def _times(ratio: Estimate, row: Row, base: Row, as_what: str) -> str:
     """A ratio of two trials, and how many blocks it is of, where it is not of all."""
     blocks = paired_note(ratio.n, row, base, _SAME_ENVIRONMENT)
     return f"{format_interval(ratio, RATIO, null=1)} times {as_what}{blocks}"
-
-
-def _memory(first: Row, last: Row) -> str:
-    before, after = first.text("peak_mem_mib"), last.text("peak_mem_mib")
-    return f", peak memory from {before} to {after} MiB" if before and after else ""
 
 
 def _learned(ordered: Sequence[Row], axis: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from dmls_ray.analysis.memory import MEMORY, rank_memory
 from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
 from dmls_ray.analysis.presentation import installed_presentations, presentation_of
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, EPOCH_CAVEAT, MEMORY_CAVEAT, PUBLISHED
@@ -148,10 +149,10 @@ def with_published_rows(table: Table) -> RenderedTable:
     return _with_published(table.frame(), table)
 
 
-_TIME_MEMORY_ACCURACY = ("total_s", "peak_mem_mib", "peak_mem_mb", "test_accuracy")
+_TIME_MEMORY_ACCURACY = ("total_s", *MEMORY, "peak_mem_mb", "test_accuracy")
 """Reports give memory in another unit."""
 
-_OF_A_RANK = ("total_s", "peak_mem_mib", "train_accuracy", "test_accuracy")
+_OF_A_RANK = ("total_s", *MEMORY, "train_accuracy", "test_accuracy")
 
 _OF_A_PUBLISHED_RUN = {
     "published s/run": ("total_s", SECONDS),
@@ -241,7 +242,8 @@ def _of_match(matched: Match | None) -> dict[str, str]:
 
 
 def _median(ranks: Sequence[RankRecord], name: str) -> str:
-    values = [value for rank in ranks if (value := getattr(rank, name)) is not None]
+    numbers = (rank_memory(rank, name) if name in MEMORY else getattr(rank, name) for rank in ranks)
+    values = [value for value in numbers if value is not None]
     return format_value(estimate(values, quantity_of(name)), format_of(name)) if values else ""
 
 

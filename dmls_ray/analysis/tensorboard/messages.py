@@ -19,14 +19,19 @@ from tensorboard.plugins.hparams import api_pb2, metadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from dmls_ray.analysis.metrics import is_time
+from dmls_ray.analysis.memory import MEMORY
+from dmls_ray.analysis.metrics import is_time, label_of
 from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.training_metrics import LEARNED
 
 EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in LEARNED}, "images_per_s": "Images per second"}
 """Metric of an epoch -> its tag."""
 
-RUN_TAGS = {**EPOCH_TAGS, "total_s": "Seconds", "peak_mem_mib": "Peak MiB"}
+RUN_TAGS = {
+    **EPOCH_TAGS,
+    "total_s": "Seconds",
+    **{name: label_of(name)[:1].upper() + label_of(name)[1:] for name in MEMORY},
+}
 """Metric of a run -> its tag after `Run/`. With early stopping these are the values of the best epoch."""
 
 

@@ -104,14 +104,14 @@ def test_one_repeat_distinguishes_nothing_and_the_advice_says_so() -> None:
 def test_among_indistinguishable_ones_the_one_of_fewer_ranks_and_less_memory_is_named() -> None:
     swept = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda *_: 100.0)
     for record in swept.records:
-        record.peak_mem_mib = 100.0 if record.config["world_size"] == 1 else 200.0
+        record.tensor_mem_mib = 100.0 if record.config["world_size"] == 1 else 200.0
         record.images_per_s = (100.0, 99.0, 101.0)[record.repeat] if record.config["world_size"] == 1 else 100.5
     advice = advise(swept, "throughput")
     assert advice.best is not None
     assert advice.best.name == "world_size=2 batch_per_rank=16"
     assert advice.savings == [
         "Of these world_size=1 batch_per_rank=16 needs 1 rank in place of 2",
-        "Of these world_size=1 batch_per_rank=16 takes 0.50 [0.50, 0.50] times the peak memory of a rank",
+        "Of these world_size=1 batch_per_rank=16 takes 0.50 [0.50, 0.50] times the tensor memory of a rank",
     ]
 
 
@@ -123,13 +123,13 @@ def test_the_front_is_of_time_memory_and_accuracy() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 300, 64: 300}), accuracy=accurate), "accuracy")
     frame = advice.frame().set_index("batch_per_rank")
     assert frame["front"].to_dict() == {"16": "yes", "32": "yes", "64": ""}
-    assert list(advice.axes) == ["total_s", "peak_mem_mib", "test_accuracy"]
+    assert list(advice.axes) == ["total_s", "tensor_mem_mib", "test_accuracy"]
 
 
 def test_memory_that_hardly_differs_is_left_out_of_the_front() -> None:
-    advice = advise(of_machine(results(BATCHES, uneven), peak_mem_mib=900.0), "throughput")
+    advice = advise(of_machine(results(BATCHES, uneven), tensor_mem_mib=900.0), "throughput")
     assert list(advice.axes) == ["total_s", "test_accuracy"]
-    assert "peak MiB differs by less than 2% and is left out" in " ".join(advice.notes)
+    assert "tensor MiB hardly differs and is left out" in " ".join(advice.notes)
 
 
 def test_a_run_that_is_short_since_it_has_fewer_epochs_is_on_the_front_of_advice_and_of_the_figure() -> None:
@@ -152,7 +152,7 @@ def test_the_front_is_of_the_metric_that_accuracy_is_judged_by() -> None:
     swept = results(BATCHES, by_batch({16: 100, 32: 300, 64: 200}))
     for record in swept.records:
         record.validation_loss = {16: 0.5, 32: 0.7, 64: 0.4}[record.config["batch_per_rank"]]
-    advice = advise(of_machine(swept, peak_mem_mib=900.0), "accuracy", metric="validation_loss")
+    advice = advise(of_machine(swept, tensor_mem_mib=900.0), "accuracy", metric="validation_loss")
     assert list(advice.axes) == ["total_s", "validation_loss"]
     assert advice.frame().set_index("batch_per_rank")["front"].to_dict() == {"64": "yes", "32": "yes", "16": ""}
 

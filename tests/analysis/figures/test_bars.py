@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_offsets
+from dmls_ray.analysis.figures.bars import bar_axis_end, bar_base, bar_bases, bar_offsets
 from dmls_ray.analysis.figures.chart import Axis, Panel, Series
 
 NAMES = ["a", "b", "c"]
@@ -72,3 +72,14 @@ def test_a_logarithmic_axis_ends_above_its_highest_value() -> None:
     assert bar_base(panel(bar("one", ["a"], [5e-324]), log=True)) < bar_axis_end(
         panel(bar("one", ["a"], [5e-324]), log=True)
     )
+
+
+def test_stacked_bars_stand_on_each_other_at_full_width() -> None:
+    parts = [bar("low", ["a", "b"], [1.0, 2.0]), bar("middle", ["b"], [None]), bar("high", ["a", "b"], [4.0, 5.0])]
+    stacked = Panel(x=Axis("way", categories=NAMES), series=parts, stacked=True)
+    assert bar_offsets(stacked) == (0.8, {("low", ""): [0, 0], ("middle", ""): [0], ("high", ""): [0, 0]})
+    assert bar_bases(stacked) == {("low", ""): [0, 0], ("middle", ""): [2.0], ("high", ""): [1.0, 2.0]}
+
+
+def test_bars_side_by_side_begin_where_the_axis_does() -> None:
+    assert bar_bases(panel(bar("one", ["a", "b"], [30.0, 412.0]), log=True)) == {("one", ""): [10, 10]}

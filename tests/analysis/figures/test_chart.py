@@ -16,3 +16,11 @@ def test_bars_need_categories() -> None:
     assert Panel(x=Axis("way", categories=["x"]), y=Axis("s"), series=[bar]).series == [bar]
     with pytest.raises(ValueError, match="the bars of 'a' need categories on the x axis"):
         Panel(x=Axis("way"), y=Axis("s"), series=[bar])
+
+
+def test_bars_alone_are_stacked_and_on_a_linear_axis_alone() -> None:
+    x, bar = Axis("way", categories=["x"]), Series(name="a", kind="bar", x=["x"], y=[1.0])
+    assert Panel(x=x, series=[bar], stacked=True).stacked
+    for series, y in ((Series(name="a", x=["x"], y=[1.0]), Axis("s")), (bar, Axis("s", log=True))):
+        with pytest.raises(ValueError, match="'a' cannot be stacked"):
+            Panel(x=x, y=y, series=[series], stacked=True)

@@ -230,6 +230,15 @@ def test_a_logarithmic_axis_under_bars_begins_at_a_power_of_ten() -> None:
     assert "range" not in plotly_figure(one(points(), y=Axis("t (ms)", log=True)))["layout"]["yaxis"]
 
 
+def test_a_stacked_bar_stands_on_those_before_it_and_shows_its_own_size() -> None:
+    parts = [bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0])]
+    chart = Chart(name="c", title="t", panels=[Panel(x=WAYS, y=Y, series=parts, stacked=True)])
+    one, other = plotly_figure(chart)["data"]
+    assert (one["base"], one["offset"], other["base"], other["offset"]) == ([0, 0], [-0.4, -0.4], [4], [-0.4])
+    assert other["customdata"] == [2]
+    assert "%{customdata:,.5~r}" in other["hovertemplate"]
+
+
 def one_of(*series: Series, y: Axis = Y) -> Chart:
     return one(*series, x=WAYS, y=y)
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dmls_ray.analysis.figures.memory import chart, limit_of
+from dmls_ray.analysis.figures.memory import chart
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.figures.reading import names, one_panel, points, series
-from tests.analysis.samples import MACHINE, results
+from tests.analysis.figures.reading import names, one_panel, panels, points, series
+from tests.analysis.samples import MACHINE, results, with_memory_kinds
 
 GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
 
@@ -22,9 +22,13 @@ def runs_of(machine: dict[str, Any], device: str) -> Results:
 
 
 def test_a_gpus_memory_is_the_limit_and_its_ooms_lie_on_it() -> None:
-    panel = one_panel(chart(make_table(runs_of({"gpu_memory_mib": [300, 400]}, "cuda (Some GPU)"))))
-    assert panel.y.label == "peak memory of a rank: allocated (MiB)"
-    assert points(panel, "world_size 1") == {16: 116.0, 32: 132.0}
+    runs = runs_of({"gpu_memory_mib": [300, 400]}, "cuda (Some GPU)")
+    for record in runs.records:
+        if record.tensor_mem_mib is not None:
+            record.device_mem_mib = record.tensor_mem_mib + 50
+    panel = one_panel(chart(make_table(runs)))
+    assert panel.y.label == "allocated memory of the GPU of a rank (MiB)"
+    assert points(panel, "world_size 1") == {16: 166.0, 32: 182.0}
     assert points(panel, "limit: memory of the GPU") == {16: 300.0, 64: 300.0}
     assert points(panel, "oom") == {64: 300.0}
     assert series(panel, "world_size 1").connected
@@ -34,14 +38,23 @@ def test_a_gpus_memory_is_the_limit_and_its_ooms_lie_on_it() -> None:
 
 
 def test_on_a_cpu_the_ranks_share_what_the_host_has_and_the_legend_says_so() -> None:
-    panel = one_panel(chart(make_table(runs_of({"memory_mib": 1000}, "cpu"))))
-    assert panel.y.label == "peak memory of a rank: resident set (MiB)"
-    assert points(panel, "limit: host memory") == {16: 1000.0, 64: 1000.0}
-    assert points(panel, "limit: host memory / 2 ranks") == {16: 500.0, 64: 500.0}
+    panel = one_panel(chart(make_table(runs_of({"memory_mib": 500}, "cpu"))))
+    assert panel.y.label == "tensor memory of a rank (MiB)"
+    assert points(panel, "limit: host memory") == {16: 500.0, 64: 500.0}
+    assert points(panel, "limit: host memory / 2 ranks") == {16: 250.0, 64: 250.0}
 
 
-def test_a_limit_far_above_the_peaks_makes_the_axis_logarithmic() -> None:
-    assert one_panel(chart(make_table(runs_of({"memory_mib": 100_000}, "cpu")))).y.log
+def test_a_limit_far_above_the_peaks_is_named_and_not_drawn() -> None:
+    found = chart(make_table(runs_of({"memory_mib": 100_000}, "cpu")))
+    panel = one_panel(found)
+    assert not panel.y.log
+    assert not [name for name in names(panel) if name.startswith("limit")]
+    assert points(panel, "oom") == {64: None}
+    assert found is not None
+    assert found.notes == [
+        "Limit: host memory, 100,000 MiB, is far above.",
+        "Limit: host memory / 2 ranks, 50,000 MiB, is far above.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -54,16 +67,6 @@ def test_a_record_that_does_not_know_the_limit_has_none_drawn(machine: dict[str,
     assert points(panel, "oom") == {64: None}
 
 
-def test_ranks_on_another_machine_than_the_one_described_have_no_known_limit() -> None:
-    runs = runs_of({"memory_mib": 1000}, "cpu")
-    for record in runs.records:
-        for rank in record.ranks:
-            rank.machine = "elsewhere" if rank.rank else "lab"
-    rows = make_table(runs).rows
-    assert next(limit_of(row) for row in rows if row.world_size == 1) == ("limit: host memory", 1000.0)
-    assert next(limit_of(row) for row in rows if row.world_size == 2) is None
-
-
 def test_memory_counts_in_a_search_too() -> None:
     runs = runs_of({}, "cpu")
     for record in runs.records:
@@ -73,3 +76,31 @@ def test_memory_counts_in_a_search_too() -> None:
 
 def test_one_batch_has_no_such_figure() -> None:
     assert chart(make_table(results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 1.0))) is None
+
+
+def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors() -> None:
+    table = make_table(with_memory_kinds(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)))
+    by_kind, _ = panels(chart(table), 2)
+    assert by_kind.stacked
+    assert list(by_kind.x.categories) == ["16", "32"]
+    assert names(by_kind) == ["parameter", "gradient", "optimizer", "activation"]
+    assert points(by_kind, "activation") == {"16": 16.0, "32": 32.0}
+    totals = {label: sum(points(by_kind, name)[label] or 0 for name in names(by_kind)) for label in ("16", "32")}
+    assert totals == {str(row.factors["batch_per_rank"]): row.median_of("tensor_mem_mib") for row in table.rows}
+
+
+def test_trials_that_differ_in_no_batch_still_show_their_kinds_of_memory() -> None:
+    runs = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+    by_kind = one_panel(chart(make_table(with_memory_kinds(runs))))
+    assert list(by_kind.x.categories) == ["adam", "sgd"]
+
+
+def test_a_line_over_three_batches_goes_on_to_one_that_was_not_run() -> None:
+    found = chart(make_table(results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0)))
+    panel = one_panel(found)
+    assert points(panel, "line through the batches") == {16: pytest.approx(116.0), 128: pytest.approx(228.0)}
+    assert found is not None
+    assert found.notes == [
+        "measured: batch_per_rank 128 needs about 228 MiB of tensor memory, by a line over batch_per_rank 16, 32, 64 "
+        "that is at most 0.00 MiB off."
+    ]

@@ -16,7 +16,7 @@ def runs_of(**axes: Any) -> Results:
     runs = results({"batch_per_rank": 16, "world_size": 2, **axes}, lambda values, repeat: 100.0)
     for record in runs.records:
         for rank in record.ranks:
-            rank.step_ms_p50, rank.peak_mem_mib = 4.0 + 2 * rank.rank, 100.0
+            rank.step_ms_p50, rank.tensor_mem_mib = 4.0 + 2 * rank.rank, 100.0
             rank.forward_ms, rank.backward_ms = 0.5 + rank.rank, 0.5 + rank.rank
     return runs
 
@@ -42,7 +42,7 @@ def test_only_memory_is_compared_in_a_search() -> None:
     for record in runs.records:
         record.mode = "search"
     (memory,) = panels(chart(make_table(runs)), 1)
-    assert memory.y.label.startswith("peak memory")
+    assert memory.y.label.startswith("tensor memory")
 
 
 def test_one_rank_has_no_spread() -> None:

@@ -38,7 +38,7 @@ def everything() -> list[Chart]:
                                          train_accuracy=0.6) for number in (1, 2, 3)]  # fmt: skip
         record.step_ms_p50 = 4.0
         for rank in record.ranks:
-            rank.step_ms_p50, rank.peak_mem_mib = 4.0 + rank.rank, 100.0 + rank.rank
+            rank.step_ms_p50, rank.tensor_mem_mib = 4.0 + rank.rank, 100.0 + rank.rank
             rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]
             rank.utilization = {"at_s": [0.5, 1.0, 1.5], "cpu_percent": [90.0, 95.0, 99.0]}
             if len(record.ranks) > 1:
@@ -222,6 +222,12 @@ def test_a_bar_stands_in_the_middle_of_its_name_from_zero_to_its_value() -> None
 def test_bars_at_one_name_do_not_hide_each_other() -> None:
     axes = draw(a_chart(bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0]), x=WAYS)).axes[0]
     assert shapes(axes) == [(-0.4, 0.4, 0, 4), (0.8, 0.4, 0, 1), (0, 0.4, 0, 2)]
+
+
+def test_stacked_bars_stand_on_each_other() -> None:
+    parts = [bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0])]
+    stacked = Chart(name="c", title="t", panels=[Panel(x=WAYS, y=Axis("MiB"), series=parts, stacked=True)])
+    assert shapes(draw(stacked).axes[0]) == [(-0.4, 0.8, 0, 4), (0.6, 0.8, 0, 1), (-0.4, 0.8, 4, 6)]
 
 
 def test_on_a_logarithmic_axis_bars_stand_on_a_power_of_ten_where_the_axis_begins() -> None:

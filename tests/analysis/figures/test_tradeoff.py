@@ -32,13 +32,13 @@ def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
     assert [item.muted for item in time.series] == [False, False, True]
     assert not any(item.connected for item in time.series)
     assert series(time, "not on the front").texts == ["batch_per_rank 64, n=3"]
-    assert (time.x.label, memory.x.label) == ("run time (s)", "peak memory of a rank (MiB)")
+    assert (time.x.label, memory.x.label) == ("run time (s)", "tensor memory of a rank (MiB)")
 
 
 def test_indistinguishable_memory_puts_no_trial_on_the_front() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.peak_mem_mib = 884.0 - 0.001 * record.config["batch_per_rank"]
+        record.tensor_mem_mib = 884.0 - 0.001 * record.config["batch_per_rank"]
     time, _ = panels(chart(make_table(runs)), 2)
     assert "batch_per_rank 64" not in names(time)
 
@@ -46,19 +46,19 @@ def test_indistinguishable_memory_puts_no_trial_on_the_front() -> None:
 def test_memory_that_hardly_differs_is_drawn_and_puts_no_trial_on_the_front() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.peak_mem_mib = 884.0 - 0.1 * record.config["batch_per_rank"]
+        record.tensor_mem_mib = 884.0 - 0.1 * record.config["batch_per_rank"]
     found = chart(make_table(runs))
     time, _ = panels(found, 2)
     assert found is not None
     assert "batch_per_rank 64" not in names(time)
     assert found.title == "Pareto front of less time and more accuracy"
-    assert found.notes[0].endswith("Memory differs by less than 2% and is left out.")
+    assert found.notes[0].endswith("Memory hardly differs and is left out.")
 
 
 def test_a_trial_that_needs_least_memory_is_on_the_front_however_slow() -> None:
     runs = runs_of()
     for record in runs.records:
-        record.peak_mem_mib = 1000.0 - record.config["batch_per_rank"]
+        record.tensor_mem_mib = 1000.0 - record.config["batch_per_rank"]
     time, _ = panels(chart(make_table(runs)), 2)
     assert names(time) == ["batch_per_rank 16", "batch_per_rank 32", "batch_per_rank 64"]
 

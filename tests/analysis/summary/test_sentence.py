@@ -18,10 +18,10 @@ def test_a_number_is_followed_from_its_first_value_to_its_last_at_each_other_fac
     table = make_table(results({"batch_per_rank": [16, 64], "world_size": [1, 2]}, rate))
     assert summarize_axis(table, "batch_per_rank") == (
         "At world_size 1, from batch_per_rank 16 to 64 training went from 176 to 700 images/s, faster: "
-        "4.00 [4.00, 4.00] times as fast, peak memory from 116 to 164 MiB, "
+        "4.00 [4.00, 4.00] times as fast, tensor memory from 116 to 164 MiB, "
         "test accuracy from 0.900 to 0.900 (at 5 epochs, lr 0.001), indistinguishable: +0.000 [+0.000, +0.000]; "
         "at world_size 2, from batch_per_rank 16 to 64 training went from 352 to 1,410 images/s, faster: "
-        "4.00 [4.00, 4.00] times as fast, peak memory from 116 to 164 MiB, "
+        "4.00 [4.00, 4.00] times as fast, tensor memory from 116 to 164 MiB, "
         "test accuracy from 0.900 to 0.900 (at 5 epochs, lr 0.001, global_batch 32 to 128), indistinguishable: "
         "+0.000 [+0.000, +0.000] (n=3; each interval is of 95%)."
     )

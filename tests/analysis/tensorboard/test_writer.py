@@ -40,7 +40,7 @@ def sweep(folder: Path, axes: dict[str, Any] | None = None, *, repeats: int = 1,
                 rank=rank,
                 setup_s=0.25,
                 total_s=9.0,
-                peak_mem_mib=100.0 + rank,
+                tensor_mem_mib=100.0 + rank,
                 epochs=[
                     {"epoch": item.epoch, "train_s": 2.0, "train_loss": rank + 1 / item.epoch, "test_accuracy": 0.25}
                     for item in scalars_of
@@ -135,7 +135,7 @@ def test_each_rank_and_all_together_have_the_scalars_of_report_a_once_an_epoch(t
     assert scalars_of["Images per second"] == [(1, 50.0), (2, 50.0), (3, 50.0)]
     assert read(run / "rank-0")["Train loss"] == [(1, 1.0), (2, 0.5), (3, pytest.approx(1 / 3))]
     assert read(run / "rank-1")["Train loss"] == [(1, 2.0), (2, 1.5), (3, pytest.approx(4 / 3))]
-    assert read(run / "rank-1")["Run/Peak MiB"] == [(3, 101.0)]
+    assert read(run / "rank-1")["Run/Tensor MiB"] == [(3, 101.0)]
     assert not (board / FIRST / "rank-1").exists()
 
 
@@ -358,7 +358,7 @@ def test_times_of_a_search_are_left_out(tmp_path: Path) -> None:
     for record in made.records:
         record.mode = "search"
     scalars_of = read(write_tensorboard(made, VARIED) / FIRST)
-    assert {"Run/Test accuracy", "Run/Peak MiB"} <= scalars_of.keys()
+    assert {"Run/Test accuracy", "Run/Tensor MiB"} <= scalars_of.keys()
     assert not scalars_of.keys() & {"Images per second", "Run/Images per second", "Run/Seconds"}
 
 
@@ -463,7 +463,7 @@ def test_tensorboard_serves_the_sweep_and_later_runs(tmp_path: Path, ask: Ask) -
     assert {item["name"] for item in experiment["hparamInfos"]} == {*VARIED, "global_batch", "repeat", "run_seed"}
     shown = [item["displayName"] for item in experiment["metricInfos"]]
     assert shown == [
-        "Train loss", "Train accuracy", "Test loss", "Test accuracy", "Images per second", "Seconds", "Peak MiB"
+        "Train loss", "Train accuracy", "Test loss", "Test accuracy", "Images per second", "Seconds", "Tensor MiB"
     ]  # fmt: skip
 
     def losses(run: str) -> list[list[float]]:

@@ -190,10 +190,10 @@ def test_the_configured_duration_of_a_run_is_no_cost() -> None:
     results = sweep(ALL, usual)
     for record in results.records:
         if record.measures:
-            record.peak_mem_mib = 1000.0 if record.config["implementation"] == "cpp" else 500.0
+            record.host_mem_mib = 1000.0 if record.config["implementation"] == "cpp" else 500.0
             record.total_s = 1.0 if record.config["implementation"] == "cpp" else 2.0
     advice = advise(results, "throughput")
-    assert "peak MiB" in advice.frame()
+    assert "host MiB" in advice.frame()
     assert "s/run" not in advice.frame()
     assert not any(note.startswith("Front:") for note in advice.notes)
     with pytest.raises(ConfigError, match="for as long as --timed-s says; give --for throughput"):

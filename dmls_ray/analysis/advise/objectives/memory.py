@@ -1,8 +1,9 @@
-"""The least peak memory of a rank."""
+"""The least memory of a rank."""
 
 from __future__ import annotations
 
 from dmls_ray.analysis.advise.objective import Objective, Request
+from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.table.model import Table
 
 
@@ -13,4 +14,4 @@ class Memory(Objective):
 
     @classmethod
     def metric(cls, table: Table, request: Request) -> str:
-        return "peak_mem_mib"
+        return memory_metric(table.rows) or next(iter(MEMORY))

@@ -1,0 +1,70 @@
+"""The memory of a batch that was not run, by a straight line over the batches that were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmls_ray.analysis.memory import MEMORY
+from dmls_ray.analysis.metrics import format_of
+from dmls_ray.analysis.table.row import Row
+
+MIN_BATCHES = 3
+"""Batches from which a line can miss one of them."""
+MOST_MISSED = 0.05
+"""Largest distance of a line from the memory of a batch, as a share of that memory."""
+FARTHEST = 4
+"""How many times the largest batch an estimate may be for."""
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """Memory = fixed + batch x per_sample, over some batches."""
+
+    metric: str
+    axis: str
+    """The field: batch_per_rank or global_batch."""
+    batches: Sequence[float]
+    fixed: float
+    per_sample: float
+    missed: float
+    """Largest distance from the measured memory of a batch, in MiB."""
+
+    def at(self, batch: float) -> float:
+        """The memory of a batch, in MiB."""
+        return self.fixed + self.per_sample * batch
+
+    def describe(self, batch: float) -> str:
+        """An estimate, with what it follows from and how far the line is from what was measured."""
+        form = format_of(self.metric)
+        return (
+            f"{self.axis} {batch:g} needs about {form(self.at(batch))} MiB of {MEMORY[self.metric]}, by a line over "
+            f"{self.axis} {', '.join(f'{item:g}' for item in self.batches)} that is at most {form(self.missed)} MiB off"
+        )
+
+
+def memory_line(rows: Sequence[Row], axis: str, metric: str) -> MemoryLine | None:
+    """The line over trials that differ in the batch alone; None if no three of the largest batches lie on one.
+
+    Small batches may lie above it: there the update of the parameters can need more than the forward pass keeps. So the
+    smallest are left out until a line fits.
+    """
+    sizes = {float(row.factors[axis]): size for row in rows if (size := row.median_of(metric)) is not None}
+    for start in range(len(sizes) - MIN_BATCHES + 1):
+        batches = sorted(sizes)[start:]
+        line = _fitted(axis, metric, {batch: sizes[batch] for batch in batches})
+        if line.per_sample > 0 and all(
+            abs(line.at(batch) - sizes[batch]) <= MOST_MISSED * sizes[batch] for batch in batches
+        ):
+            return line
+    return None
+
+
+def _fitted(axis: str, metric: str, sizes: Mapping[float, float]) -> MemoryLine:
+    batches = np.array([*sizes])
+    measured = np.array([*sizes.values()])
+    per_sample, fixed = np.polyfit(batches, measured, 1)
+    missed = float(np.abs(fixed + per_sample * batches - measured).max())
+    return MemoryLine(metric, axis, [*sizes], float(fixed), float(per_sample), missed)

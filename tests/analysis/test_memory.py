@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_limit, memory_metric, rank_memory
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.model import RankRecord
+from tests.analysis.samples import results
+
+
+def runs_of(**fields: Any) -> Results:
+    """Runs of batch 16 and 32 with these fields instead of the memory of tensors."""
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.tensor_mem_mib = None
+        for name, value in fields.items():
+            setattr(record, name, value)
+    return runs
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_what_a_table_knows_of_memory_is_what_it_is_compared_by(name: str) -> None:
+    assert memory_metric(make_table(runs_of(**{name: 10.0})).rows) == name
+
+
+def test_tensors_come_before_the_gpu_and_the_gpu_before_the_process() -> None:
+    every = dict.fromkeys(MEMORY, 10.0)
+    assert memory_metric(make_table(runs_of(**every)).rows) == "tensor_mem_mib"
+    assert memory_metric(make_table(runs_of(**every | {"tensor_mem_mib": None})).rows) == "device_mem_mib"
+
+
+def test_rows_of_an_older_version_are_compared_by_what_all_have() -> None:
+    runs = runs_of(host_mem_mib=10.0)
+    for record in runs.records:
+        if record.config["batch_per_rank"] == 32:
+            record.tensor_mem_mib = 5.0
+    assert memory_metric(make_table(runs).rows) == "host_mem_mib"
+
+
+def test_the_resident_set_of_a_process_that_served_others_stands_for_nothing() -> None:
+    table = make_table(runs_of(peak_mem_mib=877.0))
+    assert memory_metric(table.rows) == ""
+    assert "peak MiB" in table.frame()
+
+
+def test_the_resident_set_is_a_detail_where_the_memory_of_the_run_is_known() -> None:
+    for name in MEMORY:
+        heads = make_table(runs_of(peak_mem_mib=877.0, **{name: 10.0})).frame().columns
+        assert f"{name.partition('_')[0]} MiB" in heads
+        assert "peak MiB" not in heads
+
+
+def test_a_ratio_that_is_of_no_use_is_no_difference_and_a_process_varies_by_some_mib() -> None:
+    assert hardly_differs([100.0, 101.0], "tensor_mem_mib")
+    assert not hardly_differs([1.0, 1.1], "tensor_mem_mib")
+    assert hardly_differs([1.0, 3.0], "host_mem_mib")
+    assert not hardly_differs([10.0, 20.0], "host_mem_mib")
+    assert not hardly_differs([], "")
+
+
+def test_ranks_on_another_machine_than_the_one_described_have_no_known_limit() -> None:
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.machine, record.device = {**record.machine, "memory_mib": 1000}, "cpu"
+        for rank in record.ranks:
+            rank.machine = "elsewhere" if rank.rank else "lab"
+    rows = make_table(runs).rows
+    assert next(memory_limit(row) for row in rows if row.world_size == 1) == ("limit: host memory", 1000.0)
+    assert next(memory_limit(row) for row in rows if row.world_size == 2) is None
+
+
+def test_a_rank_of_an_older_record_has_the_growth_of_its_resident_set() -> None:
+    rank = RankRecord(rank=0, device="cpu", start_mem_mib=850.0, peak_mem_mib=862.5)
+    assert rank_memory(rank, "host_mem_mib") == 12.5
+    assert rank_memory(rank, "tensor_mem_mib") is None
+    assert rank_memory(RankRecord(rank=0, device="cuda", start_mem_mib=0.0, peak_mem_mib=9.0), "host_mem_mib") is None
