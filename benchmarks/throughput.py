@@ -41,7 +41,7 @@ from torchvision import transforms
 from dmls_ray.launchers.base import rank_info
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
-from dmls_ray.training.clocks import release_free_pages
+from dmls_ray.training.memory import release_free_pages
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.loaders import make_loader

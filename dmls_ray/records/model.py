@@ -107,12 +107,13 @@ class RankRecord:
     """Peak of the tensors in a training step; the five kinds below are its parts at that moment."""
     parameter_mem_mib: float | None = None
     gradient_mem_mib: float | None = None
+    """Gradients, and DDP's buckets of them."""
     optimizer_mem_mib: float | None = None
-    """State of the optimizer."""
+    """State of the optimizer; with ZeRO, this rank's share."""
     activation_mem_mib: float | None = None
     """What the forward pass keeps for the backward pass, outputs and loss included."""
     other_mem_mib: float | None = None
-    """Batch, buffers of the model, buffers of DDP, and what an operation needs while it works."""
+    """The batch, buffers of the model, and what operations need in passing."""
     no_tensor_mem: str = ""
     """Why tensor_mem_mib is not known, in one line."""
     device_mem_mib: float | None = None
@@ -120,7 +121,7 @@ class RankRecord:
     data_mib: float | None = None
     """Size of the data set that lies on the device."""
     host_mem_mib: float | None = None
-    """CPU only: peak resident set of the run minus the resident set before it."""
+    """CPU only: peak resident set in training minus the resident set before the run, without pages of files."""
     forward_ms: float | None = None
     backward_ms: float | None = None
     """Computation of the backward pass."""

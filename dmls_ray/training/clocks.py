@@ -1,24 +1,17 @@
-"""Clocks and memory of one rank, as the documentation of the metrics defines them."""
+"""Clocks of one rank, as the documentation of the metrics defines them."""
 
 from __future__ import annotations
 
-import ctypes
-import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 from dmls_ray.records.model import STEP_QUANTILES
-
-MIB = 2**20
 
 
 class PhaseClock:
@@ -195,36 +188,6 @@ class Stopwatch:
         return event
 
 
-class MemoryMeter:
-    """Peak memory of one run: allocated and reserved on a GPU, the resident set of the process on a Linux CPU.
-
-    A CPU process keeps pages that earlier runs freed. They are returned to the system first, and the size at the
-    start is recorded with the peak. If the kernel cannot reset the peak (not Linux), the peak is None.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-            self.start_mib = torch.cuda.memory_allocated(device) / MIB
-            return
-        if sys.platform == "linux":
-            release_free_pages()
-        self.start_mib = psutil.Process().memory_info().rss / MIB
-        self._resettable = _reset_peak()
-
-    def read(self) -> dict[str, float | None]:
-        """`start_mem_mib`, `peak_mem_mib` and, on a GPU, `peak_reserved_mib`."""
-        if self._device.type == "cuda":
-            return {
-                "start_mem_mib": self.start_mib,
-                "peak_mem_mib": torch.cuda.max_memory_allocated(self._device) / MIB,
-                "peak_reserved_mib": torch.cuda.max_memory_reserved(self._device) / MIB,
-            }
-        peak = _peak_mib() if self._resettable else None
-        return {"start_mem_mib": self.start_mib, "peak_mem_mib": peak, "peak_reserved_mib": None}
-
-
 def synchronize(device: torch.device) -> None:
     """Wait until the device has finished all work."""
     if device.type == "cuda":
@@ -234,24 +197,3 @@ def synchronize(device: torch.device) -> None:
 def device_name(device: torch.device) -> str:
     """`cpu`, or `cuda` with the GPU's name."""
     return f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else device.type
-
-
-def _reset_peak() -> bool:
-    # 5 resets the peak resident set (Linux, Documentation/filesystems/proc.rst).
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def _peak_mib() -> float | None:
-    peak = re.search(r"^VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(peak[1]) / 1024 if peak else None
-
-
-def release_free_pages() -> None:
-    """Return freed memory to the system; using it again costs page faults."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):  # glibc only
-        libc.malloc_trim(0)

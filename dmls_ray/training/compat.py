@@ -5,13 +5,17 @@ A test checks that each of them still exists. Each entry says what happens witho
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import distributed as dist
+from torch._C._profiler import RecordScope, _EventType
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -122,3 +126,49 @@ def work_of(future: Future[Any]) -> Any:
     from torch._C._distributed_c10d import _create_work_from_future
 
     return _create_work_from_future(future)
+
+
+@dataclass
+class Recording:
+    """What PyTorch's allocators did in a while, and the named spans of it. Times are in nanoseconds."""
+
+    allocations: list[tuple[int, int, int]] = field(default_factory=list)
+    """When, at which address, and how many bytes; negative where memory was freed."""
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+    """Name, start and end of each `torch.profiler.record_function`."""
+
+
+@contextmanager
+def recorded_allocations(device: torch.device) -> Iterator[Recording]:
+    """Record the allocations on a device, compiled code and threads of the backward pass included.
+
+    The recording is complete after the context. There is no public access to the addresses in a profile.
+
+    Without it: tensor_mem_mib and its kinds are unknown.
+    """
+    # Kineto, which is loaded with the first profile of a process, otherwise writes lines to the output of the rank.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    recording = Recording()
+    with torch.autograd.profiler.profile(profile_memory=True) as profile:
+        yield recording
+    assert profile.kineto_results is not None
+    events = [*reversed(profile.kineto_results.experimental_event_tree())]
+    while events:
+        event = events.pop()
+        events += reversed(event.children)
+        if event.tag == _EventType.Allocation:
+            content = event.extra_fields
+            if content.device == device:
+                recording.allocations.append((event.start_time_ns, content.ptr, content.alloc_size))
+        elif event.tag == _EventType.TorchOp and event.extra_fields.scope == RecordScope.USER_SCOPE:
+            recording.spans.append((event.name, event.start_time_ns, event.end_time_ns))
+    recording.allocations.sort(key=itemgetter(0))
+    recording.spans.sort(key=itemgetter(1))
+
+
+def is_profiling() -> bool:
+    """Whether a profile of PyTorch is under way in this thread; a second one cannot start.
+
+    Without it: as `recorded_allocations`.
+    """
+    return torch.autograd._profiler_enabled()

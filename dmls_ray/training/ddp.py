@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -48,9 +49,13 @@ class DDPModel:
         self._every = SAMPLED_EVERY[next(model.parameters()).device.type]
         self._at_start: tuple[int, dict[str, float]] = 0, dict.fromkeys(_TIMES, 0.0)
         """Passes that DDP has measured before the first counted one, and the milliseconds that they took together."""
-        self._ddp = None if config.world_size == 1 else _wrapped(model, config, noise)
+        self._compression = None
+        if config.compression == "powersgd":
+            self._compression = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=_POWERSGD_BEGINS)
+        self._ddp = None if config.world_size == 1 else _wrapped(model, config, noise, self._compression)
+        self._is_compiled = config.compile != "off"
         forward = self._ddp or model
-        if config.compile != "off":
+        if self._is_compiled:
             # The sizes of batches are known and few. With symbolic sizes, whether the last batch is shorter would
             # decide which kernels all of them use.
             options: Any = {"mode": compile_mode(config, next(model.parameters()).device), "dynamic": False}
@@ -66,6 +71,30 @@ class DDPModel:
     def count_from_here(self) -> None:
         """Leave the passes so far out of the communication times: they were the warm-up."""
         self._at_start = self._measured()
+
+    @contextmanager
+    def alone(self) -> Iterator[Any]:
+        """The forward pass without the other ranks: neither gradients nor buffers are communicated.
+
+        It ends the training of the run, since DDP does not send the buffers in the next pass either.
+        """
+        with self.reducing(False):
+            if self._ddp is not None:
+                self._ddp.require_forward_param_sync = False
+            yield self.forward if self._is_compiled else self.bare
+
+    def bucket_bytes(self) -> int:
+        """Size of DDP's buckets, which store all gradients a second time; 0 at world size 1."""
+        if self._ddp is None:
+            return 0
+        return sum(item.numel() * item.element_size() for item in self.bare.parameters() if item.requires_grad)
+
+    def compression_state(self) -> list[Tensor]:
+        """Tensors that the compression of gradients keeps from step to step."""
+        if self._compression is None:
+            return []
+        by_bucket = [value for value in vars(self._compression).values() if isinstance(value, dict)]
+        return [tensor for tensors in by_bucket for tensor in tensors.values() if isinstance(tensor, Tensor)]
 
     def communication(self, broadcast_ms: float | None) -> dict[str, float]:
         """Milliseconds of a pass, as DDP's timers sampled them: `forward_ms`, `backward_ms` (compute), `comm_ms`,
@@ -105,7 +134,9 @@ def compile_mode(config: TrainingConfig, device: torch.device) -> str | None:
     return "max-autotune-no-cudagraphs" if accumulates else config.compile
 
 
-def _wrapped(model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> DistributedDataParallel:
+def _wrapped(
+    model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None, compression: PowerSGDState | None
+) -> DistributedDataParallel:
     ddp = DistributedDataParallel(
         model,
         bucket_cap_mb=config.bucket_cap_mib,
@@ -115,8 +146,6 @@ def _wrapped(model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None)
     set_ddp_sample_rate(ddp, SAMPLED_EVERY[next(model.parameters()).device.type])
     if config.compression != "none" or noise is not None:
         hook: Any = _HOOKS[config.compression]
-        state: Any = dist.group.WORLD
-        if config.compression == "powersgd":
-            state = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=_POWERSGD_BEGINS)
+        state: Any = compression or dist.group.WORLD
         ddp.register_comm_hook(state, hook if noise is None else noise.hook(hook))
     return ddp

@@ -19,11 +19,13 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
-from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name
+from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
 from dmls_ray.training.compile_warmup import warm_up
 from dmls_ray.training.ddp import DDPModel, first_steps
 from dmls_ray.training.early_stopping import EarlyStopping
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
+from dmls_ray.training.memory import MemoryMeter
+from dmls_ray.training.memory_step import measure_tensors
 from dmls_ray.training.optimizer_step import OptimizerStep
 from dmls_ray.training.precision import autocast, has_fast_units
 from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
@@ -63,9 +65,12 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
     try:
         with UtilizationSampler(trainer.device) as utilization:
             outcome = trainer.run(emit)
+        result = trainer.result(outcome)
+        with trainer.clock.untimed():
+            tensors = measure_tensors(config, rank.rank, trainer.task, trainer.ddp_model, trainer.optimizer_step)
     finally:
         trainer.task.close()
-    return {**trainer.result(outcome), "utilization": utilization.series}
+    return {**result, **tensors, "instruments_s": trainer.clock.instruments_s, "utilization": utilization.series}
 
 
 class RankTrainer(Generic[Task]):
@@ -149,12 +154,12 @@ class RankTrainer(Generic[Task]):
         """Train over all training samples once, and evaluate."""
         epoch = EpochRecord(epoch=number)
         local: dict[str, Any] = {"epoch": number}
-        self.collective.barrier()
-        meter = self._meter()
-
-        self.timer.begin_epoch()
-        self._train(number - 1, meter)
-        warmup_s, train_s, samples = self.timer.end_epoch()
+        with self.memory.training():
+            self.collective.barrier()
+            meter = self._meter()
+            self.timer.begin_epoch()
+            self._train(number - 1, meter)
+            warmup_s, train_s, samples = self.timer.end_epoch()
 
         self.clock.seconds["warmup_s"] += warmup_s
         self.clock.seconds["train_s"] += train_s
@@ -298,7 +303,7 @@ class RankTrainer(Generic[Task]):
             "total_s": self.clock.total_s,
             "instruments_s": self.clock.instruments_s,
             **self.timer.percentiles(),
-            **self.memory.read(),
+            **self.memory.read(self.task.data_bytes),
             **self.ddp_model.communication(self.optimizer_step.broadcasts.mean_ms()),
             **{name: kept.get(name) for name in LEARNED},
             "epochs": self.local_epochs,

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim import Optimizer
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.clocks import Stopwatch
@@ -69,13 +70,7 @@ class OptimizerStep:
         self.scaler.unscale_(self.optimizer)
         if self._noise is not None:
             self._noise.add_averaged(self.parameters)
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        if self._l1:
-            # The gradient of l1 x sum |p|. Every rank adds it after averaging, so it is counted once.
-            trained = [parameter.detach() for parameter in self.parameters if parameter.grad is not None]
-            torch._foreach_add_(gradients, torch._foreach_sign(trained), alpha=self._l1)
-        if self._clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self._clip_norm, foreach=True)
+        self._penalise_and_clip()
         self._steps += 1
         if self.scaler.is_enabled():
             self._applied += (found_inf(self.scaler, self.optimizer) == 0).squeeze()
@@ -87,6 +82,35 @@ class OptimizerStep:
             may_warn = self._steps == 1 and self.scaler.is_enabled()
             with warnings.catch_warnings(action="ignore") if may_warn else nullcontext():
                 self.schedule.step()
+
+    def step_alone(self) -> None:
+        """Apply the gradients on this rank only, without its counters and its schedule: what a step allocates."""
+        optimizer = self._local_optimizer
+        self.scaler.unscale_(optimizer)
+        self._penalise_and_clip()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+
+    def state_tensors(self) -> list[Tensor]:
+        """The state of the optimizer on this rank; with ZeRO, this rank's share."""
+        states = self._local_optimizer.state.values()
+        return [value for state in states for value in state.values() if isinstance(value, Tensor)]
+
+    @property
+    def _local_optimizer(self) -> Optimizer:
+        optimizer = self.optimizer
+        local: Optimizer = optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
+        return local
+
+    def _penalise_and_clip(self) -> None:
+        if self._l1:
+            # The gradient of l1 x sum |p|. Every rank adds it after averaging, so it is counted once.
+            gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+            trained = [parameter.detach() for parameter in self.parameters if parameter.grad is not None]
+            torch._foreach_add_(gradients, torch._foreach_sign(trained), alpha=self._l1)
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self._clip_norm, foreach=True)
 
     @property
     def skipped_steps(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import torch
 
-from dmls_ray.training.clocks import MIB
+from dmls_ray.training.memory import MIB
 
 PERIOD_S = 0.5
 MOST_POINTS = 240

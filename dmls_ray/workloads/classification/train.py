@@ -54,6 +54,7 @@ class ClassificationTask(TrainingTask):
         self.validation_samples = self.loader.validation_samples
         self.test_samples = self.loader.test_samples
         self.train_eval_samples = self.loader.train_eval_samples
+        self.data_bytes = self.loader.data_bytes
 
     def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
         return self.loader.train(epoch)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from dmls_ray.records.provenance import last_level_cache_mib
-from dmls_ray.training.clocks import MIB, synchronize
+from dmls_ray.training.clocks import synchronize
+from dmls_ray.training.memory import MIB
 from dmls_ray.workloads.grayscale.images import Images
 
 LEAST_PASSES = 5

@@ -45,7 +45,7 @@ def turn_grey(config: GrayscaleConfig, rank: RankInfo, emit: Callable[[dict[str,
     import numpy as np
     import torch
 
-    from dmls_ray.training.clocks import MIB
+    from dmls_ray.training.memory import MIB
     from dmls_ray.workloads.grayscale import timing
     from dmls_ray.workloads.grayscale.images import Images, contact_sheet, levels_apart, load_pictures, reference
     from dmls_ray.workloads.grayscale.implementations import IMPLEMENTATIONS

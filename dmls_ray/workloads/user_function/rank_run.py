@@ -16,7 +16,8 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_returned, plain_values
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE_PER_EPOCH, is_loss
-from dmls_ray.training.clocks import MemoryMeter, PhaseClock, StepTimer, device_name, synchronize
+from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name, synchronize
+from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.utilization import UtilizationSampler

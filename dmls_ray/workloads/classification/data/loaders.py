@@ -73,6 +73,8 @@ class Loader(ABC):
     """Channels, height, width."""
     classes: int
     test_samples: int
+    data_bytes: int = 0
+    """Size of the samples that lie on the device for the whole run."""
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device, samples: int) -> None:
         self._config, self._rank, self._device = config, rank.rank, device
@@ -125,6 +127,7 @@ class ResidentLoader(Loader):
         self.shape, self.classes, self.test_samples = data.shape, data.classes, len(data.test_labels)
         self._train = [torch.from_numpy(array).to(device) for array in (data.train_images, data.train_labels)]
         self._test = [torch.from_numpy(array).to(device) for array in (data.test_images, data.test_labels)]
+        self.data_bytes = sum(tensor.nbytes for tensor in (*self._train, *self._test))
 
     def train(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
         images, labels = self._train

@@ -1,0 +1,125 @@
+"""Memory of one rank during a run, as the operating system and the GPU's allocator count it.
+
+The peak of the tensors alone, by kind, is measured by `memory_step`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import torch
+
+MIB = 2**20
+
+
+class MemoryMeter:
+    """Peaks of one run: allocated and reserved on a GPU, the resident set of the process on a Linux CPU.
+
+    A CPU process keeps pages that earlier runs freed. They are returned to the system first, and the size at the
+    start is recorded with the peak. If the kernel cannot reset the peak (not Linux), the peak is None.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._highest: dict[str, float] = {}
+        """Peaks so far, of the whole run (`peak`, `reserved`) and of training (`training`), in MiB."""
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            self.start_mib = torch.cuda.memory_allocated(device) / MIB
+            return
+        if sys.platform == "linux":
+            release_free_pages()
+        self.start_mib = psutil.Process().memory_info().rss / MIB
+        self._files_mib = _status_mib("RssFile")
+        self._resettable = _reset_peak()
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Within this context the run trains: the peak of training is the highest of all these times."""
+        self._update()
+        self._reset()
+        yield
+        self._update("training")
+
+    def read(self, data_bytes: int = 0) -> dict[str, float | None]:
+        """The peaks so far, as the fields of a rank's record.
+
+        `device_mem_mib` and `host_mem_mib` are those of training, or of the whole run if `training` was never entered.
+
+        Args:
+            data_bytes: size of the data set that lies on the device.
+        """
+        self._update()
+        peak = self._highest.get("peak")
+        training = self._highest.get("training", peak)
+        on_gpu = self._device.type == "cuda"
+        return {
+            "start_mem_mib": self.start_mib,
+            "peak_mem_mib": peak,
+            "peak_reserved_mib": self._highest.get("reserved"),
+            "data_mib": data_bytes / MIB or None,
+            "device_mem_mib": training - data_bytes / MIB if on_gpu and training is not None else None,
+            "host_mem_mib": None if on_gpu or training is None else self._added_mib(training),
+        }
+
+    def _added_mib(self, peak: float) -> float:
+        """What the run added to the resident set, without pages of files.
+
+        Such pages are libraries and the decoded images. They count in the run that touches them first in its process,
+        and the size of the data set has a field.
+        """
+        files, files_at_start = _status_mib("RssFile"), self._files_mib
+        mapped = files - files_at_start if files is not None and files_at_start is not None else 0.0
+        return max(peak - self.start_mib - max(mapped, 0.0), 0.0)
+
+    def _reset(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+        else:
+            _reset_peak()
+
+    def _update(self, *also: str) -> None:
+        """Take the peak since the last reset into account."""
+        if self._device.type == "cuda":
+            peak: float | None = torch.cuda.max_memory_allocated(self._device) / MIB
+            self._raise("reserved", torch.cuda.max_memory_reserved(self._device) / MIB)
+        else:
+            peak = _status_mib("VmHWM") if self._resettable else None
+        if peak is not None:
+            for name in ("peak", *also):
+                self._raise(name, peak)
+
+    def _raise(self, name: str, mib: float) -> None:
+        self._highest[name] = max(self._highest.get(name, 0.0), mib)
+
+
+def release_free_pages() -> None:
+    """Return freed memory to the system; using it again costs page faults."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):  # glibc only
+        libc.malloc_trim(0)
+
+
+def _reset_peak() -> bool:
+    # 5 resets the peak resident set (Linux, Documentation/filesystems/proc.rst).
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _status_mib(name: str) -> float | None:
+    """An entry of the process's status in MiB; None where the system has none."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    entry = re.search(rf"^{name}:\s*(\d+) kB", status, re.MULTILINE)
+    return int(entry[1]) / 1024 if entry else None

@@ -1,0 +1,189 @@
+"""Peak memory of the tensors in a training step, by kind: one further step, after training and outside of all times.
+
+PyTorch's profiler records every allocation, so compiled code, autocast and threads of the backward pass are included,
+and the same configuration has the same bytes in every run. What existed before the step is counted from the tensors
+themselves. The step has the size of a training step and trains on zeros.
+
+Each rank makes the step alone, so that a rank where it fails leaves no other rank waiting. DDP's buckets are added.
+The temporary tensors of a compression hook are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import record_function
+
+from dmls_ray.config.training import TrainingConfig
+from dmls_ray.training.compat import Recording, is_profiling, recorded_allocations
+from dmls_ray.training.ddp import DDPModel, compile_mode
+from dmls_ray.training.memory import MIB
+from dmls_ray.training.optimizer_step import OptimizerStep
+from dmls_ray.training.precision import autocast
+from dmls_ray.training.sharding import micro_batches
+from dmls_ray.training.task import TrainingTask
+
+KINDS = ("parameter", "gradient", "optimizer", "activation", "other")
+"""Kinds of memory, as in the names of the metrics."""
+
+_PASSES = 2
+"""Most passes of the step: with accumulation, the second finds the gradients of the first, as do those after it."""
+
+FORWARD, UPDATE = "dmls_ray: forward pass", "dmls_ray: optimizer"
+"""Names of spans of the recording."""
+
+
+def measure_tensors(
+    config: TrainingConfig, rank: int, task: TrainingTask, ddp_model: DDPModel, optimizer_step: OptimizerStep
+) -> dict[str, Any]:
+    """Make one more training step and measure its tensors; parameters and buffers of the model are the same afterwards.
+
+    It never fails: where the memory cannot be measured, the result says why.
+
+    Returns:
+        `tensor_mem_mib` and the memory by kind in MiB; or `no_tensor_mem`.
+    """
+    model, device = ddp_model.bare, optimizer_step.parameters[0].device
+    if device.type == "cuda" and config.compile != "off" and compile_mode(config, device) == "max-autotune":
+        return {"no_tensor_mem": "compile=max-autotune replays CUDA graphs, whose allocations are not recorded"}
+    if is_profiling():
+        return {"no_tensor_mem": "another profile was under way"}
+    try:
+        state = [*model.parameters(), *model.buffers()]
+        saved = [tensor.detach().clone() for tensor in state]
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            sizes = _measured(config, rank, task, ddp_model, optimizer_step)
+        with torch.no_grad():
+            for tensor, values in zip(state, saved, strict=True):
+                tensor.copy_(values)
+    except Exception as error:  # noqa: BLE001  # the run is over and its numbers are known, so this must not end it
+        return {"no_tensor_mem": f"the step that measures it failed ({type(error).__name__}: {error})".splitlines()[0]}
+    finally:
+        model.zero_grad(set_to_none=True)
+    return {"tensor_mem_mib": sum(sizes.values()) / MIB, **{f"{kind}_mem_mib": sizes[kind] / MIB for kind in KINDS}}
+
+
+def _measured(
+    config: TrainingConfig, rank: int, task: TrainingTask, ddp_model: DDPModel, optimizer_step: OptimizerStep
+) -> dict[str, int]:
+    """Bytes of each kind at the peak of a step."""
+    model, device = ddp_model.bare, optimizer_step.parameters[0].device
+    batches = micro_batches(task.train_samples, config, rank)
+    passes = batches[: next(number for number, batch in enumerate(batches, 1) if batch.ends_step)][:_PASSES]
+    buckets = ddp_model.bucket_bytes()
+    if buckets and config.gradient_as_bucket_view and len(passes) == 1:
+        # The gradients are views of the buckets, and the backward pass adds to them.
+        for parameter in optimizer_step.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        buckets = 0
+
+    # Kept until the end: PyTorch warns of memory that is freed in a recording and was allocated before it.
+    views = _gradients(model)
+    before = _bytes_by_kind(
+        device,
+        parameter=model.parameters(),
+        gradient=views,
+        optimizer=optimizer_step.state_tensors(),
+        other=[*model.buffers(), *ddp_model.compression_state()],
+    )
+    before["gradient"] += buckets
+    model.train()
+    with recorded_allocations(device) as recording, ddp_model.alone() as forward:
+        for micro_batch in passes:
+            batch = task.example_batch(micro_batch.stop - micro_batch.start)
+            with record_function(FORWARD), autocast(config, device):
+                outputs = task.predict(forward, batch)
+                loss = task.loss(outputs, batch)
+            optimizer_step.backward(loss, micro_batch.scale)
+        gradients = {_address(gradient) for gradient in _gradients(model)}
+        with record_function(UPDATE):
+            optimizer_step.step_alone()
+    state = {_address(tensor) for tensor in optimizer_step.state_tensors()}
+    return peak_by_kind(recording, before, gradients, state)
+
+
+def peak_by_kind(
+    recording: Recording, before: Mapping[str, int], gradients: Set[int], optimizer_state: Set[int]
+) -> dict[str, int]:
+    """Bytes of each kind at the moment at which all of them together are most.
+
+    An allocation of a forward pass that is still there when the pass ends belongs to the activations.
+
+    Args:
+        recording: the step, with spans `FORWARD` and one span `UPDATE`.
+        before: bytes of each kind that existed before it.
+        gradients: addresses of the gradients when the last backward pass ends.
+        optimizer_state: addresses of the optimizer's state after the step.
+    """
+    forward = [(start, end) for name, start, end in recording.spans if name == FORWARD]
+    (update,) = (start for name, start, _ in recording.spans if name == UPDATE)
+
+    def kind_of(block: _Block) -> str:
+        if block.address in gradients and block.start < update <= block.end:
+            return "gradient"
+        if block.address in optimizer_state and block.end == math.inf:
+            return "optimizer"
+        kept = any(start <= block.start <= end < block.end for start, end in forward)
+        return "activation" if kept else "other"
+
+    changes = []
+    for block in _blocks(recording.allocations):
+        kind = kind_of(block)
+        changes.append((block.start, block.size, kind))
+        if block.end < math.inf:
+            changes.append((block.end, -block.size, kind))
+    sizes, highest = dict(before), dict(before)
+    for _, size, kind in sorted(changes, key=itemgetter(0)):
+        sizes[kind] += size
+        if sum(sizes.values()) > sum(highest.values()):
+            highest = dict(sizes)
+    return highest
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Memory from its allocation until it is freed; `end` is infinite if that never happens."""
+
+    address: int
+    size: int
+    start: float
+    end: float
+
+
+def _blocks(allocations: Iterable[tuple[int, int, int]]) -> Iterator[_Block]:
+    """The blocks that a recording allocates. What it frees besides them existed before."""
+    live: dict[int, tuple[int, int]] = {}
+    for time, address, size in allocations:
+        # A block that another thread freed, which was not recorded, ends where its address is used again.
+        if address in live:
+            start, allocated = live.pop(address)
+            yield _Block(address, allocated, start, time)
+        if size > 0:
+            live[address] = time, size
+    for address, (start, allocated) in live.items():
+        yield _Block(address, allocated, start, math.inf)
+
+
+def _bytes_by_kind(device: torch.device, **tensors: Iterable[Tensor]) -> dict[str, int]:
+    """Bytes of tensors on a device; a storage that several of them share counts once, for the first kind."""
+    sizes, counted = dict.fromkeys(KINDS, 0), set()
+    for kind, items in tensors.items():
+        for tensor in items:
+            if tensor.device.type == device.type and (address := _address(tensor)) not in counted:
+                counted.add(address)
+                sizes[kind] += tensor.untyped_storage().nbytes()
+    return sizes
+
+
+def _gradients(model: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

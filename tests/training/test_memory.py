@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import mmap
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.training.memory import MIB, MemoryMeter
+from dmls_ray.workloads.classification.config import TrialConfig
+
+CPU = torch.device("cpu")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the peak resident set can be reset on Linux only")
+
+
+def fill(mib: int) -> torch.Tensor:
+    return torch.ones(mib * MIB // 4)
+
+
+def read(meter: MemoryMeter, name: str, data_bytes: int = 0) -> float:
+    value = meter.read(data_bytes)[name]
+    assert value is not None
+    return value
+
+
+@linux
+def test_the_peak_is_that_of_this_run_and_not_of_an_earlier_one() -> None:
+    big = fill(64)
+    with_it = MemoryMeter(CPU)
+    del big
+    fresh = MemoryMeter(CPU)
+    assert fresh.start_mib < with_it.start_mib - 50
+    assert read(fresh, "peak_mem_mib") < with_it.start_mib
+    fill(128)
+    assert read(fresh, "peak_mem_mib") > fresh.start_mib + 100
+
+
+@linux
+def test_the_memory_of_the_host_is_that_of_training_and_not_of_what_follows() -> None:
+    meter = MemoryMeter(CPU)
+    fill(200)
+    for size in (64, 32):
+        with meter.training():
+            fill(size)
+        fill(200)
+    assert 50 < read(meter, "host_mem_mib") < 100
+    assert read(meter, "peak_mem_mib") > meter.start_mib + 150
+
+
+@linux
+def test_the_memory_of_the_host_is_without_pages_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "images"
+    path.write_bytes(bytes(64 * MIB))
+    meter = MemoryMeter(CPU)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert sum(mapped[:: mmap.PAGESIZE]) == 0
+        assert read(meter, "peak_mem_mib") > meter.start_mib + 50
+        assert read(meter, "host_mem_mib") < 20
+
+
+def test_a_rank_reports_the_data_set_on_its_device_apart() -> None:
+    trial = TrialConfig(
+        dataset="synthetic:shape=1x16x16,classes=4,train=2048,test=2048", batch_per_rank=512, epochs=1, device="cpu"
+    )
+    resident, loaded = (
+        run_inline(trial.replace(loader=loader, loader_workers=0)) for loader in ("resident", "dataloader")
+    )
+    assert resident.values["data_mib"] == 4096 * (16 * 16 + 8) / MIB
+    assert loaded.values["data_mib"] is None
+    assert resident.values["device_mem_mib"] is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_memory_of_the_gpu_is_that_of_training_without_the_data_set() -> None:
+    device = torch.device("cuda", 0)
+    meter = MemoryMeter(device)
+    data = torch.ones(64 * MIB // 4, device=device)
+    with meter.training():
+        torch.ones(32 * MIB // 4, device=device)
+    torch.ones(128 * MIB // 4, device=device)
+    assert read(meter, "device_mem_mib", data.nbytes) == pytest.approx(32, abs=8)
+    assert read(meter, "peak_mem_mib") >= 64 + 128
+    assert meter.read()["host_mem_mib"] is None
