@@ -163,7 +163,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _memory_kind("other", "the batch, buffers of the model, and what operations need in passing."),
     _memory("device_mem_mib", "device MiB", "GPU: peak allocated in training, without the data set on the device."),
     _memory("data_mib", "data MiB", "Size of the data set that lies on the device.", is_shown=False),
-    _memory("host_mem_mib", "host MiB", "CPU: what training adds to the resident set at its peak, without pages of files."),
+    _memory("host_mem_mib", "host MiB", "CPU: what training adds to the peak resident set, without pages of files."),
     *_ACCURACIES,
     Metric(
         name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",
