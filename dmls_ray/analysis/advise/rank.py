@@ -39,6 +39,10 @@ class Advice:
     """Those that are indistinguishable from it, the best first."""
     worse: Sequence[Candidate]
     """Those that are worse beyond doubt."""
+    not_compared: Sequence[Candidate]
+    """Those without a block in which both ran in one environment."""
+    level: float
+    """Confidence level of each comparison."""
     unable: Sequence[tuple[Row, Unable]]
     """Those that cannot be chosen, and why."""
     front: Sequence[str]
@@ -66,8 +70,12 @@ class Advice:
             why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
             sentences.append(f"indistinguishable from it{why}: {names}")
         elif self.worse:
-            rest = "the only other one" if len(self.worse) == 1 else f"each of the {len(self.worse)} others"
+            others = "other" if not self.not_compared else "comparable one"
+            rest = f"the only {others}" if len(self.worse) == 1 else f"each of the {len(self.worse)} {others}s"
             sentences.append(f"better than {rest} beyond doubt")
+        if self.not_compared:
+            names = join_names([f"{item.name} ({item.text})" for item in self.not_compared])
+            sentences.append(f"not compared with it, since no block has both in one environment: {names}")
         return ". ".join(["; ".join(sentences), *self.savings]) + "."
 
     def _why_none(self) -> str:
@@ -95,12 +103,13 @@ class Advice:
             is_equal = bool(memory) and memory not in self.axes
             left_out = f"; {label_of(memory)} hardly differs and is left out" if is_equal else ""
             notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{left_out}.")
-        count = len(self.worse) + len(self.indistinguishable)
         if self.worse:
-            level = f", each of {100 * bonferroni_level(count):.4g}% for {count} comparisons (Bonferroni)"
+            count = 1 + len(self.worse) + len(self.indistinguishable) + len(self.not_compared)
+            pairs = count * (count - 1) // 2
+            level = f", each of {100 * self.level:.4g}% for {pairs} pairs (Bonferroni)" if pairs > 1 else ""
             notes.append(
-                f"Distinguished by the interval of the median over blocks{level if count > 1 else ''}: of "
-                "configurations that are equally good one is called better than all others at most 5 times in 100."
+                f"Distinguished by the interval of the median over blocks{level}: of configurations that are equally "
+                "good any is called worse at most 5 times in 100."
             )
         late = [f"{describe_configuration(row.factors)} {unable.text}"
                 for row, unable in self.unable if unable.kind == "target_not_reached"]  # fmt: skip
@@ -114,9 +123,10 @@ class Advice:
     def frame(self) -> pd.DataFrame:
         """The configurations as texts, the best first, with marks."""
         objective, best = self.objective, [self.best] if self.best else []
-        marked = {"best": best, "indistinguishable": self.indistinguishable, "worse": self.worse}
+        marked = {"best": best, "indistinguishable": self.indistinguishable, "worse": self.worse,
+                  "not compared": self.not_compared}  # fmt: skip
         verdicts = {item.row.trial_id: verdict for verdict, items in marked.items() for item in items}
-        ranked = sorted([*best, *self.indistinguishable, *self.worse],
+        ranked = sorted([item for items in marked.values() for item in items],
                         key=lambda item: objective.badness(item.value.centre))  # fmt: skip
         columns = [name for name in (*costs_of(self.table), "test_accuracy")
                    if self.table.has(name) and name != objective.measure]  # fmt: skip
@@ -169,8 +179,9 @@ def advise(
     objective = settle(OBJECTIVES[name], table, request)
     able, unable = candidates(table, objective)
     best = able[0] if able else None
-    level = bonferroni_level(len(able) - 1)
-    indistinguishable, worse = _split_by_verdict(able, objective, level)
+    # The best is picked out of all, so any pair could have been the one that is compared.
+    level = bonferroni_level(len(able) * (len(able) - 1) // 2)
+    indistinguishable, worse, not_compared = _split_by_verdict(able, objective, level)
     front = (
         front_of(table, objective.measure, minimizes=objective.minimizes) if objective.is_learned else front_of(table)
     )
@@ -180,6 +191,8 @@ def advise(
         best=best,
         indistinguishable=indistinguishable,
         worse=worse,
+        not_compared=not_compared,
+        level=level,
         unable=unable,
         front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],
         axes=front.axes,
@@ -192,19 +205,21 @@ def advise(
 
 def _split_by_verdict(
     able: Sequence[Candidate], objective: Objective, level: float
-) -> tuple[list[Candidate], list[Candidate]]:
-    """Those that are indistinguishable from the first one, and those that are worse.
+) -> tuple[list[Candidate], list[Candidate], list[Candidate]]:
+    """Those that are indistinguishable from the first one, those that are worse, and those that are not comparable.
 
-    The intervals hold together (Bonferroni), and both sides count, since any of them may be the one that looks best: of
-    configurations that are equally good one is called better than all others at most 1 time in 20.
+    At a level that holds for all pairs together (Bonferroni), any of equally good configurations is called worse at
+    most 1 time in 20.
     """
     indistinguishable: list[Candidate] = []
     worse: list[Candidate] = []
+    not_compared: list[Candidate] = []
     for candidate in able[1:]:
+        more = objective.compared(candidate, able[0], level)
         # Where the first has runs that did not reach the target, its times are too short to compare with others.
-        is_worse = able[0].is_whole and is_above(objective.compared(candidate, able[0], level), 0)
-        (worse if is_worse else indistinguishable).append(candidate)
-    return indistinguishable, worse
+        is_worse = able[0].is_whole and is_above(more, 0)
+        (not_compared if more is None else worse if is_worse else indistinguishable).append(candidate)
+    return indistinguishable, worse, not_compared
 
 
 def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[str]:

@@ -93,10 +93,17 @@ def _why_not(law: Fit | Refusal) -> str:
 
 
 def _speed_ups(line: Line, base: Row) -> Points:
-    """world_size -> block -> speed-up over the baseline, world size 1 without DDP, in that block."""
+    """world_size -> block -> speed-up over the baseline, world size 1 without DDP, in that block.
+
+    As in the table, only blocks in which both ran in the same environment count.
+    """
     rates = base.rates()
     return {
-        row.world_size: {block: rate / rates[block] for block, rate in row.rates().items() if block in rates}
+        row.world_size: {
+            block: rate / rates[block]
+            for block, rate in row.rates().items()
+            if block in rates and block in row.comparable_blocks(base, timed=True)
+        }
         for row in line.rows
     }
 

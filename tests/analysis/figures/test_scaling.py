@@ -42,6 +42,21 @@ def test_efficiency_is_paired_by_block_so_that_what_drifts_for_both_cancels() ->
     assert measured.high == pytest.approx([1.0, 0.8, 0.5])
 
 
+@pytest.mark.parametrize(("field", "other"), [("machine", {"host": "big"}), ("versions", {"torch": "99"})])
+def test_efficiency_is_paired_within_a_machine_and_its_versions_as_in_the_table(field: str, other: Any) -> None:
+    runs = runs_of()
+    for record in runs.records:
+        if record.config["world_size"] == 4 and record.repeat > 0:
+            setattr(record, field, other)
+            record.images_per_s = 1e6
+    table = make_table(runs)
+    speed_ups = [row.speed_up.values if row.speed_up else () for row in table.rows]
+    assert speed_ups == [(), pytest.approx((1.6, 1.6, 1.6)), pytest.approx((2.0,))]
+    _, efficiency = panels(chart(table), 2)
+    assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8, 4: 0.5})
+    assert series(efficiency, "measured").texts == ["n=3", "n=3", "n=1"]
+
+
 def test_each_batch_is_a_line_with_its_ideal() -> None:
     throughput, efficiency = panels(chart(make_table(runs_of(batch_per_rank=[16, 32], world_size=[1, 2]))), 2)
     assert names(throughput) == ["batch_per_rank 16", "ideal", "batch_per_rank 32", "ideal"]
