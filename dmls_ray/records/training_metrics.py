@@ -173,7 +173,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="overfit_epoch", label="overfit from epoch", kind="value", direction="none", scope="run",
         shown=_varies_regulariser,
-        doc="First epoch after the least test loss, where test loss ends higher and train loss lower.",
+        doc="First epoch after the least test loss, where test loss ends higher and train loss lower. In tables of the "
+            "mean over at least 3 repeats, and only beyond chance.",
     ),
     Metric(
         name="fp32_test_accuracy", label="fp32 test acc.", kind="share", direction="max", scope="run",

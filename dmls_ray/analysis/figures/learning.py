@@ -78,10 +78,9 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
             quantity = quantity_of(f"{split}_{kind}")
             series += measured_series(label, points, quantity=quantity, connected=True, same_as=first)
             first = first or label
-            epoch = overfit_epoch(row)
-            if split == "test" and epoch is not None and epoch in by_epoch:
+            if split == "test" and by_epoch and (epoch := row.overfit_epoch) in by_epoch:
                 middle = estimate(list(by_epoch[epoch].values())).median
-                marks.append((epoch, middle, f"{name or 'the runs'} {_of_how_many(row)}"))
+                marks.append((epoch, middle, f"{name or 'the runs'} {_from_when(row)}"))
     if marks:
         x, y, texts = zip(*marks, strict=True)
         series.append(Series(name=_OVERFITS, x=x, y=y, texts=texts))
@@ -102,23 +101,20 @@ def _on_coinciding(panels: Sequence[Panel]) -> list[str]:
     return [f"Equal curves hide each other: {'. '.join(groups)}."] if groups else []
 
 
-def overfit_epoch(row: Row) -> int | None:
-    """The overfitting epoch of a trial as in the table: the median over the runs that overfit; None if no run does."""
-    epoch = row.estimates.get("overfit_epoch")
-    return None if epoch is None else round(epoch.median)
-
-
-def _of_how_many(row: Row) -> str:
-    return f"from epoch {overfit_epoch(row)}, in {row.estimates['overfit_epoch'].n} of {len(row.counted)} runs"
+def _from_when(row: Row) -> str:
+    return f"from epoch {row.overfit_epoch} (n={len(row.counted)})"
 
 
 def _on_overfitting(names: Mapping[str, Row]) -> list[str]:
     by_text: dict[str, list[str]] = {}
     for name, row in names.items():
-        if overfit_epoch(row) is not None:
-            by_text.setdefault(_of_how_many(row), []).append(name or "the runs")
+        if row.overfit_epoch is not None:
+            by_text.setdefault(_from_when(row), []).append(name or "the runs")
     if not by_text:
         return []
     named = names.keys() != {""}
     where = "; ".join(f"{', '.join(trials)}: {text}" if named else text for text, trials in by_text.items())
-    return [f"Overfitting (the test loss ends above its minimum while the train loss still falls): {where}."]
+    return [
+        "Overfitting (the mean test loss ends above its minimum by more than chance between repeats, while the train "
+        f"loss still falls): {where}."
+    ]

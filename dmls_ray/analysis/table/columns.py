@@ -157,12 +157,6 @@ def _efficiency_text(row: Row) -> str:
     return "" if value is None else RATIO(value)
 
 
-def _overfit(row: Row) -> str:
-    """The epoch, and of how many runs where not of all."""
-    epoch = row.estimates.get("overfit_epoch")
-    return "" if epoch is None else f"{epoch.median:.0f}{_of_how_many(epoch, row)}"
-
-
 def _target(row: Row) -> dict[str, Any]:
     reached = row.time_to_target()
     names = {"target_accuracy": "target", "target_s": "median", "target_s_low": "low", "target_s_high": "high",
@@ -181,7 +175,9 @@ _SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, lambda row: _numbers("
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
 _TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
 _OVERFIT = Column(
-    BY_NAME["overfit_epoch"].label, _overfit, lambda row: _numbers("overfit_epoch", row.estimates.get("overfit_epoch"))
+    BY_NAME["overfit_epoch"].label,
+    lambda row: "" if row.overfit_epoch is None else str(row.overfit_epoch),
+    lambda row: {"overfit_epoch": row.overfit_epoch},
 )
 _COUNT = Column("n", lambda row: str(len(row.counted)), lambda row: {"n": len(row.counted)})
 _OUTCOME = Column("outcome", lambda row: row.outcome, _outcomes)

@@ -10,6 +10,7 @@ from typing import Any
 from dmls_ray.analysis.metrics import format_of, is_time, resolution_of
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate, compare, difference
+from dmls_ray.analysis.stats.overfitting import overfit_epoch
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
@@ -149,6 +150,11 @@ class Row:
         """A metric as tables write it, with its interval or without; empty if no run reports it."""
         write = format_interval if interval else format_value
         return write(self.estimate(metric), format_of(metric))
+
+    @cached_property
+    def overfit_epoch(self) -> int | None:
+        """The epoch from which its runs overfit; None if they do not beyond chance."""
+        return overfit_epoch(self.counted)
 
     def time_to_target(self) -> TimeToTarget | None:
         """When its runs reached their target accuracy; None if they have none."""

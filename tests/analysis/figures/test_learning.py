@@ -53,7 +53,7 @@ def test_the_epoch_from_which_a_trial_overfits_is_marked_on_its_test_curve() -> 
     assert points(accuracy, "overfitting begins") == {3: 0.7}
     assert not series(loss, "overfitting begins").connected
     assert found is not None
-    assert found.notes[-1].endswith("from epoch 3, in 3 of 3 runs.")
+    assert found.notes[-1].endswith("from epoch 3 (n=3).")
 
 
 def test_a_trial_that_does_not_overfit_has_no_mark() -> None:
