@@ -8,6 +8,7 @@ from dataclasses import fields
 from statistics import fmean
 from typing import Any, TypeVar
 
+from dmls_ray.records.agreement import independence_of
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.returned import RUN_FACTS
@@ -44,6 +45,8 @@ def take_results(record: RunRecord, results: Sequence[RankResult], metrics: Sequ
     if not results:
         return
 
+    if len(results) == record.config.get("world_size"):
+        record.independent_ranks = independence_of(record.ranks)
     run = results[0].run
     all_metrics = {**BY_NAME, **{metric.name: metric for metric in metrics}}
     fields_of_run = {name for name in _METRIC_FIELDS if all_metrics[name].scope == "run"} | {*RUN_FACTS}

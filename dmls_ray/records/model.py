@@ -131,6 +131,12 @@ class RankRecord:
     """The part of comm_ms that overlaps with computation."""
     exposed_comm_ms: float | None = None
     """comm_ms - overlap_ms, with what the rank waits for slower ranks."""
+    collectives: Int | None = None
+    """Collectives of torch.distributed while the rank trained; None where its backend does not count them."""
+    optimizer_steps: Int | None = None
+    """Steps of the optimizer that made most."""
+    parameter_sketch: FloatList = field(default_factory=list)
+    """Number, sum of squares and two random projections of the parameters after training; empty where unknown."""
     utilization: dict[str, FloatList] = field(default_factory=dict)
     """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     train_loss: float | None = None
@@ -177,6 +183,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     """What a searcher proposed."""
     oversubscribed: bool = False
     """Whether the ranks had fewer CPU cores than threads."""
+    independent_ranks: str = ""
+    """Why its ranks did not train one model together; empty if they did, or where that is unknown."""
     attempts: Count = 1
     """How often the run was started; 0 if it was skipped."""
     earlier_attempts: list[dict[str, Any]] = msgspec.field(default_factory=list)

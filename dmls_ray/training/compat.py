@@ -70,6 +70,20 @@ def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) ->
     return found
 
 
+def sequence_numbers() -> dict[str, int] | None:
+    """Number of collectives so far of each process group; None where a backend does not count them (Python's do not).
+
+    Without it: nothing shows that the ranks of a run communicated no gradients.
+    """
+    if not dist.is_initialized():
+        return None
+    groups = dist.distributed_c10d._world.pg_map
+    try:
+        return {group.group_name: group._get_sequence_number_for_group() for group in groups}  # type: ignore[attr-defined]
+    except RuntimeError:
+        return None
+
+
 def reset_compiler() -> None:
     """Forget compiled graphs and counters of earlier runs in this process.
 

@@ -30,6 +30,7 @@ from dmls_ray.training.optimizer_step import OptimizerStep
 from dmls_ray.training.precision import autocast, has_fast_units
 from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.sharding import steps_per_epoch
 from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
 from dmls_ray.training.utilization import UtilizationSampler
@@ -107,6 +108,7 @@ class RankTrainer(Generic[Task]):
         self.resumed_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
+        self.agreement: dict[str, Any] = {}
         self._tested: Forward | None = None
         """The forward pass that was tested after the last epoch."""
         self._emit: Emit = lambda event: None
@@ -116,6 +118,7 @@ class RankTrainer(Generic[Task]):
         self._emit = emit
         outcome = Outcome.OK
         stop = self._resume()
+        agreement = AgreementMeter()
         while not stop and len(self.epochs) < self.config.epochs:
             epoch = self._epoch(len(self.epochs) + 1)
             pruned = False
@@ -133,6 +136,10 @@ class RankTrainer(Generic[Task]):
                     self._save(stop)
 
         self.stopping.restore(self.model)
+        if self.rank.world_size > 1:
+            with self.clock.untimed():
+                steps = self.steps_per_epoch * (len(self.epochs) - (self.resumed_epoch or 0))
+                self.agreement = agreement.read(steps, self.model.parameters())
         if outcome is Outcome.OK:
             with self.clock.phase("inference_s"):
                 self.finish_metrics = self.task.finish(
@@ -304,6 +311,7 @@ class RankTrainer(Generic[Task]):
             "instruments_s": self.clock.instruments_s,
             **self.timer.percentiles(),
             **self.memory.read(self.task.data_bytes),
+            **self.agreement,
             **self.ddp_model.communication(self.optimizer_step.broadcasts.mean_ms()),
             **{name: kept.get(name) for name in LEARNED},
             "epochs": self.local_epochs,

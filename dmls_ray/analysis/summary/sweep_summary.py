@@ -96,7 +96,14 @@ class SweepSummary:
 
     @cached_property
     def sentence(self) -> str:
-        """The answer."""
+        """The answer, after what makes it void."""
+        rows = self.table.rows
+        apart = sum(bool(row.independent_ranks) for row in rows)
+        doubt = f"In {apart} of {len(rows)} rows the ranks did not train one model together. " if apart else ""
+        return f"{doubt}{self._answer}"
+
+    @property
+    def _answer(self) -> str:
         question = self.question
         if question.metric:
             return summarize_search(self.table, question.metric, minimizes=question.minimizes)

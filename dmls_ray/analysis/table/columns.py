@@ -69,6 +69,8 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     columns += by_family["end"] + ending_columns()
     if any(record.oversubscribed for row in table.rows for record in row.records):
         columns.append(_OVERSUBSCRIBED)
+    if any(row.independent_ranks for row in table.rows):
+        columns.append(_INDEPENDENT)
     return columns
 
 
@@ -185,4 +187,9 @@ _OVERSUBSCRIBED = Column(
     "oversubscribed",
     lambda row: "yes" if any(record.oversubscribed for record in row.records) else "",
     lambda row: {"oversubscribed": any(record.oversubscribed for record in row.records)},
+)
+_INDEPENDENT = Column(
+    "independent ranks",
+    lambda row: "yes" if row.independent_ranks else "",
+    lambda row: {"independent_ranks": bool(row.independent_ranks)},
 )

@@ -36,6 +36,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
 
     for text in _incomparable(records, rows, len(machines)):
         yield Note("comparability", text)
+    yield from _of_independent_ranks(rows)
     for text in _of_scaling(results, rows, table.fixed_batch_field):
         yield Note("baseline", text)
     yield from table.presentation.notes(rows)
@@ -137,6 +138,17 @@ def _of_test_set(rows: Sequence[Row]) -> str:
         f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: the accuracy for new "
         f"samples may differ by up to {max(errors)[0]:.1g} more."
     )
+
+
+def _of_independent_ranks(rows: Sequence[Row]) -> Iterator[Note]:
+    """Which rows show models that ranks trained alone."""
+    apart = [row for row in rows if row.independent_ranks]
+    if apart:
+        factors = {"world_size": apart[0].world_size, **apart[0].factors}
+        first = ", ".join(f"{name} {value}" for name, value in factors.items())
+        others = f" (and of {len(apart) - 1} more)" if len(apart) > 1 else ""
+        text = f"The ranks of {first}{others} did not train one model together: {apart[0].independent_ranks}."
+        yield Note("comparability", text)
 
 
 def _machine_text(machine: Mapping[str, Any]) -> str:

@@ -79,6 +79,11 @@ class Row:
         """The reason of the first run that is not ok; empty if all are."""
         return next((record.reason for record in self.records if record.outcome is not Outcome.OK), "")
 
+    @property
+    def independent_ranks(self) -> str:
+        """Why the ranks of a run did not train one model together; empty if all did, or where that is unknown."""
+        return next((record.independent_ranks for record in self.counted if record.independent_ranks), "")
+
     @cached_property
     def counted(self) -> list[RunRecord]:
         """Runs that ended ok; if any trained to the end, only those."""

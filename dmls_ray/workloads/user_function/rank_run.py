@@ -20,6 +20,7 @@ from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name, synchro
 from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.utilization import UtilizationSampler
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, load_function
 
@@ -57,12 +58,16 @@ def run_user_function(
         train, config_class = load(config)
         given = config.for_function(config_class)
     reporter = _Reporter(rank, emit)
-    steps = _Steps(device, emit)
+    agreement = AgreementMeter()
+    steps = _Steps(device, emit, agreement)
     returned: dict[str, Any] = {}
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
         returned = checked_returned(train(given, rank, reporter.emit) or {}, "what it returned")
     synchronize(device)
     total_s = clock.total_s
+    measured_memory = memory.read()
+    with clock.untimed():
+        agreed = agreement.read_optimizers() if rank.world_size > 1 else {}
     diverged = reporter.not_finite or _not_finite(returned)
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
@@ -71,7 +76,8 @@ def run_user_function(
         "total_s": total_s,
         "instruments_s": clock.instruments_s,
         **steps.timer.percentiles(),
-        **memory.read(),
+        **measured_memory,
+        **agreed,
         "utilization": utilization.series,
         "run": {
             "device": device_name(device),
@@ -132,9 +138,10 @@ class _Steps:
     An optimizer may step another one, as ZeRO does: that is one step. Of several optimizers each step counts.
     """
 
-    def __init__(self, device: torch.device, emit: Emit) -> None:
+    def __init__(self, device: torch.device, emit: Emit, agreement: AgreementMeter) -> None:
         self.timer = StepTimer(device, _WARMUP_STEPS)
         self.count = 0
+        self._agreement = agreement
         self._emit = emit
         self._outermost: Any = None
         """The optimizer whose step is under way."""
@@ -159,6 +166,7 @@ class _Steps:
         self._outermost = None
         self.count += 1
         self.timer.step()
+        self._agreement.step(optimizer)
         self._emit(Progress())
 
 

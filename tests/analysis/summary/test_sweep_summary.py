@@ -70,3 +70,12 @@ def test_an_older_session_and_a_search_say_nothing(recorded: dict[str, Any]) -> 
 def test_an_older_session_has_the_ids_of_its_trials_as_one_text() -> None:
     older = session(trials=" ".join(session()["trials"]))
     assert reading(2, older).unfinished.startswith("7 of the 9 runs that were asked for have not ended")
+
+
+def test_the_summary_says_in_how_many_rows_the_ranks_trained_apart() -> None:
+    apart = runs()
+    for record in apart.records:
+        if record.config["batch_per_rank"] != 64:
+            record.independent_ranks = "no collectives in 6 optimizer steps"
+    sentence = SweepSummary(apart, SweepQuestion.of([session()])).sentence
+    assert sentence.startswith("In 2 of 3 rows the ranks did not train one model together. ")

@@ -136,6 +136,19 @@ def test_an_oversubscribed_row_says_so() -> None:
     assert make_table(crowded).frame()["oversubscribed"].tolist() == ["", "", "yes", "yes"]
 
 
+def test_a_row_whose_ranks_trained_apart_says_so_and_a_note_says_why() -> None:
+    apart = results(GRID, rate)
+    assert "independent ranks" not in make_table(apart).frame().columns
+    for record in apart.records:
+        if record.config["world_size"] == 2:
+            record.independent_ranks = "no collectives in 6 optimizer steps"
+    table = make_table(apart)
+    assert table.frame()["independent ranks"].tolist() == ["", "", "yes", "yes"]
+    (note,) = [note for note in table.notes if "one model together" in note]
+    assert note.startswith("The ranks of world_size 2, batch_per_rank ")
+    assert note.endswith(" (and of 1 more) did not train one model together: no collectives in 6 optimizer steps.")
+
+
 def test_markdown_has_the_table_and_its_notes() -> None:
     text = make_table(results(GRID, rate)).markdown()
     assert text.splitlines()[0].startswith("|   world_size |   batch_per_rank |")

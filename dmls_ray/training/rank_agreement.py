@@ -1,0 +1,102 @@
+"""What shows whether the ranks of a run trained one model: its collectives, and a sketch of each rank's parameters.
+
+Ranks that know nothing of one another train a model each, and then a row of 2 ranks would show the result of one.
+`dmls_ray.records.agreement` compares the ranks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dmls_ray.training.compat import sequence_numbers
+
+_CHUNK = 2**18
+"""Elements that are multiplied at once, with 2 MiB of signs."""
+_SEED = 0
+_KEPT_OPTIMIZERS = 4
+"""Optimizers that are kept until the end; more than one, since several may take turns."""
+
+
+class AgreementMeter:
+    """Collectives and optimizer steps of one run on this rank, and its parameters in the end.
+
+    Made before the training starts.
+    """
+
+    def __init__(self) -> None:
+        self._before = sequence_numbers()
+        self._steps: Counter[int] = Counter()
+        self._optimizers: dict[int, torch.optim.Optimizer] = {}
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer has made a step."""
+        name = id(optimizer)
+        self._steps[name] += 1
+        if next(reversed(self._optimizers), None) != name:
+            self._optimizers.pop(name, None)
+            self._optimizers[name] = optimizer
+            if len(self._optimizers) > _KEPT_OPTIMIZERS:
+                del self._optimizers[next(iter(self._optimizers))]
+
+    def read_optimizers(self) -> dict[str, Any]:
+        """`read` of the steps and the parameters of the optimizers, which are released."""
+        # Where each parameter has an optimizer, their steps are more than the collectives.
+        steps = max(self._steps.values(), default=0)
+        parameters = {
+            id(parameter): parameter
+            for optimizer in self._optimizers.values()
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        }
+        self._optimizers.clear()
+        return self.read(steps, parameters.values())
+
+    def read(self, steps: int, parameters: Iterable[Tensor]) -> dict[str, Any]:
+        """The fields of `RankRecord`: `collectives`, `optimizer_steps` and `parameter_sketch`."""
+        after = sequence_numbers()
+        collectives = None
+        if after is not None and self._before is not None:
+            # A group that was made during the run starts at 0.
+            collectives = sum(number - self._before.get(group, 0) for group, number in after.items())
+        return {
+            "collectives": collectives,
+            "optimizer_steps": steps,
+            "parameter_sketch": parameter_sketch(parameters),
+        }
+
+
+@torch.no_grad()
+def parameter_sketch(parameters: Iterable[Tensor]) -> list[float]:
+    """The number of elements, their sum of squares, and their products with two fixed random signs.
+
+    The products of two ranks differ by about the distance of their parameters. The order of the parameters does not
+    matter. Empty if there are none, or if they are sharded, so that each rank has others.
+    """
+    parameters = [parameter for parameter in parameters if parameter.is_floating_point()]
+    if not parameters or any(map(_is_shard, parameters)):
+        return []
+    count, sums = 0, torch.zeros(3, dtype=torch.float64, device=parameters[0].device)
+    for parameter in parameters:
+        count += parameter.numel()
+        for chunk in parameter.detach().flatten().split(_CHUNK):
+            values = chunk.float()
+            products = _signs(values.device)[:, : len(values)] @ values
+            sums += torch.cat([values.dot(values)[None], products]).to(sums)
+    return [float(count), *sums.tolist()]
+
+
+@functools.cache
+def _signs(device: torch.device) -> Tensor:
+    generator = torch.Generator().manual_seed(_SEED)
+    return (torch.randint(2, (2, _CHUNK), generator=generator) * 2.0 - 1.0).to(device)
+
+
+def _is_shard(parameter: Tensor) -> bool:
+    """Whether it is a part of a parameter: FSDP's of either version, or a tensor over a mesh of devices."""
+    return hasattr(parameter, "placements") or getattr(parameter, "_is_flat_param", False)
