@@ -46,6 +46,8 @@ class Request:
     """Price of one rank."""
     metric: str | None = None
     minimizes: bool | None = None
+    batch: int | None = None
+    """Batch whose memory is estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,8 @@ class Objective:
     """Whether it is a result of training: compared by a difference in place of a ratio, of any metric, without a target
     accuracy, and affected neither by drift between sessions nor by oversubscribed cores."""
     takes_price: ClassVar[bool] = False
+    takes_batch: ClassVar[bool] = False
+    """Whether it estimates batches that were not run."""
     work_matters: ClassVar[bool] = False
     """Whether a configuration that does less work looks better."""
     ranks_may_help: ClassVar[bool] = False
@@ -186,10 +190,14 @@ def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
     if price is not None and kind.takes_price and not 0 < price < math.inf:
         raise ConfigError(f"--price-per-hour {price:g} is out of range; give more than 0.")
 
+    if request.batch is not None and request.batch < 1:
+        raise ConfigError(f"--batch {request.batch} is out of range; give 1 or more.")
+
     goal = None if request.minimizes is None else "min" if request.minimizes else "max"
     for flag, given, has_meaning, instead in (
         ("--target-accuracy", target, not kind.is_learned, ""),
         ("--price-per-hour", price, kind.takes_price, ""),
+        ("--batch", request.batch, kind.takes_batch, ", or give --for memory"),
         ("--metric", request.metric, kind.is_learned, ", or give --for accuracy"),
         ("--goal", goal, kind.is_learned, ", or give --for accuracy"),
     ):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dmls_ray.analysis.advise.caveats import caveats_of
+from dmls_ray.analysis.advise.memory_estimates import memory_estimates
 from dmls_ray.analysis.advise.objective import Candidate, Objective, Request, Unable, candidates, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.pareto import costs_of, front_of
@@ -51,6 +52,8 @@ class Advice:
     """The measures that the front is of."""
     savings: Sequence[str]
     """Advantages of those that are indistinguishable."""
+    estimates: Sequence[str]
+    """For memory: what batches that were not run need."""
     noise_scale: str
     """The global batch that the gradient noise scale suggests; empty where it was not measured."""
     suggestions: Sequence[str]
@@ -115,6 +118,7 @@ class Advice:
                 for row, unable in self.unable if unable.kind == "target_not_reached"]  # fmt: skip
         if late:
             notes.append(f"Not half of the runs reached the target: {join_names(late)}.")
+        notes += [f"Estimate: {line}" for line in self.estimates]
         if self.noise_scale:
             notes.append(f"Batch size: {self.noise_scale}")
         notes += [f"Worth trying: {line}" for line in self.suggestions]
@@ -155,6 +159,7 @@ def advise(
     price_per_hour: float | None = None,
     metric: str | None = None,
     minimizes: bool | None = None,
+    batch: int | None = None,
 ) -> Advice:
     """Which configuration to use for an objective, and what the runs say beyond that.
 
@@ -166,6 +171,7 @@ def advise(
         price_per_hour: of a rank, in any currency; for cost.
         metric: for accuracy, what to judge by; without it validation_accuracy where all have it, else test_accuracy.
         minimizes: whether that is to be small; without it, if it is a loss.
+        batch: for memory, the batch to estimate; without it, twice the largest that was run.
 
     Raises:
         ConfigError: there is no such objective, these runs cannot be judged by it, or an argument has no use.
@@ -175,7 +181,7 @@ def advise(
     table = make_table(results)
     if name not in OBJECTIVES:
         raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
-    request = Request(target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes)
+    request = Request(target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes, batch=batch)
     objective = settle(OBJECTIVES[name], table, request)
     able, unable = candidates(table, objective)
     best = able[0] if able else None
@@ -197,6 +203,7 @@ def advise(
         front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],
         axes=front.axes,
         savings=_savings(best, indistinguishable) if best else [],
+        estimates=memory_estimates(table, objective.measure, batch) if objective.takes_batch else [],
         noise_scale=batch_by_noise_scale(table, best),
         suggestions=suggestions_for(table, objective, best, able, indistinguishable, level=level),
         caveats=list(caveats_of(results, table, objective, best)),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.memory import MEMORY, rank_memory
+from dmls_ray.analysis.memory import MEMORY, MEMORY_KINDS, rank_memory
 from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
 from dmls_ray.analysis.presentation import installed_presentations, presentation_of
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, EPOCH_CAVEAT, MEMORY_CAVEAT, PUBLISHED
@@ -56,6 +56,17 @@ def by_backend(results: Results, *, with_published: bool = False) -> RenderedTab
     if results.records and not several.records:
         return RenderedTable(pd.DataFrame(), ["All runs have one rank, which has no backend."])
     return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, with_published)
+
+
+def by_memory(results: Results, *, with_published: bool = False) -> RenderedTable:
+    """Memory of the rank that needs most: of its tensors by kind, of the GPU, of the data set on it, of the process.
+
+    Args:
+        results: the runs.
+        with_published: whether the published rows stand next to ours.
+    """
+    measures = ("tensor_mem_mib", *MEMORY_KINDS, "device_mem_mib", "data_mib", "host_mem_mib", "peak_mem_mb")
+    return _by(results, ("batch_per_rank", "world_size"), measures, with_published)
 
 
 def by_machines(results: Results, *, with_published: bool = False) -> RenderedTable:
@@ -117,6 +128,7 @@ LAYOUTS: dict[str, Callable[..., RenderedTable]] = {
     "batch": by_batch,
     "rank": by_rank,
     "backend": by_backend,
+    "memory": by_memory,
     "machines": by_machines,
     "quantization": by_quantization,
 }
@@ -152,7 +164,7 @@ def with_published_rows(table: Table) -> RenderedTable:
 _TIME_MEMORY_ACCURACY = ("total_s", *MEMORY, "peak_mem_mb", "test_accuracy")
 """Reports give memory in another unit."""
 
-_OF_A_RANK = ("total_s", *MEMORY, "train_accuracy", "test_accuracy")
+_OF_A_RANK = ("total_s", *MEMORY, *MEMORY_KINDS, "train_accuracy", "test_accuracy")
 
 _OF_A_PUBLISHED_RUN = {
     "published s/run": ("total_s", SECONDS),

@@ -116,6 +116,9 @@ def advise_arguments(parser: Parser) -> None:
         "--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1"
     )
     parser.add_argument("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
+    parser.add_argument(
+        "--batch", type=int, metavar="SAMPLES", help="Batch that was not run, whose memory --for memory estimates"
+    )
     parser.add_argument("--metric", help="What --for accuracy goes by; without it, validation or test accuracy")
     parser.add_argument(
         "--goal", choices=("auto", "max", "min"), default="auto", help="Whether it is to be large or small"
@@ -127,7 +130,7 @@ def advise(given: argparse.Namespace, console: Console) -> None:
     """Say which configuration to use for an aim, what was not tried and would be worth it, and what cannot be said."""
     advice = advise_on(
         load(given.folder), given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
-        metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min",
+        metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min", batch=given.batch,
     )  # fmt: skip
     print_result(advice.frame(), [*advice.notes, "", advice.sentence], given.format, console)
 

@@ -13,11 +13,12 @@ from dmls_ray.analysis.table.layouts import (
     by_backend,
     by_batch,
     by_machines,
+    by_memory,
     by_quantization,
     by_rank,
     with_published_rows,
 )
-from tests.analysis.samples import own_results, results
+from tests.analysis.samples import own_results, results, with_memory_kinds
 
 
 def test_report_bs_tables_come_out_of_its_figures() -> None:
@@ -162,6 +163,28 @@ def test_published_memory_is_named_as_what_it_is() -> None:
     assert any("a DataLoader brought the batches" in note for note in layout.notes)
     without = by_batch(matching("cifar10", "convnet"), with_published=True)
     assert not any("a DataLoader" in note for note in without.notes)
+
+
+def test_the_kinds_of_memory_have_a_table() -> None:
+    ours = with_memory_kinds(results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0))
+    frame = by_memory(ours).frame
+    heads = [f"{name} MiB [95%]" for name in ("tensor", "parameter", "gradient", "optimizer", "activation", "other")]
+    assert frame[heads].iloc[1].tolist() == [
+        f"{size} [{size}, {size}]" for size in ("132", "20.0", "20.0", "60.0", "32.0", "0.00")
+    ]
+    assert not {"device MiB [95%]", "host MiB [95%]", "s/run [95%]"} & {*frame.columns}
+
+
+def test_the_shares_of_ranks_show_in_the_table_of_ranks() -> None:
+    ours = with_memory_kinds(results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0))
+    for record in ours.records:
+        for rank in record.ranks:
+            rank.tensor_mem_mib, rank.optimizer_mem_mib = 100.0 + rank.rank, 30.0 + rank.rank
+    frame = by_rank(ours).frame
+    assert frame[["rank", "tensor MiB", "optimizer MiB"]].to_numpy().tolist() == [
+        ["0", "100", "30.0"],
+        ["1", "101", "31.0"],
+    ]
 
 
 def matching(dataset: str, model: str, *, backend: str = "gloo", **fields: Any) -> Results:
