@@ -66,7 +66,7 @@ def torchvision_dataset(
         halves = None if (root / folder).is_dir() else open_halves(name, root)
 
         def fingerprint() -> str:
-            files = [file for file in files_below(root / folder) if file.suffix != ".gz" and file.name not in unread]
+            files = [file for file in files_below(str(root / folder)) if not file.endswith((".gz", *unread))]
             return f"torchvision {name} {digest_of_files(root / folder, files)}"
 
         return Source(10, fingerprint, lambda: halves or open_halves(name, root))

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from dmls_ray.util.errors import DataError
+
 Split = Literal["train", "test"]
 
 
@@ -44,7 +46,10 @@ class Source:
         Raises:
             DataError, UserCodeError: the content cannot be read.
         """
-        return self._fingerprint() if callable(self._fingerprint) else self._fingerprint
+        try:
+            return self._fingerprint() if callable(self._fingerprint) else self._fingerprint
+        except OSError as error:
+            raise DataError(f"a file of the data set cannot be read: {error}.") from error
 
     @functools.cached_property
     def classes(self) -> int:

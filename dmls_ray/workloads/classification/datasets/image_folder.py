@@ -34,8 +34,7 @@ def _open(name: str, data_dir: str | None) -> Source:
 
     def fingerprint() -> str:
         # An image's folder is its label, so the paths have the labels.
-        files = [Path(path).absolute() for path, _ in train.samples + test.samples]
-        return f"image_folder {digest_of_files(root, files)}"
+        return f"image_folder {digest_of_files(root, [path for path, _ in train.samples + test.samples])}"
 
     return Source(len(train.classes), fingerprint, lambda: (train, test))
 
