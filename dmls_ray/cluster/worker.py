@@ -168,8 +168,11 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
     _preload_imports()
     from ray.train.torch import get_device
 
+    from dmls_ray.training.discarded_run import discard_first_run
     from dmls_ray.training.process import store_at
 
+    device = str(get_device())
+    discard_first_run(device)
     context = ray.train.get_context()
     if context.get_world_rank() == 0:
         # Once per machine, and outside the time of any run; the other ranks wait in the broadcast below.
@@ -186,7 +189,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
         index=context.get_world_rank(),
         machine=_machine(settings),
         pid=os.getpid(),
-        device=str(get_device()),
+        device=device,
         store=(host, store.port),
         node_id=ray.get_runtime_context().get_node_id(),
         process_start_time=psutil.Process().create_time(),

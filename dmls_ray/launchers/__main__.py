@@ -21,13 +21,12 @@ from dmls_ray.util.importing import import_function
 
 def main(path: Path) -> None:
     """Run the job; a failure of the run is a result, not an exit code."""
-    began = time.perf_counter()
     threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
     folder = JobFolder(path)
     job = folder.read_job()
     sys.path[:0] = [entry for entry in job.module_path if entry not in sys.path]
     train = import_function(job.train, flag="train")
-    launcher(job.config.launcher).run(folder, job, train=train, began=began)
+    launcher(job.config.launcher).run(folder, job, train=train)
 
 
 def _end_with(parent: int) -> None:

@@ -11,6 +11,7 @@ import importlib
 import os
 import socket
 import sys
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -65,14 +66,13 @@ class Launcher:
         """
         raise NotImplementedError
 
-    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction, began: float) -> None:
+    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction) -> None:
         """Run the part of this process, and leave its result in the folder; by default, it is one rank.
 
         Args:
             folder: where events and results go.
             job: the run.
             train: its training function.
-            began: time.perf_counter when the process started.
         """
         from torch.distributed import PrefixStore
 
@@ -84,9 +84,10 @@ class Launcher:
             meeting = self.rendezvous(job.config)
             rank = replace(rank, rank=meeting.rank)
             info = rank_info(job.config, meeting.rank, job.artifacts, meeting.address)
-            info = replace(info, assigned_at=began)
+            store = PrefixStore("run", meeting.store) if meeting.world_size > 1 else None
+            info = begin_run(info, store)
             with folder.events(meeting.rank) as emit:
-                with process_group(info, PrefixStore("run", meeting.store) if meeting.world_size > 1 else None):
+                with process_group(info, store):
                     result = run_guarded(train, job.config, info, emit)
                     folder.write_result(result)
         except Exception as error:  # noqa: BLE001 - a group that cannot be made is a result like any other
@@ -106,6 +107,24 @@ def launcher(name: str) -> Launcher:
 def infeasible_reason(config: RuntimeConfig) -> str:
     """Why the configuration's launcher cannot be used here, and the way out; empty if it can."""
     return "" if config.launcher == "ray" else launcher(config.launcher).infeasible_reason(config)
+
+
+def begin_run(rank: RankInfo, store: Store | None) -> RankInfo:
+    """The rank with its clock started, once all ranks of the run are there and have loaded PyTorch.
+
+    The processes of a launched run are new, so each does a discarded run first, as the ranks of a worker group do.
+
+    Args:
+        rank: this rank.
+        store: the key-value store of the run; None at world size 1.
+    """
+    from dmls_ray.training.discarded_run import discard_first_run
+    from dmls_ray.training.process import wait_for_ranks
+
+    discarded_s = discard_first_run(rank.device)
+    if store is not None:
+        wait_for_ranks(store, rank.world_size)
+    return replace(rank, assigned_at=time.perf_counter() - discarded_s, instruments_s=discarded_s)
 
 
 def rank_info(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import Launcher, rank_info
+from dmls_ray.launchers.base import Launcher, begin_run, rank_info
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
@@ -19,8 +19,16 @@ def run_inline(
     train: TrainFunction | None = None,
     emit: Emit = lambda event: None,
     artifacts: ArtifactOptions | None = None,
+    is_new_process: bool = False,
 ) -> RankResult:
     """Run a configuration of world size 1 in this process; returns the result of its only rank.
+
+    Args:
+        config: the configuration.
+        train: its training function.
+        emit: takes the events of the run.
+        artifacts: files that the run leaves next to its result.
+        is_new_process: whether the process has served no run and its first one is to be discarded.
 
     Raises:
         ConfigError: the world size is not 1.
@@ -30,15 +38,18 @@ def run_inline(
 
     if config.world_size != 1:
         raise ConfigError(f"world_size={config.world_size} needs a process a rank; inline runs world_size 1.")
-    return run_guarded(train or default_entrypoint(), config, rank_info(config, 0, artifacts), emit)
+    train = train or default_entrypoint()
+    rank = rank_info(config, 0, artifacts)
+    return run_guarded(train, config, begin_run(rank, None) if is_new_process else rank, emit)
 
 
 class Inline(Launcher):
     """Starts one interpreter, which is the rank."""
 
-    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction, began: float) -> None:
+    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction) -> None:
         with folder.events(0) as emit:
-            folder.write_result(run_inline(job.config, train=train, artifacts=job.artifacts, emit=emit))
+            result = run_inline(job.config, train=train, artifacts=job.artifacts, emit=emit, is_new_process=True)
+            folder.write_result(result)
 
 
 LAUNCHER = Inline()

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
-from dmls_ray.launchers.base import Launcher, rank_info
+from dmls_ray.launchers.base import Launcher, begin_run, rank_info
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankEvent, RankResult
@@ -94,6 +94,7 @@ def _work(config: RuntimeConfig, rank: RankInfo, train: TrainFunction, parent: C
     emit: Emit = parent.send if rank.rank == 0 else lambda event: None
     try:
         store = dist.TCPStore(*rank.store_address, is_master=False) if rank.store_address else None
+        rank = begin_run(rank, store)
         with process_group(rank, store):
             result = run_guarded(train, config, rank, emit)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade is a result like any other
@@ -122,7 +123,7 @@ def _died(rank: RankInfo, code: int | None) -> RankResult:
 class Spawn(Launcher):
     """Starts one interpreter, which spawns the ranks."""
 
-    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction, began: float) -> None:
+    def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction) -> None:
         with folder.events(0) as emit:
             for result in run_spawned(job.config, train=train, artifacts=job.artifacts, emit=emit):
                 folder.write_result(result)

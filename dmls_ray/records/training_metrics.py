@@ -119,7 +119,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="total_s", label="s/run", kind="amount", direction="min", scope="rank", across_ranks="max",
         format="seconds", is_time=True, family="speed", shown=_is_timed,
-        doc="Seconds from assignment to result on the slowest rank.",
+        doc="Seconds from assignment to result on the slowest rank. Under any launcher, a run is assigned once its "
+        "ranks are there and have loaded PyTorch.",
     ),
     Metric(
         name="step_ms_p50", label="step ms", kind="amount", direction="min", scope="rank", across_ranks="max",

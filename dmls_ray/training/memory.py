@@ -99,6 +99,22 @@ class MemoryMeter:
         self._highest[name] = max(self._highest.get(name, 0.0), mib)
 
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Parameters of mallopt, from glibc's malloc.h."""
+
+
+def keep_freed_pages() -> None:
+    """Let the allocator keep memory that a step frees for the next step; by default glibc returns it to the system.
+
+    Its thresholds move with what the process has allocated before. So a step's page faults, which were 8% of its time
+    in a convolutional network, depended on earlier runs and on the thread (docs/benchmarks.md).
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc only
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 * MIB)  # the most that glibc accepts
+
+
 def release_free_pages() -> None:
     """Return freed memory to the system; using it again costs page faults."""
     libc = ctypes.CDLL(None)

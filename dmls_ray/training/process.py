@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.training.compat import reset_compiler
+from dmls_ray.training.memory import keep_freed_pages
 from dmls_ray.training.precision import set_tf32
 from dmls_ray.training.rank import RankInfo
 
@@ -34,7 +35,8 @@ def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False
 
     All ranks get the same seed, so that they build the same model.
     """
-    # First, since it releases memory, which the next lines give back.
+    keep_freed_pages()
+    # Before the lines that give memory back, since it releases some.
     reset_compiler()
     gc.collect()
     device = torch.device(rank.device)
@@ -121,6 +123,13 @@ def store_at(host: str) -> dist.TCPStore:
     port = listening.getsockname()[1]
     # The store takes over the socket.
     return dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
+
+
+def wait_for_ranks(store: dist.Store, world_size: int, timeout: timedelta = timedelta(minutes=30)) -> None:
+    """Wait until all ranks of a run have called this, with the run's store."""
+    if store.add("ranks-there", 1) == world_size:
+        store.set("all-there", "")
+    store.wait(["all-there"], timeout)
 
 
 class Collective:

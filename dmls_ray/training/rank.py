@@ -53,7 +53,7 @@ class RankInfo:
     assigned_at: float = field(default_factory=time.perf_counter, compare=False)
     """time.perf_counter of this process when it received the run: making the process group is part of the run."""
     instruments_s: float = field(default=0.0, compare=False)
-    """Seconds since then that were spent on measuring the link, which is no part of the run."""
+    """Seconds since then that were spent on measurements and preparations, which are no part of the run."""
 
     @property
     def local_rank(self) -> int:

@@ -84,6 +84,15 @@ def test_every_launcher_gives_the_same_losses(launcher: str, changes: dict[str, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["inline", "spawn", "torchrun", pytest.param("mpirun", marks=MPI)])
+def test_the_clock_of_a_run_begins_when_its_ranks_have_loaded_pytorch_under_every_launcher(launcher: str) -> None:
+    trial = config(launcher, world_size=1 if launcher == "inline" else 2)
+    for result in run(trial, train="tests.training.probes:report_start"):
+        start = result.run["returned"]
+        assert 0 <= start["called_s"] < start["loading_s"] / 2, "loading PyTorch takes seconds"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["spawn", "torchrun", pytest.param("mpirun", marks=MPI)])
 def test_every_launcher_gives_its_ranks_the_environment_of_torchrun(launcher: str) -> None:
     trial = config(launcher, world_size=2, threads_per_rank=1)

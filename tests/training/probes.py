@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -214,3 +215,11 @@ class Late(nn.Module):
 def late() -> nn.Module:
     _built.append(Late())
     return _built[-1]
+
+
+def report_start(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """What a run's clock has in it when the training function is called, and what the process did before it began."""
+    clock_began = rank.assigned_at + rank.instruments_s
+    process_s = time.time() - psutil.Process().create_time()
+    called_s = time.perf_counter() - clock_began
+    return {"run": {"returned": {"called_s": called_s, "loading_s": process_s - called_s}}}

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.training.discarded_run import discard_first_run
+from dmls_ray.training.engine import RankTrainer
+from dmls_ray.workloads.classification.config import TrialConfig
+from tests.new_processes import call_in_new_process
+
+TRIAL = TrialConfig(
+    dataset="synthetic:shape=1x8x8,classes=4,train=64,test=8", batch_per_rank=8, epochs=2, device="cpu", dropout=0.3,
+    model="digits_convnet",
+)  # fmt: skip
+
+
+def _losses(*, discards: bool) -> list[Any]:
+    if discards:
+        discard_first_run("cpu")
+    return [(epoch["train_loss"], epoch["test_loss"]) for epoch in run_inline(TRIAL).run["epochs"]]
+
+
+def _after_a_discarded_run() -> list[Any]:
+    return _losses(discards=True)
+
+
+def _at_once() -> list[Any]:
+    return _losses(discards=False)
+
+
+def test_it_trains_under_ddp_and_leaves_no_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+    run = RankTrainer.run
+
+    def watched(trainer: RankTrainer[Any], emit: Any) -> Any:
+        outcome = run(trainer, emit)
+        trained.append((outcome, trainer.ddp_model.communication(None)["comm_ms"] > 0))
+        return outcome
+
+    monkeypatch.setattr(RankTrainer, "run", watched)
+    assert 0 < discard_first_run("cpu") < 60
+    assert trained == [("ok", True)]
+    assert not dist.is_initialized()
+
+
+def test_a_run_after_it_has_the_losses_of_a_run_without() -> None:
+    assert call_in_new_process(_after_a_discarded_run) == call_in_new_process(_at_once)
+
+
+def test_a_device_that_cannot_be_used_is_left_to_the_runs() -> None:
+    with pytest.warns(UserWarning, match="The first run of this process may be slow: .*Error"):
+        discard_first_run("cuda:99")
+    assert not dist.is_initialized()
