@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import load
-from dmls_ray.storage.runs_file import latest_records
+from dmls_ray.storage.folder import latest_records
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.text import escape_control_chars

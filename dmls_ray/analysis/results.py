@@ -18,8 +18,9 @@ import pandas as pd
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
 from dmls_ray.records.older import fill_host_memory
 from dmls_ray.records.outcome import outcome_counts
+from dmls_ray.records.versions import Versions
+from dmls_ray.storage.folder import read_versions
 from dmls_ray.storage.mirror import Mirror, pending_files
-from dmls_ray.storage.runs_file import latest_records
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri
@@ -46,6 +47,7 @@ class Results:
         folder: the results folder; for results at a URI, the local copy of the folder.
         records: one `RunRecord` a run.
         mirror: the owner of the local copy; None for results in a local folder.
+        versions: the records of the folder by version of the user's code and data.
 
     Raises:
         StoreError: a configuration is not one of its workload.
@@ -57,6 +59,7 @@ class Results:
         records: Sequence[RunRecord],
         *,
         mirror: Mirror | None = None,
+        versions: Versions | None = None,
         are_checked: bool = False,
     ) -> None:
         if not are_checked:
@@ -65,6 +68,7 @@ class Results:
                 fill_host_memory(record)
         self.folder = Path(folder)
         self.mirror = mirror
+        self.versions = versions
         self.records = sorted(records, key=attrgetter("repeat", "order"))
 
     def __len__(self) -> int:
@@ -86,7 +90,12 @@ class Results:
 
     def of(self, records: Sequence[RunRecord]) -> Results:
         """Results with some of the records of the same folder."""
-        return Results(self.folder, records, mirror=self.mirror, are_checked=True)
+        return Results(self.folder, records, mirror=self.mirror, versions=self.versions, are_checked=True)
+
+    @property
+    def left_out(self) -> str:
+        """A line about runs of an earlier version that are left out; empty if there are none."""
+        return self.versions.note if self.versions else ""
 
     @cached_property
     @gc_disabled()
@@ -150,18 +159,33 @@ class Results:
 
 
 @gc_disabled()
-def load(folder: str | os.PathLike[str]) -> Results:
+def load(folder: str | os.PathLike[str], *, stale: bool = False) -> Results:
     """The results in a folder, or at a URI: s3://bucket/batch_size, say.
+
+    Args:
+        folder: the folder or URI.
+        stale: include the runs of earlier versions of the user's code and data. The field `code_version` of the
+            configuration then says which version a run is of.
 
     Raises:
         ConfigError: the URI has credentials in it.
         StoreError: the folder holds no sweep, or cannot be reached, or a line in it is no record.
     """
     check_location(folder)
+    mirror = None
     if is_uri(folder) or pending_files(folder):
         mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
-        return Results(mirror.folder, latest_records(mirror.folder, mirror.uri), mirror=mirror)
-    return Results(folder, latest_records(folder))
+    local, where = (mirror.folder, mirror.uri) if mirror else (Path(folder), None)
+    return results_of(local, read_versions(local, where), mirror=mirror, stale=stale)
+
+
+def results_of(
+    folder: str | os.PathLike[str], versions: Versions, *, mirror: Mirror | None = None, stale: bool = False
+) -> Results:
+    """The results of a folder's current version; with `stale`, of all its versions."""
+    if stale and versions.earlier:
+        return Results(folder, versions.distinguished(), mirror=mirror)
+    return Results(folder, versions.current, mirror=mirror, versions=versions)
 
 
 def factors_of(record: RunRecord) -> dict[str, Any]:

@@ -139,21 +139,22 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Consol
     from dmls_ray.cluster.connect import cluster_at
     from dmls_ray.cluster.resources import local_resources
     from dmls_ray.execution.estimate import describe_estimate
+    from dmls_ray.execution.identities import Identities
     from dmls_ray.execution.jobs import JobFactory
     from dmls_ray.storage.location import records_at
 
     location = results_location(options)
-    records = records_at(location)
-    check_plan(plan, options, records, location)
+    records, identities = records_at(location), Identities(workload)
+    check_plan(plan, options, records, location, identities)
     if options.uses_searcher:
         say(console, f"{options.searcher} proposes {options.samples} runs, one after the other, into {location}.")
         return EXIT_OK
 
     here = local_resources()
     joined = cluster_at(options.address)
-    jobs = JobFactory(here, options, workload, Path(), here.holds_gpus(configs_of(plan.runs)))
+    jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
-    finished = finished_run_ids(records, options)
+    finished = finished_run_ids(plan, records, options, identities)
     pending = plan.pending(finished)
 
     say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {location}:")

@@ -73,7 +73,9 @@ class LaunchedRun:
             return attempt.overdue
 
         config = job.config.replace(device=job.device)
-        results = self._launch(config, train=job.train, artifacts=job.artifacts, emit=emit, end_reason=end_reason)
+        results = self._launch(
+            config, train=job.train, identity=job.identity, artifacts=job.artifacts, emit=emit, end_reason=end_reason
+        )
         for name, result in zip(names, results, strict=True):
             attempt.begun[name] = None
             if result.outcome == Outcome.KILLED:

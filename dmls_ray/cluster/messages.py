@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.identity import Identity
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 
 
@@ -80,6 +81,8 @@ class Job:
     """`cpu` or `cuda`: resolved from device=auto."""
     backend: str
     """Resolved from backend=auto."""
+    identity: Identity = field(default_factory=Identity)
+    """The code and the data of the run."""
     artifacts: ArtifactOptions | None = None
     """Files that the run leaves next to its record."""
     prunable: bool = False

@@ -63,6 +63,8 @@ class Options:
     """Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>."""
     fresh: bool = False
     """Start over in a new folder; nothing is deleted."""
+    stale: bool = False
+    """Show the runs of earlier versions of your code and data, too; they do not count as done."""
     isolation: Isolation = "group"
     """group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes."""
     address: str | None = None

@@ -89,6 +89,12 @@ class SearchSpace:
         """Whether a field takes whole numbers."""
         return self.schema.specs[name].type == "int"
 
+    def run_of_each_choice(self) -> list[Run]:
+        """A run with each value of each field with choices; the other fields have their first or lowest value."""
+        first = {name: item.low if isinstance(item, Range) else item[0] for name, item in self.free.items()}
+        choices = {name: item for name, item in self.free.items() if not isinstance(item, Range)}
+        return [self.run_of({**first, name: value}) for name, values in choices.items() for value in values]
+
     def run_of(self, proposed: Mapping[str, Any], order: int = 0) -> Run:
         """The run of one point; its `skip` is the reason if the values conflict.
 

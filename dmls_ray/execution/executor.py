@@ -14,6 +14,7 @@ from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.search import Search
@@ -44,6 +45,7 @@ class Executor:
         store: receives a record of each run.
         view: shows the progress.
         board: writes files for TensorBoard.
+        identities: the code and data of each run.
         space: what a searcher of Tune proposes from; the plan then has examples only.
         on_stuck: last resort, called from another thread if the main thread is stuck in a call to a head that is gone.
     """
@@ -55,15 +57,17 @@ class Executor:
         store: Store,
         view: ProgressView,
         board: LiveTensorBoardWriter,
+        identities: Identities,
         *,
         space: SearchSpace | None,
         on_stuck: Callable[[HeadLostError], None],
     ) -> None:
         self.plan, self.options, self.space = plan, options, space
         self.store, self.view, self.board, self.on_stuck = store, view, board, on_stuck
+        self.identities = identities
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(plan.runs[0].values)
-        self.recorder = Recorder(plan, options, self.workload, self.session)
+        self.recorder = Recorder(plan, options, self.workload, identities, self.session)
         self.search: Search | None = None
         self._by_id: dict[str, Run] = {}
         self._ended: set[str] = set()
@@ -83,9 +87,11 @@ class Executor:
             InputError: nothing can be run, or a data set or a searcher cannot be used; nothing was started.
             WorkerGroupError: the ranks are gone for good.
         """
+        # First, since the session says which versions of code and data are current from here on.
+        identity = self.identities.together([*self.plan.runs, *(self.space.run_of_each_choice() if self.space else [])])
+        self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
         if self.options.mode == "search":
             self.search = Search(self.plan, self.options, self.space, self.store.records)
-        self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options)})
         from dmls_ray.cluster.connect import cluster_at, ray_session
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.resources import local_resources
@@ -111,6 +117,7 @@ class Executor:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
         if here:
             self.workload.prepare(configs_of(runs), self.view.note)
+            self.identities.complete()
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
 
@@ -144,7 +151,7 @@ class Executor:
 
     def _job_factory(self, resources: Resources) -> JobFactory:
         holds_gpus = resources.holds_gpus(configs_of(self.plan.runs))
-        return JobFactory(resources, self.options, self.workload, self.store.folder, holds_gpus)
+        return JobFactory(resources, self.options, self.workload, self.store.folder, self.identities, holds_gpus)
 
     def _run_on(self, resources: Resources, runs: Sequence[Run], *, started_here: bool) -> None:
         """Run these on the connected cluster."""

@@ -12,6 +12,7 @@ from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.execution.identities import Identities
 from dmls_ray.launchers import base as launchers
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -28,6 +29,7 @@ class JobFactory:
     workload: Workload
     folder: Path
     """The results folder."""
+    identities: Identities
     holds_gpus: bool = False
     """Whether each rank of the worker group holds a GPU; see `Resources.holds_gpus`."""
 
@@ -52,6 +54,7 @@ class JobFactory:
             config=config,
             device=self.resources.device_of(config),
             backend=self.resources.backend_of(config),
+            identity=self.identities.of(run),
             artifacts=self._artifacts_of(run, config),
             prunable=self.options.mode == "search" and self.options.scheduler != "none",
         )

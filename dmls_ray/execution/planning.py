@@ -17,6 +17,7 @@ from dmls_ray.config.grid import Plan, Variant, build_plan
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
+from dmls_ray.execution.identities import Identities
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.location import first_free_location
 from dmls_ray.util.errors import ConfigError
@@ -101,16 +102,22 @@ def folder_name(workload: Workload) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "-", workload.name.partition("#")[0]).strip("-") or "function"
 
 
-def finished_run_ids(records: Iterable[RunRecord], options: Options) -> set[str]:
-    """The runs that need not be run again.
+def finished_run_ids(plan: Plan, records: Iterable[RunRecord], options: Options, identities: Identities) -> set[str]:
+    """The runs of a plan that need not be run again.
 
-    A run of a search counts for searches only, since its times were not measured alone. One that a search has stopped
-    early does not count where nothing is to be stopped.
+    A run of another version of the user's code or data does not count. A run of a search counts for searches only,
+    since its times were not measured alone. One that a search has stopped early does not count where nothing is to be
+    stopped.
     """
+    runs = {run.run_id: run for run in plan.runs}
 
     def counts(record: RunRecord) -> bool:
-        if options.mode == "bench":
-            return record.mode == "bench"
-        return options.scheduler != "none" or record.stopped_epoch is None
+        if record.run_id not in runs or not record.outcome.is_final():
+            return False
+        if options.mode == "bench" and record.mode != "bench":
+            return False
+        if options.mode == "search" and options.scheduler == "none" and record.stopped_epoch is not None:
+            return False
+        return identities.of(runs[record.run_id]).is_of(record)
 
-    return {record.run_id for record in records if record.outcome.is_final() and counts(record)}
+    return {record.run_id for record in records if counts(record)}

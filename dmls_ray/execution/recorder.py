@@ -12,8 +12,10 @@ from typing import Any
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.aggregate import take_epochs, take_results
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import EpochRecord, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
@@ -28,6 +30,7 @@ class Recorder:
     plan: Plan
     options: Options
     workload: Workload
+    identities: Identities
     session: str
     """When the call began: names it in its records."""
     oversubscribes: Callable[[RuntimeConfig], bool] = lambda config: False
@@ -84,6 +87,7 @@ class Recorder:
 
     def _record(self, run: Run, outcome: Outcome, reason: str, proposed: Mapping[str, Any]) -> RunRecord:
         oversubscribed = run.config is not None and outcome is not Outcome.SKIPPED and self.oversubscribes(run.config)
+        identity = self.identities.of(run)
         return RunRecord(
             run_id=run.run_id,
             trial_id=run.trial_id,
@@ -102,6 +106,8 @@ class Recorder:
             proposed=dict(proposed),
             oversubscribed=oversubscribed,
             started_at=_now(),
+            code=dict(identity.code),
+            data=dict(identity.data),
             machine=describe_machine(),
             versions=describe_versions(),
             git=describe_git(),
@@ -112,8 +118,14 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
-    """One call of a sweep, as sweep.json records it."""
+def describe_session(plan: Plan, options: Options, identity: Identity) -> dict[str, Any]:
+    """One call of a sweep, as sweep.json records it.
+
+    Args:
+        plan: its runs.
+        options: how they are run.
+        identity: the code and data of all its runs.
+    """
     return {
         # The words of the command line; none in a notebook.
         "command": [] if "ipykernel" in sys.modules else ["python", *sys.argv],
@@ -128,6 +140,8 @@ def describe_session(plan: Plan, options: Options) -> dict[str, Any]:
         "isolation": options.isolation,
         "mode": options.mode,
         **({"metric": options.metric, "minimizes": search_minimizes(options)} if options.mode == "search" else {}),
+        **({"code": dict(identity.code)} if identity.code else {}),
+        **({"data": dict(identity.data)} if identity.data else {}),
         "machine": describe_machine(),
         "versions": describe_versions(),
         "git": describe_git(),

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current, write_derived_files
 from dmls_ray.analysis.presentation import presentation_of
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, results_of
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
-from dmls_ray.config.grid import Plan, configs_of
+from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, results_location
+from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.search import proposed_before
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
@@ -31,6 +35,7 @@ from dmls_ray.records.provenance import (
     hardware_key,
     software_facts,
 )
+from dmls_ray.records.versions import describe_earlier
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
@@ -63,47 +68,56 @@ def run_plan(
         KeyboardInterrupt: the sweep was stopped; the runs that had ended are kept.
     """
     folder = results_location(options)
+    identities = Identities(workload_of(plan.runs[0].values))
     if not is_uri(folder):
         # Checked before the folder is created; opening a URI creates nothing.
         _refuse_package_of_job(Path(folder))
-        check_plan(plan, options, list(read_records(folder)), folder)
+        check_plan(plan, options, list(read_records(folder)), folder, identities)
     with open_store(folder, view.note, (*DERIVED_FILES, FOLDER)) as store:
         if store.cut_bytes:
             view.note(f"Cut {store.cut_bytes} bytes of a torn last line off {store.where}: that run is run again.")
-        pending = plan.pending(finished_run_ids(store.records, options))
         if options.is_remote:
-            check_plan(plan, options, store.records, folder)
-            if any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
-                view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
+            check_plan(plan, options, store.all_records, folder, identities)
+        finished = finished_run_ids(plan, store.all_records, options, identities)
+        pending = plan.pending(finished)
+        if options.is_remote and any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
+            view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
         if space is not None:
             # The runs of the plan are examples: they show whether anything is feasible.
-            answers = [item for item in proposed_before(space, store.records) if item.outcome.is_answer()]
+            before = proposed_before(space, store.all_records)
+            runs = ((space.run_of(item.proposed), item) for item in before if item.outcome.is_answer())
+            answers = [item for run, item in runs if identities.of(run).is_of(item)]
             missing = len(answers) < space.at_most(options.samples)
             pending = plan.runs if missing else ()
-        count = len(store.records)
+        count = len(store.all_records)
+        was_restored = not pending and _restore_version(plan, options, store, identities)
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         try:
             if pending:
+                _note_earlier_versions(pending, store.all_records, identities, view)
                 _note_other_machines(store.records, view)
                 _note_other_versions(store.records, view)
 
                 def leave(error: HeadLostError) -> None:
-                    _write_derived(store, view, changed=len(store.records) > count)
+                    _write_derived(store, view, changed=len(store.all_records) > count)
                     store.close()
                     on_stuck(error)
 
-                Executor(plan, options, store, view, board, space=space, on_stuck=leave).run(pending)
+                Executor(plan, options, store, view, board, identities, space=space, on_stuck=leave).run(pending)
         finally:
-            _write_derived(store, view, changed=len(store.records) > count)
+            _write_derived(store, view, changed=len(store.all_records) > count or was_restored)
             board.end(store.records)
-        results = Results(store.folder, _of_this_call(plan, space, store.records), mirror=store.mirror)
+        versions = store.versions.of(functools.partial(_of_this_call, plan, space))
+        results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")
         return results
 
 
-def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], location: Path | str) -> None:
+def check_plan(
+    plan: Plan, options: Options, records: Sequence[RunRecord], location: Path | str, identities: Identities
+) -> None:
     """Refuse what cannot run, before anything starts.
 
     Args:
@@ -111,6 +125,7 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
         options: how they are run.
         records: what the results folder holds.
         location: the results folder, or its URI.
+        identities: the code and data of each run.
 
     Raises:
         StoreError: the folder holds runs of another workload.
@@ -121,14 +136,14 @@ def check_plan(plan: Plan, options: Options, records: Sequence[RunRecord], locat
     presentation_of(workload)
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
         import_function(workload.entrypoint, flag=f"workload {workload.name}: its entrypoint")
-    workload.check(configs_of(plan.pending(finished_run_ids(records, options))))
+    workload.check(configs_of(plan.pending(finished_run_ids(plan, records, options, identities))))
 
 
 def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
     """Write the files that follow from the runs, if they are missing or outdated. A failure becomes a note."""
     try:
         if changed or not derived_files_are_current(store.folder):
-            write_derived_files(Results(store.folder, store.records, mirror=store.mirror))
+            write_derived_files(results_of(store.folder, store.versions, mirror=store.mirror))
     except Exception as error:  # noqa: BLE001 - a file that cannot be written must not hide the answer or an error of the sweep
         reason = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
         again = f"dmls-ray report {shlex.quote(store.where)}"
@@ -166,8 +181,38 @@ def _refuse_another_workload(plan: Plan, records: Sequence[RunRecord], location:
 
 
 def _workload_name(config: Mapping[str, Any]) -> str:
-    """The name of the workload, without the version of its code."""
+    """The name of the workload, without the digest that earlier versions appended to a function of a notebook."""
     return workload_of(config).name.partition("#")[0]
+
+
+def _restore_version(plan: Plan, options: Options, store: Store, identities: Identities) -> bool:
+    """Note in sweep.json that an earlier version, whose runs are all there, is current again: no run says so.
+
+    Returns:
+        Whether it was not current.
+    """
+    identity, newest = identities.together(plan.runs), store.versions.newest
+    if all(newest.get(name) == digest for name, digest in {**identity.code, **identity.data}.items()):
+        return False
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    store.add_session({"started_at": started_at, **describe_session(plan, options, identity)})
+    return True
+
+
+def _note_earlier_versions(
+    pending: Sequence[Run], records: Sequence[RunRecord], identities: Identities, view: ProgressView
+) -> None:
+    """Note that runs are repeated since the user's code or data have changed."""
+    runs = {run.run_id: run for run in pending}
+    earlier = [
+        record
+        for record in records
+        if record.run_id in runs and record.outcome.is_final() and not identities.of(runs[record.run_id]).is_of(record)
+    ]
+    if earlier:
+        now = identities.together(pending)
+        what = describe_earlier(earlier, {**now.code, **now.data})
+        view.note(f"{count_noun(len(earlier), 'run')} of {what} do not count: the same runs are made again.")
 
 
 def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import ArtifactOptions, RankInfo, TrainFunction
 from dmls_ray.util.errors import ClusterError
@@ -83,7 +84,9 @@ class Launcher:
         try:
             meeting = self.rendezvous(job.config)
             rank = replace(rank, rank=meeting.rank)
-            info = rank_info(job.config, meeting.rank, job.artifacts, meeting.address)
+            info = rank_info(
+                job.config, meeting.rank, identity=job.identity, artifacts=job.artifacts, store_address=meeting.address
+            )
             store = PrefixStore("run", meeting.store) if meeting.world_size > 1 else None
             info = begin_run(info, store)
             with folder.events(meeting.rank) as emit:
@@ -130,6 +133,8 @@ def begin_run(rank: RankInfo, store: Store | None) -> RankInfo:
 def rank_info(
     config: RuntimeConfig,
     rank: int,
+    *,
+    identity: Identity | None = None,
     artifacts: ArtifactOptions | None = None,
     store_address: tuple[str, int] | None = None,
 ) -> RankInfo:
@@ -138,6 +143,8 @@ def rank_info(
     Args:
         config: the configuration of the run.
         rank: number of the rank.
+        artifacts: files that the run leaves next to its record.
+        identity: the code and the data of the run.
         artifacts: files that the run leaves next to its record.
         store_address: host and port of the store where the ranks meet.
 
@@ -162,5 +169,6 @@ def rank_info(
         backend=config.backend_for(gpus) if config.world_size > 1 else None,
         machine=socket.gethostname(),
         store_address=store_address if config.world_size > 1 else None,
+        identity=identity or Identity(),
         artifacts=artifacts,
     )

@@ -18,6 +18,7 @@ import psutil
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import launcher
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit
@@ -35,6 +36,7 @@ def run_command(
     config: RuntimeConfig,
     *,
     train: str,
+    identity: Identity | None = None,
     artifacts: ArtifactOptions | None,
     path: Sequence[str],
     cwd: str,
@@ -46,6 +48,7 @@ def run_command(
     Args:
         config: the configuration; its launcher is not ray.
         train: `module:function` of the training function.
+        identity: the code and the data of the run.
         artifacts: files that the run leaves next to its record.
         path: module search path of the driver.
         cwd: working folder, if it exists on this machine.
@@ -54,7 +57,7 @@ def run_command(
     """
     with tempfile.TemporaryDirectory(prefix="dmls_ray-run-") as name:
         folder = JobFolder(Path(name))
-        folder.write_job(LaunchedJob(config, train, artifacts, path))
+        folder.write_job(LaunchedJob(config, train, identity or Identity(), artifacts, path))
         command = launcher(config.launcher).command(config, ["-m", "dmls_ray.launchers", name])
         with open(folder.log_file, "wb") as log:
             process = subprocess.Popen(

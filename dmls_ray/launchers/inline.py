@@ -5,6 +5,7 @@ from __future__ import annotations
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import Launcher, begin_run, rank_info
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, TrainFunction
 from dmls_ray.util.errors import ConfigError
@@ -18,6 +19,7 @@ def run_inline(
     *,
     train: TrainFunction | None = None,
     emit: Emit = lambda event: None,
+    identity: Identity | None = None,
     artifacts: ArtifactOptions | None = None,
     is_new_process: bool = False,
 ) -> RankResult:
@@ -39,7 +41,7 @@ def run_inline(
     if config.world_size != 1:
         raise ConfigError(f"world_size={config.world_size} needs a process a rank; inline runs world_size 1.")
     train = train or default_entrypoint()
-    rank = rank_info(config, 0, artifacts)
+    rank = rank_info(config, 0, identity=identity, artifacts=artifacts)
     return run_guarded(train, config, begin_run(rank, None) if is_new_process else rank, emit)
 
 
@@ -48,7 +50,9 @@ class Inline(Launcher):
 
     def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction) -> None:
         with folder.events(0) as emit:
-            result = run_inline(job.config, train=train, artifacts=job.artifacts, emit=emit, is_new_process=True)
+            result = run_inline(
+                job.config, train=train, identity=job.identity, artifacts=job.artifacts, emit=emit, is_new_process=True
+            )
             folder.write_result(result)
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
@@ -32,6 +33,8 @@ class LaunchedJob:
     config: RuntimeConfig
     train: str
     """`module:function` of the training function."""
+    identity: Identity
+    """The code and the data of the run."""
     artifacts: ArtifactOptions | None
     module_path: Sequence[str]
     """Module search path of the driver."""

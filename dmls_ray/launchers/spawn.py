@@ -13,6 +13,7 @@ from typing import Any
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.launchers.base import Launcher, begin_run, rank_info
 from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit, RankInfo, TrainFunction
@@ -26,6 +27,7 @@ def run_spawned(
     config: RuntimeConfig,
     *,
     train: TrainFunction | None = None,
+    identity: Identity | None = None,
     artifacts: ArtifactOptions | None = None,
     emit: Emit = lambda event: None,
 ) -> list[RankResult]:
@@ -34,6 +36,7 @@ def run_spawned(
     Args:
         config: the configuration.
         train: the training function; it must be importable by its name.
+        identity: the code and the data of the run.
         artifacts: files that the run leaves next to its result.
         emit: takes rank 0's events.
     """
@@ -43,7 +46,11 @@ def run_spawned(
     train = train or default_entrypoint()
     context = multiprocessing.get_context("spawn")
     store = store_at(_HOST)
-    ranks = [rank_info(config, number, artifacts, (_HOST, store.port)) for number in range(config.world_size)]
+    address = (_HOST, store.port)
+    ranks = [
+        rank_info(config, number, identity=identity, artifacts=artifacts, store_address=address)
+        for number in range(config.world_size)
+    ]
     processes: list[BaseProcess] = []
     waiting: dict[Any, tuple[RankInfo, BaseProcess]] = {}
     try:
@@ -125,7 +132,9 @@ class Spawn(Launcher):
 
     def run(self, folder: JobFolder, job: LaunchedJob, *, train: TrainFunction) -> None:
         with folder.events(0) as emit:
-            for result in run_spawned(job.config, train=train, artifacts=job.artifacts, emit=emit):
+            for result in run_spawned(
+                job.config, train=train, identity=job.identity, artifacts=job.artifacts, emit=emit
+            ):
                 folder.write_result(result)
 
 

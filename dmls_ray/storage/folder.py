@@ -20,8 +20,9 @@ from filelock import FileLock, Timeout
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.versions import Versions, split_by_version
 from dmls_ray.storage.mirror import Mirror
-from dmls_ray.storage.runs_file import RUNS, cut_torn_line, records_by_id
+from dmls_ray.storage.runs_file import RUNS, add_record, cut_torn_line, records_by_version
 from dmls_ray.storage.sweep_file import read_sweep, write_sweep
 from dmls_ray.util.atomic import sync_to_disk
 from dmls_ray.util.errors import StoreError, StoreInUseError
@@ -64,7 +65,7 @@ class Store:
             raise StoreError(f"--out {folder} cannot be written to ({error}); name another.") from error
         try:
             self._shared = SharedObjects()
-            self._records = records_by_id(self.folder, where, self._shared)
+            self._records = records_by_version(self.folder, where, self._shared)
             self.cut_bytes = cut_torn_line(self.folder / RUNS)
             """Size of a torn last line that was cut off."""
         except BaseException:
@@ -79,8 +80,18 @@ class Store:
 
     @property
     def records(self) -> list[RunRecord]:
-        """One record a run, the last that was written of each."""
+        """One record a run, the last that was written of each, without those of earlier versions."""
+        return list(self.versions.current)
+
+    @property
+    def all_records(self) -> list[RunRecord]:
+        """One record for each run and version of the user's code and data."""
         return list(self._records.values())
+
+    @property
+    def versions(self) -> Versions:
+        """The records by version, as the sessions so far see them."""
+        return split_by_version(self._records.values(), read_sweep(self.folder).get("sessions", []))
 
     def append(self, record: RunRecord) -> bytes:
         """Add a run, and return its line, which is on the disk by then."""
@@ -95,7 +106,7 @@ class Store:
             os.fsync(file.fileno())
         if is_new:
             sync_to_disk(self.folder)  # the name of a new file, too
-        self._records[record.run_id] = kept
+        add_record(self._records, kept)
         return line
 
     def add_session(self, session: Mapping[str, Any]) -> None:
@@ -107,3 +118,28 @@ class Store:
     def close(self) -> None:
         """Let other processes write."""
         self._lock.release()
+
+
+def read_versions(folder: str | os.PathLike[str], where: str | None = None) -> Versions:
+    """Return the records of a folder by version; `where` is the folder's name in an error.
+
+    Raises:
+        StoreError: the folder contains no sweep, or as `read_records`.
+    """
+    try:
+        is_there = (Path(folder) / RUNS).is_file()
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
+    if not is_there:
+        raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
+    records = records_by_version(folder, where).values()
+    return split_by_version(records, read_sweep(folder, where).get("sessions", []))
+
+
+def latest_records(folder: str | os.PathLike[str], where: str | None = None) -> list[RunRecord]:
+    """Return one record a run, the last of each, without those of an earlier version of the user's code or data.
+
+    Raises:
+        StoreError: as `read_versions`.
+    """
+    return list(read_versions(folder, where).current)

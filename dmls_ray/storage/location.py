@@ -11,7 +11,7 @@ from dmls_ray.storage.folder import Store
 from dmls_ray.storage.mirror import PENDING_DIR, Mirror, pending_files
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import Note, RemoteStore
-from dmls_ray.storage.runs_file import RUNS, latest_records
+from dmls_ray.storage.runs_file import RUNS, records_by_version
 from dmls_ray.storage.sweep_file import SWEEP
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import below, is_uri, numbered
@@ -39,14 +39,14 @@ def open_store(location: str | os.PathLike[str], note: Note, files: Collection[s
 
 
 def records_at(location: str | os.PathLike[str]) -> list[RunRecord]:
-    """Return one record a run at a local path or a URI; none where there is no sweep yet.
+    """Return one record for each run and version at a local path or a URI; none where there is no sweep yet.
 
     Raises:
         StoreError: the results cannot be read.
     """
     mirror = Mirror(str(location)) if is_uri(location) else None
     folder = mirror.folder if mirror else Path(location)
-    return latest_records(folder, str(location)) if (folder / RUNS).exists() else []
+    return list(records_by_version(folder, str(location)).values())
 
 
 def first_free_location(location: str | os.PathLike[str]) -> str | Path:

@@ -1,7 +1,8 @@
 """`runs.jsonl`: one line a run, each a whole `RunRecord` with its epochs and ranks.
 
 A line that a crash tore off is left out when reading, and cut off before the next line is written. Where a run has
-several lines (a skipped run that became feasible), the last one counts.
+several lines (a skipped run that became feasible), the last one counts. A run with another version of the user's code
+or data counts as another run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
+from dmls_ray.records.versions import VersionKey, version_key
 from dmls_ray.util.errors import NewerSchemaError, StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import below
@@ -62,26 +64,21 @@ def read_records(
 
 
 @gc_disabled()
-def records_by_id(
+def records_by_version(
     folder: str | os.PathLike[str], where: str | None = None, shared: SharedObjects | None = None
-) -> dict[str, RunRecord]:
-    """Return run_id -> the last record of the run; see `read_records`."""
-    return {record.run_id: record for record in read_records(folder, where, shared)}
+) -> dict[VersionKey, RunRecord]:
+    """Return the last record of each run with each version of the user's code and data; see `read_records`."""
+    records: dict[VersionKey, RunRecord] = {}
+    for record in read_records(folder, where, shared):
+        add_record(records, record)
+    return records
 
 
-def latest_records(folder: str | os.PathLike[str], where: str | None = None) -> list[RunRecord]:
-    """Return one record a run, the last of each; `where` is the folder's name in an error.
-
-    Raises:
-        StoreError: the folder contains no sweep, or as `read_records`.
-    """
-    try:
-        is_there = (Path(folder) / RUNS).is_file()
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
-    if not is_there:
-        raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
-    return list(records_by_id(folder, where).values())
+def add_record(records: dict[VersionKey, RunRecord], record: RunRecord) -> None:
+    """Add a record at the end, in place of an earlier one of its run and version."""
+    key = version_key(record)
+    records.pop(key, None)
+    records[key] = record
 
 
 def merge_lines(content: bytes, lines: Iterable[bytes]) -> bytes:

@@ -30,7 +30,8 @@ from dmls_ray.util.atomic import atomic_replace
 
 _KEPT = 2
 _TRIED = 8
-"""Number of epochs whose checkpoints are tried, newest first: some may be broken, or of another trial."""
+"""Number of epochs whose checkpoints are tried, newest first: some may be broken, or of another trial, or of an earlier
+version of the user's code or data."""
 
 _UNREADABLE = (OSError, RuntimeError, ValueError, EOFError, zlib.error, pickle.UnpicklingError, zipfile.BadZipFile)
 """Exceptions for a file that is not a complete checkpoint, or contains more than tensors and plain values."""
@@ -44,6 +45,8 @@ class Checkpoints:
         self._folder = Path(rank.artifacts.folder) / "checkpoints" if rank.artifacts else Path()
         # The hash ignores fields at their default, so checkpoints stay valid when a field is added.
         self._trial, self._rank, self._collective = config.hash, rank.rank, collective
+        # Without user-defined code or data it is empty, as in files of earlier versions, which have none.
+        self._identity = rank.identity.digest
 
     def __bool__(self) -> bool:
         return self._wanted
@@ -56,7 +59,13 @@ class Checkpoints:
             shared: state that is equal on all ranks; rank 0 saves it.
             local: state of this rank; the state of its random number generators is added.
         """
-        state = {"trial": self._trial, "epoch": epoch, "own": local, "random": _random_state()}
+        state = {
+            "trial": self._trial,
+            "identity": self._identity,
+            "epoch": epoch,
+            "own": local,
+            "random": _random_state(),
+        }
         if self._rank == 0:
             state["shared"] = shared
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +106,8 @@ class Checkpoints:
             warnings.warn(f"The checkpoint of epoch {epoch} cannot be read ({error}); the one before it is used.",
                           stacklevel=2)  # fmt: skip
             return None
-        return (shared, local) if shared["trial"] == local["trial"] == self._trial else None
+        made_by = {(state["trial"], state.get("identity", "")) for state in (shared, local)}
+        return (shared, local) if made_by == {(self._trial, self._identity)} else None
 
     def _epochs(self, rank: int) -> list[int]:
         """The epochs of a rank's files."""

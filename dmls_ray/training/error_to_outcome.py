@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,7 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_epoch, plain_values
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
+from dmls_ray.training.code_check import check_code
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.torchrun_environment import torchrun_environment
 from dmls_ray.util.errors import DivergedError, UnavailableError
@@ -29,6 +31,9 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         return emit(event)
 
     try:
+        began = time.perf_counter()
+        check_code(rank.identity, rank.machine)
+        rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
         with torchrun_environment(rank, config.threads_per_rank):
             returned = plain_values(train(config, rank, checked_emit), f"what {name} returned")
         facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}

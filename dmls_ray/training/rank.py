@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import RankEvent
 
 
@@ -47,6 +48,8 @@ class RankInfo:
     """Host and port of the key-value store where the ranks met; None at world size 1, or without a server."""
     artifacts: ArtifactOptions | None = None
     """Files to leave next to the record; None: none."""
+    identity: Identity = field(default_factory=Identity)
+    """The code and the data that the run is to have, as the driver found them."""
     prunable: bool = False
     """Whether the run may be stopped after an epoch (search mode). Then every rank emits its epochs and waits for the
     answer."""

@@ -13,6 +13,7 @@
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
     ├── WorkerGroupError      the ranks are lost in the middle of a sweep; the command line exits with 1
     │   └── HeadLostError     the head of the cluster is gone; no call to Ray returns any more
+    ├── CodeDiffersError      a rank has other sources than the driver; the run ends with the outcome `error`
     ├── UnavailableError      this machine lacks what the run needs; it ends with the outcome `skipped`
     └── DivergedError         a loss is not finite; the run ends with the outcome `diverged`
 
@@ -73,6 +74,10 @@ class WorkerGroupError(DmlsRayError):
 
 class HeadLostError(WorkerGroupError):
     """The head of the cluster is gone. A call to Ray never returns, even at the end of this process."""
+
+
+class CodeDiffersError(DmlsRayError):
+    """The user's sources on the machine of a rank are not those that the sweep began with."""
 
 
 class UnavailableError(DmlsRayError):

@@ -38,10 +38,7 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
         UserCodeError: the module is there and failed to import; the cause is chained.
     """
     module_name, _, function_name = reference.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        # Last, so that a user's file does not replace an installed package of the same name.
-        sys.path.append(here)
+    search_working_folder()
     global _importing
     _importing += 1
     try:
@@ -70,6 +67,14 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
             f"it has {', '.join(offered) or 'none'}."
         )
     return function
+
+
+def search_working_folder() -> None:
+    """Let imports search the working folder, too."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        # Last, so that a user's file does not replace an installed package of the same name.
+        sys.path.append(here)
 
 
 def _failed(reference: str, flag: str, error: BaseException) -> str:

@@ -23,7 +23,8 @@ from dmls_ray.records.validation import check_field_values
 from dmls_ray.util.errors import ConfigError, ConflictError, InputError, UserCodeError
 
 _HOOKS = (
-    "specs", "schema", "factors", "infeasible_reason", "check", "prepare", "cached_data", "writes_files", "estimate_s",
+    "specs", "schema", "factors", "infeasible_reason", "check", "prepare", "cached_data", "modules", "functions",
+    "data_sets", "fingerprint", "writes_files", "estimate_s",
 )  # fmt: skip
 """Methods of a subclass whose errors name the workload: the driver calls them."""
 
@@ -148,6 +149,32 @@ class Workload:
 
     def load_cached(self, *arguments: Any) -> None:
         """Prepare one data set of `cached_data` on this machine."""
+
+    def modules(self, config: Any) -> Sequence[str]:
+        """Names of the user's modules that a run of this configuration imports; what these import need not be named.
+
+        Work that was done with other sources of these modules is not done.
+        """
+        return (self.entrypoint.partition(":")[0],)
+
+    def functions(self, config: Any) -> Mapping[str, str]:
+        """Name -> digest of the functions that a run executes and that no module has, as those of a notebook."""
+        return {}
+
+    def data_sets(self, config: Any) -> Mapping[str, tuple[Any, ...]]:
+        """Name of each data set that a run reads -> arguments of `fingerprint`; all that its values select is in the
+        name. Work that was done with other data of this name is not done.
+        """
+        return {}
+
+    def fingerprint(self, *arguments: Any) -> str:
+        """Fingerprint of one data set of `data_sets` as it is now; called once for each sweep. Empty where the data are
+        not on this machine yet: that is no reason to run again.
+
+        Raises:
+            DataError: the data cannot be read.
+        """
+        raise NotImplementedError
 
     def writes_files(self, config: Any) -> bool:
         """Whether each run needs a folder for files besides its record."""

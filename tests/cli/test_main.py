@@ -350,7 +350,7 @@ def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, capsys: pyt
     assert run(capsys, "show", run_id, folder.parent)[0] == 0
     code, _, err = run(capsys, "show", "nothing", folder.parent)
     assert (code, err.count("\n")) == (2, 1)
-    assert "1 of them cannot be read: " in err
+    assert "2 of them cannot be read: " in err
 
 
 def test_a_folder_without_a_run_has_no_report_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from dmls_ray.config.options import Options
 from dmls_ray.execution import recorder as recorder_module
+from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.recorder import Recorder
 from dmls_ray.records.outcome import Outcome
@@ -17,13 +18,14 @@ from dmls_ray.workloads.registry import workload
 )
 def test_a_record_names_its_workload(name: str, axes: dict[str, object]) -> None:
     plan = make_plan(axes, schema=workload(name).schema())
-    record = Recorder(plan, Options(), workload(name), session="").skipped(plan.runs[0])
+    record = Recorder(plan, Options(), workload(name), Identities(workload(name)), session="").skipped(plan.runs[0])
     assert record.workload == name
 
 
 def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=workload("classification").schema())
-    recorder = Recorder(plan, Options(), workload("classification"), session="")
+    chosen = workload("classification")
+    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=chosen.schema())
+    recorder = Recorder(plan, Options(), chosen, Identities(chosen), session="")
     monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 110.0]).__next__)
     run = plan.runs[0]
     recorder.started(run, RunStarted(attempt=1), {})

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.config.options import Options
-from dmls_ray.execution.planning import finished_run_ids
 from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.storage.folder import Store
+from dmls_ray.storage.folder import Store, latest_records
 from dmls_ray.storage.location import first_free_location
-from dmls_ray.storage.runs_file import latest_records
 from dmls_ray.storage.sweep_file import SWEEP_SCHEMA, read_sweep
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
@@ -100,17 +97,9 @@ def test_a_store_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
 def test_the_last_line_of_a_run_counts(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.append(run(0, Outcome.SKIPPED))
-        assert finished_run_ids(store.records, Options()) == set()
         store.append(run(0))
-        assert finished_run_ids(store.records, Options()) == {"a-0"}
+        assert store.records == [run(0)]
     assert latest_records(tmp_path) == [run(0)]
-
-
-def test_what_a_search_has_run_is_not_measured_and_what_it_has_stopped_is_not_whole() -> None:
-    records = [run(0), record(run_id="a-1", mode="search"), record(run_id="a-2", mode="search", stopped_epoch=1)]
-    assert finished_run_ids(records, Options()) == {"a-0"}
-    assert finished_run_ids(records, Options(mode="search")) == {"a-0", "a-1", "a-2"}
-    assert finished_run_ids(records, Options(mode="search", scheduler="none")) == {"a-0", "a-1"}
 
 
 def test_what_no_file_of_json_can_hold_is_kept_as_it_can_and_what_it_cannot_is_not_written(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from dmls_ray.cli.main import main
 from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory
 from dmls_ray.execution.planning import make_plan, results_location
 from dmls_ray.execution.run_plan import run_plan
@@ -427,11 +428,11 @@ def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
 def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Executor, "run", lambda self, pending: None)
     plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
-    kept = []
+    kept, chosen = [], workload("classification")
     for out in (place, str(path_of(place))):
         view, options = Notes(), Options(out=out)
         run_plan(plan, options, view)  # type: ignore[arg-type]
-        jobs = JobFactory(local_resources(), options, workload("classification"), Path("folder"))
+        jobs = JobFactory(local_resources(), options, chosen, Path("folder"), Identities(chosen))
         kept.append(
             (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
         )

@@ -21,6 +21,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     rows, records = table.rows, results.records
     if not records:
         yield Note("measured_on", "No runs.")
+        if results.left_out:
+            yield Note("comparability", results.left_out)
         return
     machines = {_machine_text(machine) for machine in distinct(record.machine for record in records)}
     versions = {
@@ -34,6 +36,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)
     yield Note("measured_on", f"{values}; measured on {where}.", about=where)
 
+    if results.left_out:
+        yield Note("comparability", results.left_out)
     for text in _incomparable(records, rows, len(machines)):
         yield Note("comparability", text)
     yield from _of_independent_ranks(rows)

@@ -99,6 +99,7 @@ class Dispatcher:
                 machine=rank.registration.machine,
                 machines=machines,
                 store_address=store if len(names) > 1 else None,
+                identity=job.identity,
                 artifacts=job.artifacts,
                 prunable=job.prunable,
             )

@@ -9,6 +9,7 @@ from dmls_ray.config.schema import Schema
 from dmls_ray.records.provenance import slow_precisions
 from dmls_ray.records.training_metrics import LEARNED, TRAINING_METRICS
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.importing import is_reference
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig, trial_schema
 from dmls_ray.workloads.classification.datasets import builtin_dataset
@@ -96,6 +97,12 @@ class ClassificationWorkload(Workload):
         from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 
         load_decoded(*arguments)
+
+    def modules(self, config: TrialConfig) -> Sequence[str]:
+        custom_model = is_reference(config.model) and not config.model.startswith("torchvision:")
+        custom_dataset = is_reference(config.dataset) and builtin_dataset(config.dataset) is None
+        references = [*([config.model] if custom_model else []), *([config.dataset] if custom_dataset else [])]
+        return [reference.partition(":")[0] for reference in references]
 
     def writes_files(self, config: TrialConfig) -> bool:
         """Whether the run writes profiler tables."""

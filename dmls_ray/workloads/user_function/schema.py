@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import hashlib
 import importlib
 import inspect
 import pickle
@@ -27,8 +26,21 @@ from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_deriv
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
 from dmls_ray.util.importing import import_function
+from dmls_ray.workloads.user_function.function_digest import function_digest
 
 FLAG = "--train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentFunction:
+    """A function that no other process can import, such as one of a notebook: the driver sends it to the ranks."""
+
+    pickled: str
+    """The function and the dataclass of its configuration, in base64."""
+    digest: str
+    """Digest of both and of all that they use."""
+    modules: tuple[str, ...]
+    """The user's modules that they use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +55,8 @@ class UserFunctionConfig(RuntimeConfig):
     """`module:function`, or the name alone of a function without a module."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """The fields of the function, by name."""
-    code: str = field(default="", compare=False, repr=False)
-    """The pickled function, if no other process can import it (a function of a notebook)."""
+    sent: SentFunction | None = field(default=None, compare=False, repr=False)
+    """The function itself, if no other process can import it."""
 
     @classmethod
     def specs_to_check(cls) -> Mapping[str, FieldSpec]:
@@ -73,15 +85,15 @@ class UserFunctionConfig(RuntimeConfig):
         return config_class(**{name: value for name, value in given.items() if name in names})
 
 
-def find_function(train: str | Callable[..., Any]) -> tuple[str, str, type | None]:
+def find_function(train: str | Callable[..., Any]) -> tuple[str, SentFunction | None, type | None]:
     """Find a training function and check how it is called.
 
     Args:
         train: `module:function`, or the function.
 
     Returns:
-        Its name (with a digest of its code where it is not imported by that name), its pickled form where no other
-        process can import it (else ""), and its configuration's dataclass; None where that is a dict.
+        Its name, the form in which it is sent where no other process can import it, and its configuration's dataclass;
+        None where that is a dict.
 
     Raises:
         ConfigError: it is no such function, or its annotation is neither a dataclass nor a dict.
@@ -97,10 +109,10 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, str, type | Non
         ) from error
     config_class = config_class_of(function, name)
     if importable:
-        return name, "", config_class
-    code = _pickled(function, config_class, name)
-    # Only its code distinguishes it from another function of the same name.
-    return f"{name}#{hashlib.sha256(code.encode()).hexdigest()[:8]}", code, config_class
+        return name, None, config_class
+    digest, modules = function_digest(function, config_class)
+    pickled = _pickled(function, config_class, name)
+    return name, SentFunction(pickled=pickled, digest=digest, modules=modules), config_class
 
 
 def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type | None]:
@@ -109,8 +121,8 @@ def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type 
     Raises:
         UnknownNameError, UserCodeError: as `import_function`.
     """
-    if config.code:
-        function, config_class = pickle.loads(base64.b64decode(config.code))
+    if config.sent is not None:
+        function, config_class = pickle.loads(base64.b64decode(config.sent.pickled))
         return function, config_class
     function = import_function(config.train, flag=FLAG)
     return function, config_class_of(function, config.train)
@@ -152,18 +164,20 @@ def user_function_schema(train: str | Callable[..., Any], names: Iterable[str] =
     Raises:
         ConfigError, UnknownNameError, UserCodeError: as `find_function`.
     """
-    name, code, config_class = find_function(train)
-    return function_schema(name, config_class, names, code=code)
+    name, sent, config_class = find_function(train)
+    return function_schema(name, config_class, names, sent=sent)
 
 
-def function_schema(name: str, config_class: type | None, names: Iterable[str] = (), *, code: str = "") -> Schema:
+def function_schema(
+    name: str, config_class: type | None, names: Iterable[str] = (), *, sent: SentFunction | None = None
+) -> Schema:
     """The schema of a function that was found.
 
     Args:
         name: the recorded name of the function.
         config_class: the dataclass of its configuration; None for a dict.
         names: the fields of a dict.
-        code: the pickled function, where no other process can import it.
+        sent: the function itself, where no other process can import it.
     """
     specs = _specs(config_class, names)
     required = [item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS]
@@ -177,7 +191,7 @@ def function_schema(name: str, config_class: type | None, names: Iterable[str] =
             raise ConfigError(f"{name} needs a value of {', '.join(missing)}; give one.")
         values = {**{key: spec.default for key, spec in specs.items()}, **given}
         place = {key: values.pop(key) for key in RUNTIME_FIELDS}
-        config = UserFunctionConfig(train=name, values=values, code=code, **place)
+        config = UserFunctionConfig(train=name, values=values, sent=sent, **place)
         try:
             custom = config.for_function(config_class)
         except Exception as error:

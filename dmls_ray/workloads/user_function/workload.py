@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.config.schema import Schema
@@ -40,3 +40,9 @@ class UserFunctionWorkload(Workload):
             ConfigError, UnknownNameError, UserCodeError: as `find_function`.
         """
         return user_function_schema(self.train, self.names)
+
+    def modules(self, config: UserFunctionConfig) -> Sequence[str]:
+        return (config.train.partition(":")[0],) if config.sent is None else config.sent.modules
+
+    def functions(self, config: UserFunctionConfig) -> Mapping[str, str]:
+        return {} if config.sent is None else {config.train: config.sent.digest}

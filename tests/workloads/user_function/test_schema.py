@@ -192,12 +192,14 @@ def test_whatever_its_dataclass_raises_is_a_reason_to_skip() -> None:
     assert "refuses its configuration: AssertionError: too deep" in skip
 
 
-def test_functions_that_share_a_name_are_distinguished_by_their_code() -> None:
+def test_functions_that_share_a_name_are_distinguished_by_their_code_and_not_by_their_trial() -> None:
     def make(factor: int) -> Callable[..., Any]:
         return lambda config, rank, emit: {"value": factor}
 
-    one, same, other = (user_function_schema(make(factor)).make().hash for factor in (1, 1, 2))
+    made: list[Any] = [workload_of_function(make(factor)).schema().make() for factor in (1, 1, 2)]
+    one, same, other = (workload_of_function("<lambda>").functions(config)[config.train] for config in made)
     assert one == same != other
+    assert len({config.hash for config in made}) == 1
 
 
 def test_a_script_that_would_sweep_itself_in_every_rank_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -236,11 +238,11 @@ def test_a_function_of_a_script_is_found_under_the_name_of_its_file(tmp_path: Pa
         "def train(config, rank, emit): ...\n"
         "if __name__ == '__main__':\n"
         "    from dmls_ray.workloads.user_function.schema import find_function\n"
-        "    name, code, config_class = find_function(train)\n"
-        "    print(name, code == '', config_class)\n"
+        "    name, sent, config_class = find_function(train)\n"
+        "    print(name, sent, config_class)\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd=PROJECT)
-    assert done.stdout == "mine:train True None\n"
+    assert done.stdout == "mine:train None None\n"
 
 
 def test_a_sweep_at_import_is_refused_rather_than_repeated_in_every_rank(

@@ -1,0 +1,37 @@
+"""`Identity`: what a run executes and trains on, beyond the names in its configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dmls_ray.records.model import RunRecord
+from dmls_ray.util.source_digest import text_digest
+
+OF_FUNCTION = "()"
+"""End of the name of a function in `code` that has no module, and that the driver sends to the ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Digests of the user's code that a run executes, and fingerprints of its data. Work of another identity is not
+    done.
+    """
+
+    modules: tuple[str, ...] = ()
+    """The user's modules that the configuration names; the files of `code` follow from them."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """As `RunRecord.code`."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """As `RunRecord.data`, of the data sets that are known before the run."""
+
+    @property
+    def digest(self) -> str:
+        """One digest of code and data; empty if there are none."""
+        parts = [sorted(self.code.items()), sorted(self.data.items())]
+        return text_digest(json.dumps(parts)) if any(parts) else ""
+
+    def is_of(self, record: RunRecord) -> bool:
+        """Whether a record is of a run with this code and these data."""
+        return record.code == self.code and all(record.data.get(name) == value for name, value in self.data.items())

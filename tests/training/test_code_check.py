@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.launchers.inline import run_inline
+from dmls_ray.records.identity import Identity
+from dmls_ray.training.code_check import check_code
+from dmls_ray.util.errors import CodeDiffersError
+from dmls_ray.util.source_digest import source_digests
+from tests.training.test_engine import config
+
+
+def test_a_rank_with_other_sources_names_the_files_and_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checked_a.py").write_text("import checked_b\n")
+    (tmp_path / "checked_b.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    here = source_digests(["checked_a"])
+    check_code(Identity(modules=("checked_a",), code={**here, "train()": "of the driver"}), "host-2")
+    with pytest.raises(
+        CodeDiffersError, match=r"^checked_b.py on machine host-2 is not of the version that this sweep"
+    ):
+        check_code(Identity(modules=("checked_a",), code={**here, "checked_b.py": "another"}), "host-2")
+    with pytest.raises(CodeDiffersError, match=r"checked_a.py, checked_b.py on machine host-2 are not"):
+        check_code(Identity(modules=("checked_a",), code={}), "host-2")
+
+
+def test_what_a_process_has_imported_counts_and_not_what_its_file_became(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checked_c.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    identity = Identity(modules=("checked_c",), code=source_digests(["checked_c"]))
+    check_code(identity, "host-1")
+    (tmp_path / "checked_c.py").write_text("x = 2\n")
+    check_code(identity, "host-1")
+
+
+def test_a_run_with_other_sources_ends_in_an_error_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checked_d.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run_inline(config(), identity=Identity(modules=("checked_d",), code={"checked_d.py": "of the driver"}))
+    assert result.outcome == "error"
+    assert result.reason.startswith("CodeDiffersError: checked_d.py on machine ")

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.util.source_digest import source_digests
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's files: a module, what it imports, and a package."""
+    files = {
+        "digested.py": "import digested_helper\nfrom digested_package import layers\nimport torch\n",
+        "digested_helper.py": "SIZE = 3\n",
+        "digested_package/__init__.py": "",
+        "digested_package/layers.py": "def build():\n    from . import blocks\n    return blocks\n",
+        "digested_package/blocks.py": "from .deep.inner import x\n",
+        "digested_package/deep/inner.py": "x = 1\n",
+        "digested_package/unused.py": "",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_the_digests_are_of_a_module_and_of_all_that_it_imports_from_the_users_files(tree: Path) -> None:
+    assert list(source_digests(["digested"])) == [
+        "digested.py", "digested_helper.py", "digested_package/__init__.py", "digested_package/blocks.py",
+        "digested_package/deep/inner.py", "digested_package/layers.py",
+    ]  # fmt: skip
+    assert "digested_helper" not in sys.modules, "nothing is imported"
+
+
+def test_an_edit_changes_the_digest_of_its_file_alone(tree: Path) -> None:
+    before = source_digests(["digested"])
+    (tree / "digested_package" / "deep" / "inner.py").write_text("x = 2\n")
+    after = source_digests(["digested"])
+    assert {name for name in before if before[name] != after[name]} == {"digested_package/deep/inner.py"}
+    (tree / "digested_package" / "deep" / "inner.py").write_text("x = 1\n")
+    assert source_digests(["digested"]) == before
+
+
+def test_comments_docstrings_formatting_and_the_main_block_do_not_count(tree: Path) -> None:
+    (tree / "digested.py").write_text('def train(config, rank, emit):\n    return {"x": 1}\n')
+    before = source_digests(["digested"])
+    (tree / "digested.py").write_text(
+        '"""My model."""\n# A comment.\ndef train(config, rank,\n          emit):\n    """Trains."""\n'
+        "    return {'x': 1}\n\n"
+        "if __name__ == '__main__':\n    import digested_helper\n    sweep(train, {'lr': [1, 2]})\n"
+    )
+    assert source_digests(["digested"]) == before
+    (tree / "digested.py").write_text('def train(config, rank, emit):\n    return {"x": True}\n')
+    assert source_digests(["digested"]) != before, "1 and True are equal, and not the same"
+
+
+def test_the_package_itself_pythons_modules_and_installed_packages_have_no_digest(tree: Path) -> None:
+    (tree / "digested.py").write_text("import os, json, numpy\nfrom dmls_ray.training.rank import RankInfo\n")
+    assert list(source_digests(["digested", "dmls_ray.workloads.classification.train"])) == ["digested.py"]
+
+
+def test_a_model_of_an_installed_package_counts_with_its_package_alone(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in {"installed/__init__.py": "import other", "installed/net.py": "", "other.py": ""}.items():
+        (tree / "site-packages" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / "site-packages" / name).write_text(content)
+    monkeypatch.syspath_prepend(tree / "site-packages")
+    assert list(source_digests(["installed.net"])) == ["installed/__init__.py", "installed/net.py"]
+    (tree / "digested.py").write_text("import installed\n")
+    assert list(source_digests(["digested"])) == ["digested.py"]
+
+
+def test_a_module_that_is_not_there_has_no_digest_and_one_that_is_no_python_has_that_of_its_bytes(tree: Path) -> None:
+    assert source_digests(["nowhere", "nowhere.inside", "digested_helper.inside"]) == source_digests(
+        ["digested_helper"]
+    )
+    (tree / "digested_helper.py").write_text("this is no Python")
+    first = source_digests(["digested_helper"])
+    (tree / "digested_helper.py").write_text("this is no  Python")
+    assert len(first) == 1
+    assert source_digests(["digested_helper"]) != first
+    (tree / "digested_helper.py").write_text("x = " + " + ".join(["1"] * 20_000))
+    assert len(source_digests(["digested_helper"])) == 1
+
+
+def test_two_folders_of_one_tree_have_the_same_digests(tree: Path, tmp_path: Path) -> None:
+    here = source_digests(["digested_package.layers"])
+    (tree / "copy").mkdir()
+    (tree / "digested_package").rename(tree / "copy" / "digested_package")
+    sys.path.insert(0, str(tree / "copy"))
+    assert source_digests(["digested_package.layers"]) == here
