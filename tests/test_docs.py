@@ -54,6 +54,8 @@ NEEDS = {
     "python sweeps/batch_size.py --out s3://BUCKET/NAME": "an object store: tests/test_sweeps_remote.py",
     "dmls-ray table s3://BUCKET/NAME": "an object store: tests/test_sweeps_remote.py",
     "dmls-ray copy s3://BUCKET/NAME results/batch_size": "an object store: tests/test_sweeps_remote.py",
+    "dmls-ray table results/grid --stale": "runs of two versions: tests/cli/test_main.py",
+    "dmls-ray compare results/grid --stale": "runs of two versions: tests/cli/test_main.py",
     "dmls-ray copy results/batch_size file:///shared/batch_size": "a shared disk: tests/test_sweeps_remote.py",
     "ray get-auth-token --generate": "a cluster: tests/cluster/test_auth.py",
     "export RAY_AUTH_MODE=token": "a cluster: tests/cluster/test_jobs.py",

@@ -21,7 +21,7 @@ from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import Versions
 from dmls_ray.storage.folder import read_versions
 from dmls_ray.storage.mirror import Mirror, pending_files
-from dmls_ray.util.errors import StoreError
+from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri
 from dmls_ray.workloads.registry import workload_of
@@ -177,6 +177,21 @@ def load(folder: str | os.PathLike[str], *, stale: bool = False) -> Results:
         mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
     local, where = (mirror.folder, mirror.uri) if mirror else (Path(folder), None)
     return results_of(local, read_versions(local, where), mirror=mirror, stale=stale)
+
+
+def load_versions(folder: str | os.PathLike[str]) -> tuple[Results, Results]:
+    """The results of the version before the last change of the user's code or data, and the current ones.
+
+    Raises:
+        ConfigError: there is no earlier version; or as `load`.
+        StoreError: as `load`.
+    """
+    current = load(folder)
+    if current.versions is None or not current.versions.earlier:
+        raise ConfigError(
+            f"{current.where} has runs of one version of your code and data; there is nothing to compare."
+        )
+    return current.of(current.versions.previous()), current
 
 
 def results_of(

@@ -52,6 +52,11 @@ def add_folder(parser: Parser) -> None:
     parser.add_argument("folder", metavar="DIR", help="Results folder of a sweep, results/batch_size, say, or its URI")
 
 
+def add_stale(parser: Parser) -> None:
+    """Add the flag that includes runs of earlier versions of the user's code and data."""
+    parser.add_argument("--stale", action="store_true", help="Include runs of earlier versions of your code and data")
+
+
 def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     """Parse a command line; an unknown flag or argument ends the program with one line.
 

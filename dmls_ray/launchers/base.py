@@ -143,7 +143,6 @@ def rank_info(
     Args:
         config: the configuration of the run.
         rank: number of the rank.
-        artifacts: files that the run leaves next to its record.
         identity: the code and the data of the run.
         artifacts: files that the run leaves next to its record.
         store_address: host and port of the store where the ranks meet.

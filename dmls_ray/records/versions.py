@@ -56,6 +56,11 @@ class Versions:
         """The records that `choose` returns of those of each version."""
         return Versions(choose(self.current), choose(self.earlier), self.newest)
 
+    def previous(self) -> list[RunRecord]:
+        """Of each trial, the runs of the last version before the current one."""
+        last = {record.trial_id: version_key(record)[1:] for record in self.earlier}
+        return [record for record in self.earlier if version_key(record)[1:] == last[record.trial_id]]
+
     def distinguished(self) -> list[RunRecord]:
         """All records; the field `code_version` of their configuration says which version they are of."""
         numbers: dict[tuple[Any, Any], int] = {}

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dmls_ray.cli.main as main_module
-from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.commands import tables
 from dmls_ray.cli.main import main
 from dmls_ray.records.outcome import Outcome
@@ -328,11 +328,73 @@ def test_a_disk_without_room_for_the_output_is_one_line(folder: Path) -> None:
 def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(_: object) -> None:
+    def interrupt(*_: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tables, "load", interrupt)
     assert run(capsys, "table", folder) == (130, "", "dmls-ray table: stopped.\n")
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Path:
+    """A sweep that was run again after an edit of m.py that made it twice as fast, and once with another batch."""
+    noise = [1.0, 1.02, 0.99]
+    records = []
+    for version, batches in (("old", [16, 32]), ("new", [16, 64])):
+        speed = 200 if version == "new" else 100
+        runs = results(
+            {"model": "m:net", "batch_per_rank": batches}, lambda values, repeat, speed=speed: speed * noise[repeat]
+        )
+        for record in runs.records:
+            record.code, record.session = {"m.py": version}, version
+        records += runs.records
+    folder = tmp_path / "edited"
+    folder.mkdir()
+    (folder / "runs.jsonl").write_text("".join(f"{json.dumps(record.to_dict())}\n" for record in records))
+    return folder
+
+
+def test_runs_of_an_earlier_version_are_left_out_with_a_line_and_included_on_request(
+    edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "table", edited)
+    assert code == 0
+    assert "6 runs of an earlier version of m.py are not shown; --stale includes them." in out
+    assert sorted(load(edited).runs["batch_per_rank"].unique()) == [16, 64]
+    code, out, _ = run(capsys, "table", edited, "--stale")
+    assert code == 0
+    assert "not shown" not in out
+    everything = load(edited, stale=True).runs
+    assert everything.groupby(["code_version", "batch_per_rank"]).size().to_dict() == {
+        ("1", 16): 3, ("1", 32): 3, ("current", 16): 3, ("current", 64): 3,
+    }  # fmt: skip
+    for command in ("export", "figures"):
+        assert run(capsys, command, edited, "--stale", "--out", tmp_path / command)[0] == 0
+    assert len(pd.read_csv(tmp_path / "export" / "runs.csv")) == 12
+    assert "code_version" in run(capsys, "advise", edited, "--stale")[1]
+
+
+def test_an_earlier_version_is_compared_with_the_current_one(
+    edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "compare", edited, "--stale", "--fail-if-slower", "5%")
+    assert code == 0
+    assert "2.00" in out
+    assert "Your code differs: m.py old in A, new in B." in out
+    for words, reason in (
+        ((edited,), "B is missing"),
+        ((edited, folder, "--stale"), "leave out B"),
+        ((folder, "--stale"), "has runs of one version of your code and data"),
+    ):
+        code, _, err = run(capsys, "compare", *words)
+        assert code == 2
+        assert reason in err
+
+
+def test_a_copy_has_the_runs_of_all_versions(edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "12 of 12 runs added" in run(capsys, "copy", edited, tmp_path / "copy")[1]
+    assert "0 of 12 runs added" in run(capsys, "copy", edited, tmp_path / "copy")[1]
+    assert len(load(tmp_path / "copy")) == 6
 
 
 def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ def differences(a: Results, b: Results) -> list[str]:
     kinds = {
         "The machines differ": _differing_entries(sides, "machine"),
         "The versions differ": _differing_entries(sides, "versions"),
+        "Your code differs": _differing_entries(sides, "code"),
+        "The data differ": _differing_entries(sides, "data"),
         "The source differs": [_difference("commit", commits)],
         "The runs were made differently": [
             _difference(name, [[getattr(record, name) for record in side] for side in sides]) for name in _HOW_MADE

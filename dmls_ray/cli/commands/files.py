@@ -14,8 +14,9 @@ from dmls_ray.analysis.figures.static import save
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.cli.console import Console, say
-from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder
+from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder, add_stale
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.versions import version_key
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
@@ -90,12 +91,13 @@ def report(given: argparse.Namespace, console: Console) -> None:
 
 def figures_arguments(parser: Parser) -> None:
     add_folder(parser)
+    add_stale(parser)
     parser.add_argument("--out", metavar="DIR", help="Where to; without it, figures/ in the sweep's folder")
 
 
 def figures(given: argparse.Namespace, console: Console) -> None:
     """Draw the figures of a sweep as PNG and SVG."""
-    results = load(given.folder)
+    results = load(given.folder, stale=given.stale)
     default = results.folder / "figures"
     if not given.out and default.is_symlink():
         raise StoreError(f"{default} is a link, which may lead anywhere; remove it, or name a folder with --out.")
@@ -122,13 +124,14 @@ def tensorboard(given: argparse.Namespace, console: Console) -> None:
 
 def export_arguments(parser: Parser) -> None:
     add_folder(parser)
+    add_stale(parser)
     parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv", help="(default: csv)")
     parser.add_argument("--out", metavar="DIR", help="Where to; without it, the sweep's folder")
 
 
 def export(given: argparse.Namespace, console: Console) -> None:
     """Write runs, ranks and epochs of a sweep as files for other programs."""
-    results = load(given.folder)
+    results = load(given.folder, stale=given.stale)
     out = local_folder(given.out, "--out") or results.folder
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -154,6 +157,8 @@ def copy_arguments(parser: Parser) -> None:
 def copy(given: argparse.Namespace, console: Console) -> int:
     """Add the runs of a sweep to another folder or URI; what is there stays, and no run comes twice."""
     results = load(given.a)
+    versions = results.versions
+    assert versions is not None
     sessions = read_sweep(results.folder).get("sessions", [])
     check_location(given.b, "B")
     with open_store(given.b, lambda note: say(console, note)) as store:
@@ -161,14 +166,15 @@ def copy(given: argparse.Namespace, console: Console) -> int:
         for session in sessions:
             if session not in present_sessions:
                 store.add_session(session)
-        present = {record.run_id: record for record in store.records}
-        missing = [record for record in results.records if _adds(record, present.get(record.run_id))]
+        present = {version_key(record): record for record in store.all_records}
+        records = [*versions.earlier, *versions.current]
+        missing = [record for record in records if _adds(record, present.get(version_key(record)))]
         for record in missing:
             store.append(record)
     if store.mirror is not None and store.mirror.is_kept:
         return EXIT_FAILED
     say(
-        console, f"{len(missing)} of {len(results)} runs added to {store.where}; dmls-ray report makes the other files."
+        console, f"{len(missing)} of {len(records)} runs added to {store.where}; dmls-ray report makes the other files."
     )
     return EXIT_OK
 

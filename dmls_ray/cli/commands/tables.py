@@ -13,14 +13,14 @@ from dmls_ray.analysis.compare.sweeps import compare_sweeps
 from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
-from dmls_ray.analysis.results import load
+from dmls_ray.analysis.results import Results, load, load_versions
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
 from dmls_ray.cli.commands.files import draw_figures, local_folder
 from dmls_ray.cli.console import SPARE, Console, print_error, print_table, say
-from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder
+from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder, add_stale
 from dmls_ray.util.errors import ConfigError
 
 EXIT_SLOWER = 3
@@ -53,6 +53,7 @@ def print_result(
 
 def table_arguments(parser: Parser) -> None:
     add_folder(parser)
+    add_stale(parser)
     parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
     parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
     add_format(parser)
@@ -60,7 +61,7 @@ def table_arguments(parser: Parser) -> None:
 
 def table(given: argparse.Namespace, console: Console) -> None:
     """Print the table of a sweep and its answer, or one of the reports' tables."""
-    reading = summarize(load(given.folder))
+    reading = summarize(load(given.folder, stale=given.stale))
     if given.by:
         layout = all_layouts()[given.by](reading.results, with_published=given.published)
     elif given.published:
@@ -76,7 +77,12 @@ def table(given: argparse.Namespace, console: Console) -> None:
 
 def compare_arguments(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="Results folder to compare against, or its URI")
-    parser.add_argument("b", metavar="B", help="Results folder that is compared, or its URI")
+    parser.add_argument("b", metavar="B", nargs="?", help="Results folder that is compared, or its URI")
+    parser.add_argument(
+        "--stale",
+        action="store_true",
+        help="Without B: compare the version of your code and data before the last edit with the current one",
+    )
     parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
     parser.add_argument("--fail-if-slower", metavar="SHARE", help="Exit with 3 if B is slower by more than this: 5%%")
     add_format(parser)
@@ -85,7 +91,7 @@ def compare_arguments(parser: Parser) -> None:
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
-    comparison = compare_sweeps(load(given.a), load(given.b), measure=given.measure)
+    comparison = compare_sweeps(*_sides(given), measure=given.measure)
     slower, lost = ([], []) if share is None else (comparison.slower_by_more_than(share), comparison.lost)
     print_result(comparison.frame(), [*comparison.notes, "", comparison.sentence], given.format, console)
     if slower:
@@ -94,6 +100,21 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     if lost:
         print_error(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", EXIT_SLOWER)
     return EXIT_SLOWER if slower or lost else EXIT_OK
+
+
+def _sides(given: argparse.Namespace) -> tuple[Results, Results]:
+    """The results to compare: of two folders, or of two versions in one folder.
+
+    Raises:
+        ConfigError: there is nothing to compare with.
+    """
+    if given.stale and given.b is None:
+        return load_versions(given.a)
+    if given.stale:
+        raise ConfigError("--stale compares two versions in one folder; leave out B.")
+    if given.b is None:
+        raise ConfigError("B is missing; name a second folder, or give --stale for two versions of A.")
+    return load(given.a), load(given.b)
 
 
 def _share(text: str) -> float:
@@ -109,6 +130,7 @@ def _share(text: str) -> float:
 
 def advise_arguments(parser: Parser) -> None:
     add_folder(parser)
+    add_stale(parser)
     parser.add_argument(
         "--for", dest="aim", choices=list(OBJECTIVES), default="throughput", help="(default: throughput)"
     )
@@ -128,8 +150,9 @@ def advise_arguments(parser: Parser) -> None:
 
 def advise(given: argparse.Namespace, console: Console) -> None:
     """Say which configuration to use for an aim, what was not tried and would be worth it, and what cannot be said."""
+    results = load(given.folder, stale=given.stale)
     advice = advise_on(
-        load(given.folder), given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
+        results, given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
         metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min", batch=given.batch,
     )  # fmt: skip
     print_result(advice.frame(), [*advice.notes, "", advice.sentence], given.format, console)
