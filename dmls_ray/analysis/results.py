@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
-from dmls_ray.records.older import fill_host_memory
+from dmls_ray.records.older import fill_older_record
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import Versions
 from dmls_ray.storage.folder import read_versions
@@ -65,7 +65,7 @@ class Results:
         if not are_checked:
             _check_configs(records)
             for record in records:
-                fill_host_memory(record)
+                fill_older_record(record)
         self.folder = Path(folder)
         self.mirror = mirror
         self.versions = versions

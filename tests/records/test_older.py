@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from dmls_ray import load
 from dmls_ray.records.model import RankRecord, RunRecord
-from dmls_ray.records.older import fill_host_memory
+from dmls_ray.records.older import fill_host_memory, fill_older_record
 from dmls_ray.records.outcome import Outcome
 from tests.conftest import PROJECT
 
@@ -52,3 +54,16 @@ def test_the_order_of_memory_in_quantization_is_that_of_the_runs_and_not_of_thei
         grown.setdefault(record.config["quantization"], []).append(record.host_mem_mib)
     middle = {name: sorted(values)[1] for name, values in grown.items()}
     assert middle["off"] < middle["qat"]
+
+
+def test_the_communication_of_an_older_run_is_that_of_the_rank_that_waited_least() -> None:
+    record = record_of("cpu")
+    record.ranks = [RankRecord(rank=rank, exposed_comm_ms=exposed) for rank, exposed in enumerate((9.08, 1.44))]
+    record.exposed_comm_ms = 9.08
+    for read in (record, RunRecord.from_json(record.to_json())):
+        fill_older_record(read)
+        assert read.exposed_comm_ms == 1.44
+        assert read.straggler_wait_ms == pytest.approx(7.64)
+        read.exposed_comm_ms = 1.0
+        fill_older_record(read)
+        assert read.exposed_comm_ms == 1.0, "what is not older stays"
