@@ -75,7 +75,7 @@ class Results:
         return len(self.records)
 
     def __repr__(self) -> str:
-        counts = outcome_counts(record.outcome for record in self.records)
+        counts = outcome_counts(record.ending for record in self.records)
         return f"Results({self.where!r}, {len(self)} runs: {counts or 'none'})"
 
     @property

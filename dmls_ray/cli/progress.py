@@ -77,7 +77,7 @@ class LiveView:
             style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
             rows.add_row(
                 Text(escape_control_chars(name), style=style),
-                Text(record.outcome.value, style=style),
+                Text(record.ending, style=style),
                 *(
                     (escape_control_chars(", ".join(custom_measures(record.measures))),)
                     if custom

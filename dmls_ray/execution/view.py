@@ -144,12 +144,11 @@ def describe_end(record: RunRecord) -> str:
     values = {form: getattr(record, name) for name, form in form_of.items()}
     parts = [form.format(value) for form, value in values.items() if value is not None]
     seconds = [] if record.total_s is None else [f"{record.total_s:.2f} s"]
-    if record.stopped_epoch:
-        parts.append(f"stopped after epoch {record.stopped_epoch}")
     if record.mode == "search":
         seconds = []
         parts = [part for part in parts if not part.endswith("images/s")]
-    return ", ".join(["ok", *parts, *custom_measures(record.measures), *seconds])
+    ending = "ok" if record.stopped_epoch is None else f"stopped after epoch {record.stopped_epoch}"
+    return ", ".join([ending, *parts, *custom_measures(record.measures), *seconds])
 
 
 def custom_measures(measures: Mapping[str, Any]) -> list[str]:

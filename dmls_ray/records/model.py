@@ -365,6 +365,12 @@ class RunRecord(msgspec.Struct, kw_only=True):
             return rows
         return content
 
+    @property
+    def ending(self) -> str:
+        """The outcome; `stopped` if a search's scheduler stopped the run, whose metrics are those of an early epoch."""
+        is_stopped = self.outcome is Outcome.OK and self.stopped_epoch is not None
+        return "stopped" if is_stopped else self.outcome.value
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RunRecord) and self.to_dict() == other.to_dict()
 

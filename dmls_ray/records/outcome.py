@@ -32,6 +32,6 @@ class Outcome(StrEnum):
         return self in (Outcome.OK, Outcome.OOM, Outcome.DIVERGED, Outcome.SKIPPED)
 
 
-def outcome_counts(outcomes: Iterable[Outcome]) -> str:
+def outcome_counts(endings: Iterable[str]) -> str:
     """`22 ok, 2 oom`, the most frequent first; empty without a run."""
-    return ", ".join(f"{count:,} {outcome.value}" for outcome, count in Counter(outcomes).most_common())
+    return ", ".join(f"{count:,} {ending}" for ending, count in Counter(endings).most_common())

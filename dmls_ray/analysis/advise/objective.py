@@ -250,6 +250,8 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     """A configuration with its value of a metric, or why it has none."""
     if not row.counted:
         return Unable(row.outcome)
+    if objective.is_learned and row.is_stopped:
+        return Unable("stopped early")
     values = row.by_block(objective.measure)
     if not objective.is_learned:
         values = {block: value for block, value in values.items() if value > 0}

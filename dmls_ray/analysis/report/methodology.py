@@ -39,7 +39,7 @@ class Command:
 
 def run_counts(results: Results) -> str:
     """`24 runs: 22 ok, 2 oom`."""
-    outcomes = outcome_counts(record.outcome for record in results.records)
+    outcomes = outcome_counts(record.ending for record in results.records)
     return f"{len(results):,} {'run' if len(results) == 1 else 'runs'}" + (f": {outcomes}" if outcomes else "")
 
 

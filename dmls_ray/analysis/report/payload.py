@@ -45,7 +45,7 @@ def build_payload(records: Sequence[RunRecord], folder: Path) -> dict[str, Any]:
         "trial": _numbered([record.trial_id for record in records]),
         "repeat": [record.repeat for record in records],
         "config": {name: _column([item.get(name) for item in factors]) for name in field_names(factors)},
-        "record": _columns([_values_of(record, scalars) for record in records]),
+        "record": _columns([_values_of(record, scalars) | {"outcome": record.ending} for record in records]),
         "measures": _columns([record.measures for record in records]),
         "machine": _numbered([environment_key(record) for record in records]),
         "earlier": [record.earlier_attempts for record in records],

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
-from dmls_ray.analysis.summary.phrases import context_phrase, describe_configuration, join_names, paired_note
+from dmls_ray.analysis.summary.phrases import (
+    context_phrase,
+    count_noun,
+    describe_configuration,
+    join_names,
+    paired_note,
+)
 from dmls_ray.analysis.table.axis_groups import count_values, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -23,20 +29,25 @@ def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
         minimizes: whether less of it is better.
     """
     reported = [row for row in table.rows if row.median_of(metric) is not None]
+    # A value of an early epoch is not compared with that of a whole training.
+    finished = [row for row in reported if not row.is_stopped]
+    is_cut = 0 < len(finished) < len(reported)
+    reported = finished or reported
     best_first = sorted(reported, key=lambda row: _level_of(row, metric), reverse=not minimizes)
     if not best_first:
         return f"No run that ended ok reported its {metric}, so nothing can be said of it."
     best_level = _level_of(best_first[0], metric)
     equal = [row for row in best_first if _level_of(row, metric) == best_level]
     names = join_names([describe_configuration(row.factors) for row in equal], separator=", and with ")
-    best = f"The {'least' if minimizes else 'highest'} {metric} of {len(best_first)} configurations is"
+    of_what = f"{count_noun(len(best_first), 'configuration')}{' that trained to the end' if is_cut else ''}"
+    best = f"The {'least' if minimizes else 'highest'} {metric} of {of_what} is"
     parts = [f"{best} {GENERIC(best_level)}, with {names}"]
     for row in best_first[len(equal) :][:1]:
         parts.append(f"the next is {GENERIC(_level_of(row, metric))}, with {describe_configuration(row.factors)}")
     stopped = sum(record.stopped_epoch is not None and record.outcome is Outcome.OK
                   for row in table.rows for record in row.records)  # fmt: skip
     if stopped:
-        parts.append(f"{stopped} were stopped early")
+        parts.append(f"{count_noun(stopped, 'run')} {'was' if stopped == 1 else 'were'} stopped early")
     return (
         f"{'; '.join(parts)}. The best of many looks better than it is: run it again with several seeds (--mode bench) "
         "before you trust it."

@@ -30,7 +30,8 @@ def make_table(
     Args:
         results: the runs.
         varied: fields to show as columns; without it, those in which the runs differ.
-        best_by: a metric, and whether it is to be small, for the best trial first; without it, by the factors.
+        best_by: a metric, and whether it is to be small, for the best trial first, and those that were stopped after
+            those that trained to the end; without it, by the factors.
     """
     by_trial: dict[str, list[RunRecord]] = {}
     for record in results.records:
@@ -42,7 +43,7 @@ def make_table(
     if best_by is not None:
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.median_of(metric) or 0.0) * (1 if minimizes else -1))
-        rows.sort(key=lambda row: row.median_of(metric) is None)
+        rows.sort(key=lambda row: (row.median_of(metric) is None, row.is_stopped))
     fixed_batch_field = _fixed_batch_field(factors, varied or ())
     presentation = presentation_of_rows(rows)
     table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation)

@@ -124,7 +124,8 @@ def metric_column(name: str, *, interval: bool = False, answers: bool = False, h
     def text(row: Row) -> str:
         if answers and not row.counted:
             return row.outcome
-        return f"{row.text(name, interval=interval)}{_of_how_many(row.estimate(name), row)}"
+        text = row.text(name, interval=interval)
+        return f"{text}{_of_how_many(row.estimate(name), row)}{_when_stopped(row, name) if text else ''}"
 
     head = (head or label_of(name)) + (INTERVAL if interval else "")
     return Column(head, text, lambda row: _numbers(name, row.estimate(name)))
@@ -133,6 +134,15 @@ def metric_column(name: str, *, interval: bool = False, answers: bool = False, h
 def _of_how_many(value: Estimate | None, row: Row) -> str:
     """Of how many runs a value is, where not all have one."""
     return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
+
+
+def _when_stopped(row: Row, name: str) -> str:
+    """The epoch that a result of training is of, where it is not the last one."""
+    metric = registered_metrics().get(name)
+    if not row.is_stopped or (metric is not None and metric.scope != "epoch"):
+        return ""
+    epochs = sorted({record.stopped_epoch for record in row.counted if record.stopped_epoch is not None})
+    return f" (epoch {' to '.join(map(str, dict.fromkeys((epochs[0], epochs[-1]))))})"
 
 
 def _numbers(name: str, value: Estimate | None) -> dict[str, Any]:
@@ -169,7 +179,7 @@ def _target(row: Row) -> dict[str, Any]:
 def _outcomes(row: Row) -> dict[str, Any]:
     return {
         "outcome": row.outcome,
-        **{str(kind): sum(record.outcome is kind for record in row.records) for kind in Outcome},
+        **{kind: sum(record.ending == kind for record in row.records) for kind in (*map(str, Outcome), "stopped")},
     }
 
 

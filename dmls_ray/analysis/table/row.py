@@ -62,17 +62,20 @@ class Row:
         return tuple(places)
 
     @cached_property
-    def outcomes(self) -> set[Outcome]:
-        """The outcomes of its runs."""
-        return {record.outcome for record in self.records}
+    def outcomes(self) -> set[str]:
+        """How its runs ended: their outcomes, and `stopped`."""
+        return {record.ending for record in self.records}
 
     @cached_property
     def outcome(self) -> str:
         """The outcome that all runs have, or the number of runs of each outcome."""
         one_for_all = len(self.outcomes) == 1
-        return (
-            self.records[0].outcome.value if one_for_all else outcome_counts(record.outcome for record in self.records)
-        )
+        return self.records[0].ending if one_for_all else outcome_counts(record.ending for record in self.records)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a search stopped all runs that count: their metrics are those of an early epoch."""
+        return bool(self.counted) and all(record.stopped_epoch is not None for record in self.counted)
 
     @property
     def reason(self) -> str:

@@ -44,7 +44,7 @@ def ls(given: argparse.Namespace, console: Console) -> None:
             {
                 "folder": str(folder),
                 "runs": str(len(results)),
-                "outcome": outcome_counts(record.outcome for record in results.records),
+                "outcome": outcome_counts(record.ending for record in results.records),
                 "last begun": max((record.started_at for record in results.records), default="")[:16].replace("T", " "),
                 "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
                 "question": (sessions[-1].get("question") or sessions[-1].get("axis") or "") if sessions else "",
@@ -71,7 +71,7 @@ def show(given: argparse.Namespace, console: Console) -> None:
         "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts",
         "picture",
     )  # fmt: skip
-    ended = f"{record.outcome.value}{f', {record.reason}' if record.reason else ''}"
+    ended = f"{record.ending}{f', {record.reason}' if record.reason else ''}"
     say(console, f"{record.run_id} in {results.where}: {ended}")
     for title, values in (
         ("Configuration", plain["config"]),

@@ -471,6 +471,17 @@ def test_runs_of_two_versions_are_not_compared(aim: str) -> None:
     assert any("the runs have different versions" in line for line in advice.caveats)
 
 
+def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch() -> None:
+    searched = results(BATCHES, uneven, accuracy=lambda values, repeat: values["batch_per_rank"] / 100, repeats=1)
+    for record in searched.records:
+        record.mode = "search"
+        record.stopped_epoch = 1 if record.config["batch_per_rank"] == 64 else None
+    advice = advise(searched, "accuracy")
+    assert advice.best is not None
+    assert advice.best.name == "batch_per_rank=32"
+    assert [unable.text for _, unable in advice.unable] == ["stopped early"]
+
+
 def test_runs_without_accuracies_by_epoch_are_not_said_to_have_missed_a_target() -> None:
     advice = advise(published("mnist"), "time-to-accuracy", target=0.5)
     assert "none of 8 configurations reached" not in advice.sentence

@@ -208,6 +208,25 @@ def test_a_search_has_no_times_and_its_best_trial_first() -> None:
     assert any("times are left out" in note for note in table.notes)
 
 
+def test_a_trial_that_a_search_stopped_is_not_ok_and_its_accuracy_is_of_its_epoch() -> None:
+    searched = results(
+        {"batch_per_rank": [16, 32, 64]},
+        lambda values, repeat: 100.0,
+        repeats=1,
+        accuracy=lambda values, repeat: values["batch_per_rank"] / 100,
+    )
+    for record in searched.records:
+        record.mode = "search"
+        record.stopped_epoch = 2 if record.config["batch_per_rank"] == 64 else None
+    table = make_table(searched, best_by=("test_accuracy", False))
+    frame = table.frame()
+    assert frame["outcome"].tolist() == ["ok", "ok", "stopped"], "those that trained to the end come first"
+    assert frame["test acc."].tolist() == ["0.320", "0.160", "0.640 (epoch 2)"]
+    numbers = table.numbers()
+    assert (numbers["ok"].tolist(), numbers["stopped"].tolist()) == ([1, 1, 0], [0, 0, 1])
+    assert repr(searched) == "Results('results/sample', 3 runs: 2 ok, 1 stopped)"
+
+
 def test_times_of_a_trial_that_was_searched_and_measured_are_those_that_were_measured() -> None:
     runs = own_results({"lr": [0.1, 0.2]}, lambda values, repeat: (10.0 if repeat == 0 else 2.0, {"bits": 1.0}))
     for record in runs.records:
