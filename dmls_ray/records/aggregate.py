@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from statistics import fmean
 from typing import Any, TypeVar
@@ -82,10 +82,10 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:
     record.epochs = epochs
     if not epochs:
         return
-    record.train_s = sum(item.train_s for item in epochs)
-    record.warmup_s = sum(item.warmup_s for item in epochs)
-    record.eval_s = sum(item.eval_s for item in epochs)
-    images = sum(item.images for item in epochs)
+    record.train_s = _sum_of_known(item.train_s for item in epochs)
+    record.warmup_s = _sum_of_known(item.warmup_s for item in epochs)
+    record.eval_s = _sum_of_known(item.eval_s for item in epochs)
+    images = _sum_of_known(item.images for item in epochs)
     # A rate over all epochs is the ratio of the sums, not a mean of rates.
     record.images_per_s = images / record.train_s if images and record.train_s else None
     if record.images_per_s and record.train_samples:
@@ -103,9 +103,6 @@ def take_epochs(record: RunRecord, epochs: list[EpochRecord]) -> None:
 
 def _take_returned(record: RunRecord, returned: Mapping[str, Any]) -> None:
     """Fill in what a user-defined training function returned."""
-    if not any(epoch.train_s for epoch in record.epochs):
-        # The function reported no times, so they are unknown and not zero.
-        record.train_s = record.warmup_s = record.eval_s = None
     for name, value in returned.items():
         if name in RETURNABLE:
             setattr(record, name, value)
@@ -138,6 +135,12 @@ def _take_overfitting(record: RunRecord) -> None:
     _, last_train_loss, last_test_loss = losses[-1]
     if test_loss < last_test_loss < math.inf and last_train_loss < train_loss:
         record.overfit_epoch = best_epoch + 1
+
+
+def _sum_of_known(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None where nothing is: unknown is not zero."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 Record = TypeVar("Record", EpochRecord, RankRecord)

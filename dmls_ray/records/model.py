@@ -62,17 +62,23 @@ class EpochRecord:
     validation_loss: float | None = None
     validation_accuracy: float | None = None
     """Of the samples that validation_share holds out."""
-    train_s: float = 0.0
-    """Seconds of counted training steps, from the barrier to the last rank."""
-    warmup_s: float = 0.0
+    train_s: float | None = None
+    """Seconds of counted training steps, from the barrier to the last rank. Of times and samples, None is what a
+    user-defined function does not report."""
+    warmup_s: float | None = None
     """Seconds of the steps that count in no rate."""
-    eval_s: float = 0.0
+    eval_s: float | None = None
     """Seconds of the test pass, to the last rank."""
-    images: Int = 0
+    images: Int | None = None
     """Samples trained on in the counted steps, all ranks."""
     images_per_s: float | None = None
     measures: dict[str, Any] = field(default_factory=dict)
     """Values by name that a user-defined training function reported and that have no field."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the epoch, as far as they are known."""
+        return (self.warmup_s or 0.0) + (self.train_s or 0.0) + (self.eval_s or 0.0)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -445,6 +451,9 @@ def _decode_rows(content: Raw, cls: type[Nested]) -> list[Nested]:
     for row in rows:
         if isinstance(row, EpochRecord):
             check_plain("measures", row.measures)
+            if not (row.train_s or row.warmup_s or row.eval_s or row.images):
+                # Older records have zeros where a user-defined function reported nothing.
+                row.train_s = row.warmup_s = row.eval_s = row.images = None
         else:
             for epoch in row.epochs:
                 check_plain("epochs", epoch)

@@ -154,12 +154,23 @@ def test_a_number_that_is_not_finite_becomes_null() -> None:
     assert record(train_loss=math.nan, epoch_s=math.inf).to_dict()["train_loss"] is None
 
 
-def test_a_time_of_an_epoch_that_was_not_finite_is_zero_after_reading() -> None:
+def test_what_a_function_did_not_measure_of_an_epoch_is_unknown_and_not_zero() -> None:
+    written = record()
+    take_results(written, [rank(0, run={"epochs": [{"epoch": 1, "train_loss": 0.5}]})])
+    assert (written.train_s, written.eval_s, written.images_per_s) == (None, None, None)
+    older = written.to_dict()
+    assert [older["epochs"][0][name] for name in ("train_s", "warmup_s", "eval_s", "images")] == [None] * 4
+    older["epochs"][0] |= {"train_s": 0.0, "warmup_s": 0.0, "eval_s": 0.0, "images": 0}
+    for read in (RunRecord.from_dict(older).epochs[0], written.epochs[0]):
+        assert (read.train_s, read.warmup_s, read.eval_s, read.images, read.seconds) == (None, None, None, None, 0.0)
+
+
+def test_a_time_of_an_epoch_that_was_not_finite_is_unknown_after_reading() -> None:
     written = record()
     broken = epoch(1, train_s=math.nan, eval_s=math.inf, train_loss=math.nan)
     take_results(written, [rank(0, pid=None, run={"epochs": [broken, epoch(2)]})])
     read = RunRecord.from_json(written.to_json())
-    assert [(item.warmup_s, item.train_s, item.eval_s) for item in read.epochs] == [(1.0, 0.0, 0.0), (1.0, 2.0, 0.5)]
+    assert [(item.warmup_s, item.train_s, item.eval_s) for item in read.epochs] == [(1.0, None, None), (1.0, 2.0, 0.5)]
     assert read.epochs[0].train_loss is None
     assert read.ranks[0].pid == 0
     reached = time_to_target([read], 0.2)

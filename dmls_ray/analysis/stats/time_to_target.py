@@ -97,7 +97,7 @@ def _seconds_to(record: RunRecord, target: float) -> float | None:
         return record.target_s
     elapsed = record.setup_s or 0.0
     for epoch in record.epochs:
-        elapsed += epoch.warmup_s + epoch.train_s + epoch.eval_s
+        elapsed += epoch.seconds
         if epoch.test_accuracy is not None and epoch.test_accuracy >= target:
             return elapsed
     return None

@@ -48,7 +48,9 @@ def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -
     accuracy = _verdicts(others, base, changed, "test_accuracy", level)
     if not accuracy:
         return ""
-    gap = _verdicts(others, base, changed, "accuracy_gap", level, all_of_them=False)
+    # Older records have the train accuracy as a mean over the epoch, with dropout and augmentation on.
+    is_evaluated = all(record.train_eval_accuracy is not None for row in rows for record in row.counted)
+    gap = _verdicts(others, base, changed, "accuracy_gap", level, all_of_them=False) if is_evaluated else ""
     if gap:
         gap = f"; {_GAP}, {base.text('accuracy_gap')} without, is {gap}"
     shared = ", ".join(f"{name} {value}" for name, value in base.factors.items() if name not in changed)

@@ -182,7 +182,7 @@ def started(record: RunRecord) -> float:
 
 def _epoch_ends(record: RunRecord, setup_s: float | None, epochs: Sequence[EpochRecord]) -> list[float]:
     """Estimated end of each epoch: the record has no times of checkpoints and of waiting."""
-    durations = [epoch.warmup_s + epoch.train_s + epoch.eval_s for epoch in epochs]
+    durations = [epoch.seconds for epoch in epochs]
     return list(itertools.accumulate(durations, initial=started(record) + (setup_s or 0.0)))[1:]
 
 

@@ -16,6 +16,9 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
 
     changes = [{}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1}]
     runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes)
+    assert "the gap" not in summarize_variants(make_table(runs), ["dropout", "l1", "label_smoothing"]), "not evaluated"
+    for record in runs.records:
+        record.train_eval_accuracy = record.train_accuracy
     table = make_table(runs)
     assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
     assert summarize_variants(table, ["dropout", "l1", "label_smoothing"]) == (
@@ -37,7 +40,7 @@ def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
         variants=[{}, {"l1": 1e-4}],
     )
     for record in runs.records:
-        record.test_samples = 359
+        record.test_samples, record.train_eval_accuracy = 359, record.train_accuracy
     assert summarize_variants(make_table(runs), ["l1"]) == (
         "Against a test accuracy of 0.983 [0.973, 0.994] without (at 5 epochs, lr 0.001), it is indistinguishable with "
         "l1=0.0001 (+0.003 [-0.015, +0.020]) (n=3)."
