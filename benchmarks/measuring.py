@@ -1,8 +1,9 @@
-"""Accuracy of the communication timers, and cost of sampling utilization.
+"""What the instruments cost, and how far they are from independent measurements.
 
 communication    exposed_comm_ms by DDP's timers, against the time of a step less that of the same step under no_sync
                  (which reduces nothing), on two ranks
 utilization      seconds of an epoch with the sampler, against the same without, in turn; and processor time a look
+memory           see measuring_memory.py
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import argparse
 import functools
 import os
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,6 +24,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.measuring_memory import memory_rows, meter_ms
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo
@@ -79,7 +85,9 @@ def main() -> None:
                 device="cpu",
             )
             rows.append(_communication_row(config, args.rounds))
-            rows.append(_utilization_row(config.replace(world_size=1, epochs=1), args.rounds))
+            alone = config.replace(world_size=1)
+            rows.append(_utilization_row(alone, args.rounds))
+            rows += memory_rows(alone, args.rounds)
     sample_us = _sample_us()
     machine, versions = describe_machine(), describe_versions()
     print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
@@ -87,6 +95,8 @@ def main() -> None:
     share = sample_us / 1e6 / PERIOD_S
     cost = f"{sample_us:.0f} us of processor time (95th percentile), {share:.3%} of a core"
     print(f"One sample of utilization takes {cost}.")
+    start_ms, epoch_ms = meter_ms()
+    print(f"The memory meter takes {start_ms:.2f} ms at the start of a run and {epoch_ms:.2f} ms in each epoch.")
 
 
 def _sample_us() -> float:

@@ -52,6 +52,8 @@ def measure_tensors(
     model, device = ddp_model.bare, optimizer_step.parameters[0].device
     if device.type == "cuda" and config.compile != "off" and compile_mode(config, device) == "max-autotune":
         return {"no_tensor_mem": "compile=max-autotune replays CUDA graphs, whose allocations are not recorded"}
+    if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
+        return {"no_tensor_mem": "SyncBatchNorm communicates in the forward pass, so no rank can step alone"}
     if is_profiling():
         return {"no_tensor_mem": "another profile was under way"}
     try:

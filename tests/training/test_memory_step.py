@@ -105,7 +105,7 @@ def test_on_two_ranks_the_step_of_one_rank_needs_what_the_step_of_both_needs() -
     trials = [base] + [
         base.replace(**changes)
         for changes in (
-            {"zero_redundancy": True}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"accum_steps": 2}
+            {"zero_redundancy": True}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"accum_steps": 2},
         )
     ]  # fmt: skip
     ranks = run_ranks(trials[0], train=functools.partial(real_steps, trials))
@@ -141,6 +141,13 @@ def test_a_step_that_fails_leaves_the_run_ok_and_says_why(monkeypatch: pytest.Mo
     assert result.outcome == "ok"
     assert result.values["no_tensor_mem"] == "the step that measures it failed (RuntimeError: no profile"
     assert "tensor_mem_mib" not in result.values
+
+
+def test_a_model_that_communicates_in_its_forward_pass_is_not_measured_alone() -> None:
+    trainer = rank_trainer(config(), RankInfo())
+    trainer.model.add_module("synchronised", torch.nn.SyncBatchNorm(4))
+    measured = measure_tensors(trainer.config, 0, trainer.task, trainer.ddp_model, trainer.optimizer_step)
+    assert measured == {"no_tensor_mem": "SyncBatchNorm communicates in the forward pass, so no rank can step alone"}
 
 
 def test_the_step_is_in_no_time_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ def run_user_function(
         "instruments_s": clock.instruments_s,
         **steps.timer.percentiles(),
         **measured_memory,
+        "no_tensor_mem": "a user-defined training function has no step that can be repeated after it",
         **agreed,
         "utilization": utilization.series,
         "run": {

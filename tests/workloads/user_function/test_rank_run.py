@@ -85,6 +85,10 @@ def test_time_memory_and_steps_are_measured_of_a_function_that_reports_nothing()
     assert record.setup_s is not None
     assert 0 < record.setup_s < record.total_s
     assert record.peak_mem_mib
+    assert record.host_mem_mib is not None
+    assert 0 <= record.host_mem_mib < record.peak_mem_mib / 2
+    assert record.tensor_mem_mib is None
+    assert "user-defined" in record.ranks[0].no_tensor_mem
     assert record.measures == {}
     assert record.train_s is None, "no value says how long training took"
     assert events == [Progress()] * 12, "each optimizer step is a sign of progress"
