@@ -101,7 +101,9 @@ SECONDS = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1 if abs(value)
 RATIO = NumberFormat(lambda value: 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2)
 """A factor, as a speed-up."""
 
-MEMORY = NumberFormat(lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2)
+MEMORY = NumberFormat(
+    lambda value: 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
+)
 """MiB, to about three digits."""
 
 INTEGER = NumberFormat(lambda value: 0)

@@ -26,7 +26,7 @@ def of_batches(batches: list[int] = BATCHES, **axes: object) -> Results:
 def test_twice_the_largest_batch_is_estimated_without_being_asked_for() -> None:
     assert estimates(of_batches()) == [
         "batch_per_rank 128 needs about 228 MiB of tensor memory, by a line over batch_per_rank 16, 32, 64 that is at "
-        "most 0.00 MiB off."
+        "most 0.000 MiB off."
     ]
 
 
