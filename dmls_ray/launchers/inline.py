@@ -29,6 +29,7 @@ def run_inline(
         config: the configuration.
         train: its training function.
         emit: takes the events of the run.
+        identity: the code and the data of the run.
         artifacts: files that the run leaves next to its result.
         is_new_process: whether the process has served no run and its first one is to be discarded.
 

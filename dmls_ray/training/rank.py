@@ -49,7 +49,7 @@ class RankInfo:
     artifacts: ArtifactOptions | None = None
     """Files to leave next to the record; None: none."""
     identity: Identity = field(default_factory=Identity)
-    """The code and the data that the run is to have, as the driver found them."""
+    """The code and the data of the run, as the driver found them."""
     prunable: bool = False
     """Whether the run may be stopped after an epoch (search mode). Then every rank emits its epochs and waits for the
     answer."""

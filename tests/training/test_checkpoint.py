@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -132,6 +133,26 @@ def test_a_checkpoint_of_another_configuration_is_not_taken_up(tmp_path: Path, m
     assert (tmp_path / "checkpoints" / "1.rank-0.pt").exists()
     other = config(lr=0.5)
     assert losses(run_inline(other, artifacts=artifacts)) == losses(run_inline(other))
+
+
+def test_a_checkpoint_of_another_version_of_the_users_code_or_data_is_not_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = ArtifactOptions(folder=str(tmp_path), checkpoints=True)
+    before = Identity(code={"train()": "before"}, data={"d": "1"})
+    monkeypatch.setenv("DIE_IN_PASS", "20")
+    run_ranks(config(), identity=before, artifacts=artifacts)
+    monkeypatch.delenv("DIE_IN_PASS")
+    kept = {path: path.read_bytes() for path in (tmp_path / "checkpoints").iterdir()}
+    for identity, resumed in (
+        (Identity(code={"train()": "after"}, data={"d": "1"}), None),
+        (Identity(code={"train()": "before"}, data={"d": "2"}), None),
+        (before, 1),
+    ):
+        (tmp_path / "checkpoints").mkdir(exist_ok=True)
+        for path, data in kept.items():
+            path.write_bytes(data)
+        assert run_inline(config(), identity=identity, artifacts=artifacts).run["resumed_epoch"] == resumed
 
 
 @pytest.mark.slow

@@ -1,0 +1,157 @@
+"""After an edit of the user's files the same call runs the new version and shows only it."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray import load
+from dmls_ray.analysis.results import Results
+from dmls_ray.config.grid import Run
+from dmls_ray.config.options import Options
+from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.planning import plan_sweep
+from dmls_ray.execution.recorder import describe_session
+from dmls_ray.execution.run_plan import run_plan
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.workloads.registry import workload, workload_of_function
+from tests.execution.test_run_plan import Notes
+
+FILES = {
+    "edited_m.py": "from edited_util import WIDTH\ndef net(shape, classes):\n    return ('linear', 1.0 * WIDTH)\n",
+    "edited_util.py": "WIDTH = 8\n",
+    "edited_d.py": "def data(split):\n    return [(__import__('numpy').zeros((8, 8), 'uint8'), 0)]\n",
+    "edited_t.py": "import edited_util\ndef train(config, rank, emit):\n    return {'x': 1.0}\n",
+}  # fmt: skip
+
+AXES: dict[str, dict[str, Any]] = {
+    "model": {"model": "edited_m:net", "dataset": "synthetic", "batch_per_rank": [8, 16]},
+    "dataset": {"dataset": "edited_d:data", "batch_per_rank": [8, 16]},
+    "train": {"lr": [0.1, 0.2]},
+}
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the runs that were started; each ends ok at once."""
+    names: list[str] = []
+
+    def run(self: Executor, pending: Sequence[Run]) -> None:
+        identity = self.identities.together(self.plan.runs)
+        self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
+        for item in pending:
+            names.append(item.label(self.plan.varied))
+            self.store.append(self.recorder._record(item, Outcome.OK, "", {}))
+
+    monkeypatch.setattr(Executor, "run", run)
+    return names
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def call(what: str, train: str | Callable[..., Any] = "edited_t:train", **options: Any) -> tuple[Results, list[str]]:
+    chosen = workload_of_function(train, AXES["train"]) if what == "train" else workload("classification")
+    given = Options(out="out", repeats=2, tensorboard="off", **options)
+    plan, space = plan_sweep(AXES[what], given, chosen)
+    view = Notes()
+    return run_plan(plan, given, view, space=space), view.notes  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "file"),
+    [("model", "edited_m.py"), ("model", "edited_util.py"), ("dataset", "edited_d.py"), ("train", "edited_t.py"),
+     ("train", "edited_util.py")],
+)  # fmt: skip
+def test_an_edited_file_makes_its_runs_again_and_its_old_runs_are_left_out(
+    what: str, file: str, files: Path, ran: list[str]
+) -> None:
+    call(what)
+    call(what)
+    assert len(ran) == 4, "the same call again runs nothing"
+    edited = FILES[file].replace("8", "9").replace("1.0", "2.0")
+    assert edited != FILES[file]
+
+    (files / file).write_text(edited)
+    found, notes = call(what)
+    assert len(ran) == 8
+    assert f"4 runs of an earlier version of {file} do not count: the same runs are made again." in notes
+    assert found.left_out == f"4 runs of an earlier version of {file} are not shown; --stale includes them."
+    assert len(found) == len(load("out")) == 4
+    assert load("out").left_out == found.left_out
+    assert len((files / "out" / "runs.jsonl").read_text().splitlines()) == 8, "nothing is deleted"
+    assert found.left_out in (files / "out" / "table.md").read_text()
+    assert len(call(what, stale=True)[0]) == len(load("out", stale=True)) == 8
+
+    (files / file).write_text(FILES[file])
+    found, notes = call(what)
+    assert len(ran) == 8, "the runs of the restored version are there"
+    assert notes == []
+    restored = {record.code[file] for record in found.records}
+    assert {record.code[file] for record in load("out").records} == restored
+    assert len(load("out")) == 4
+
+
+def test_a_comment_runs_nothing_again(files: Path, ran: list[str]) -> None:
+    call("model")
+    (files / "edited_m.py").write_text(f"# A comment.\n{FILES['edited_m.py']}")
+    call("model")
+    assert len(ran) == 4
+
+
+def test_only_what_the_edit_concerns_runs_again(files: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {**AXES["model"], "model": ["edited_m:net", "digits_convnet"], "batch_per_rank": 8}
+    monkeypatch.setitem(AXES, "model", models)
+    call("model")
+    (files / "edited_util.py").write_text("WIDTH = 9\n")
+    found, _ = call("model")
+    assert ran[4:] == ["model=edited_m:net repeat=0", "model=edited_m:net repeat=1"]
+    assert len(found) == 4
+
+
+def test_runs_whose_version_was_not_recorded_are_made_again(files: Path, ran: list[str]) -> None:
+    call("model")
+    records = (files / "out" / "runs.jsonl").read_text().replace('"code":{"edited_m.py"', '"formerly":{"edited_m.py"')
+    (files / "out" / "runs.jsonl").write_text(records)
+    (files / "out" / "sweep.json").unlink()
+    assert len(load("out")) == 4
+    assert "4 runs of an earlier version of edited_m.py do not count" in call("model")[1][0]
+    assert len(ran) == 8
+    assert len(load("out")) == 4
+
+
+def test_a_function_of_a_notebook_is_run_again_only_after_an_edit(
+    files: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook: Any = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+
+    def function_of(cell: str) -> Callable[..., Any]:
+        exec(compile(cell, "/tmp/ipykernel_1/1.py", "exec"), vars(notebook))
+        function: Callable[..., Any] = notebook.train
+        return function
+
+    def train(cell: str) -> Results:
+        return call("train", function_of(cell))[0]
+
+    cell = "def train(config, rank, emit):\n    return {'x': 2 * config['lr']}\n"
+    train(cell)
+    train(f"\n\n{cell}")
+    assert len(ran) == 4
+    found = train(cell.replace("2 *", "3 *"))
+    assert len(ran) == 8
+    assert (len(found), len(load("out"))) == (4, 4)
+    assert found.left_out == "4 runs of an earlier version of train() are not shown; --stale includes them."
+    train(cell)
+    assert len(ran) == 8
