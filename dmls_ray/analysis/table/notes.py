@@ -53,8 +53,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     if any(record.resumed_epoch for record in records):
         text = "Some runs were taken up from a checkpoint: their times leave out what was lost."
         yield Note("comparability", text)
-    for reason in dict.fromkeys(f"{row.outcome}: {row.reason}" for row in rows if row.reason):
-        yield Note("outcome", f"{reason.removesuffix('.')}.")
+    for text in _failures(rows):
+        yield Note("outcome", text)
 
 
 def _incomparable(records: Sequence[RunRecord], rows: Sequence[Row], machines: int) -> Iterator[str]:
@@ -124,6 +124,17 @@ def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -
             f"Speed-up{by} is against world_size 1 without DDP at the same {fixed_batch_field}{equal} ({scaling} "
             "scaling), efficiency is speed-up / world_size."
         )
+
+
+def _failures(rows: Sequence[Row]) -> Iterator[str]:
+    """Why runs are not ok, each reason once, with the trials whose runs it ended."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        failed = [record for record in row.records if record.outcome is not Outcome.OK and record.reason]
+        for reason in dict.fromkeys(f"{record.outcome}: {record.reason.removesuffix('.')}." for record in failed):
+            names.setdefault(reason, []).append(describe_configuration(row.factors))
+    for reason, of_trials in names.items():
+        yield f"{join_names(of_trials)}: {reason}"
 
 
 def _of_test_set(rows: Sequence[Row]) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.metric import Metric
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics
 from tests.analysis.samples import own_results, results
 
@@ -97,7 +98,22 @@ def test_outcomes_that_are_not_ok_are_words_in_their_cell_and_count_in_no_median
     assert frame["outcome"].tolist() == ["2 ok, 1 oom", "oom"]
     assert frame["n"].tolist() == ["2", "0"]
     assert frame["images/s"].tolist() == ["100", "oom"]
-    assert "oom: 8 GiB asked for." in table.notes
+    (note,) = [note.text for note in table.typed_notes if note.kind == "outcome"]
+    assert note.endswith(": oom: 8 GiB asked for.")
+
+
+def test_the_reason_of_a_failure_names_its_trials_once_and_every_reason_of_a_trial() -> None:
+    runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        if batch > 16:
+            record.outcome, record.reason = Outcome.ERROR, "ValueError: no such layer."
+        if batch == 64 and record.repeat == 2:
+            record.outcome, record.reason = Outcome.KILLED, "signal 9"
+    assert [note.text for note in make_table(runs).typed_notes if note.kind == "outcome"] == [
+        "batch_per_rank=32; batch_per_rank=64: error: ValueError: no such layer.",
+        "batch_per_rank=64: killed: signal 9.",
+    ]
 
 
 def test_the_notes_name_machine_versions_and_date() -> None:
