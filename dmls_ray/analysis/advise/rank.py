@@ -18,6 +18,7 @@ from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import bonferroni_level, compare, is_above, is_below
+from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
@@ -114,6 +115,9 @@ class Advice:
                 f"Distinguished by the interval of the median over blocks{level}: of configurations that are equally "
                 "good any is called worse at most 5 times in 100."
             )
+        ranked = [item.row for item in (self.best, *self.indistinguishable, *self.worse) if item is not None]
+        if self.objective.is_learned and (effort := describe_effort(ranked)):
+            notes.append(f"{self.objective.label} is compared at {effort}.")
         late = [f"{describe_configuration(row.factors)} {unable.text}"
                 for row, unable in self.unable if unable.kind == "target_not_reached"]  # fmt: skip
         if late:

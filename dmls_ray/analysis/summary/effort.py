@@ -11,7 +11,13 @@ from dmls_ray.records.model import RunRecord
 
 
 def effort_phrase(rows: Sequence[Row], axis: str = "", *, ordered: bool = False) -> str:
-    """` (at 5 epochs, lr 0.001, global_batch 16 to 128, 450 to 60 optimizer steps)`; empty where nothing is known.
+    """` (at 5 epochs, lr 0.001, ...)`: `describe_effort` as it stands after an accuracy."""
+    effort = describe_effort(rows, axis, ordered=ordered)
+    return f" (at {effort})" if effort else ""
+
+
+def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = False) -> str:
+    """`5 epochs, lr 0.001, global_batch 16 to 128, 450 to 60 optimizer steps`; empty where nothing is known.
 
     Accuracies follow from these as much as from the axis. What is equal at all trials and follows from the rest, as
     the number of steps, is left out.
@@ -35,7 +41,7 @@ def effort_phrase(rows: Sequence[Row], axis: str = "", *, ordered: bool = False)
         ends = (found[0], found[-1]) if ordered and found[0] != found[-1] else (min(found), max(found))
         text = " to ".join(dict.fromkeys(f"{end:,.10g}" for end in ends))
         parts.append(phrase.format(text, "" if text == "1" else "s"))
-    return f" (at {', '.join(parts)})" if parts else ""
+    return ", ".join(parts)
 
 
 _PHRASES = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
+from dmls_ray.analysis.summary.effort import effort_phrase
 from dmls_ray.analysis.summary.phrases import (
     context_phrase,
     count_noun,
@@ -89,10 +90,13 @@ def _along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
                     for pick in (min, max)]  # fmt: skip
             pairs = len(having) * (len(having) - 1) // 2 if choices else 1
             parts.append(_change(*ends, axis=axis, name=name, choices=choices, level=bonferroni_level(pairs)))
+    learned = any(row.by_block(name) for name in {*measures} & {*LEARNED} for row in group)
     if choices:
-        return f"{context_phrase(group, axis)}{'; '.join(parts)}"
-    first, last = (pick(group, key=lambda row: row.factors[axis]) for pick in (min, max))
-    return f"{context_phrase(group, axis)}from {axis} {first.factors[axis]} to {last.factors[axis]} {', '.join(parts)}"
+        return f"{context_phrase(group, axis)}{'; '.join(parts)}{effort_phrase(group, axis) if learned else ''}"
+    ordered = sorted(group, key=lambda row: row.factors[axis])
+    span = f"from {axis} {ordered[0].factors[axis]} to {ordered[-1].factors[axis]}"
+    effort = effort_phrase(ordered, axis, ordered=True) if learned else ""
+    return f"{context_phrase(group, axis)}{span} {', '.join(parts)}{effort}"
 
 
 def _level_of(row: Row, name: str) -> float:

@@ -471,6 +471,15 @@ def test_runs_of_two_versions_are_not_compared(aim: str) -> None:
     assert any("the runs have different versions" in line for line in advice.caveats)
 
 
+def test_advice_on_accuracy_names_the_steps_that_led_to_it() -> None:
+    swept = results(BATCHES, uneven)
+    for record in swept.records:
+        record.steps = 6400 // record.config["batch_per_rank"]
+    line = "test acc. is compared at 5 epochs, lr 0.001, global_batch 16 to 64, 100 to 400 optimizer steps."
+    assert line in advise(swept, "accuracy").notes
+    assert line not in advise(swept, "throughput").notes
+
+
 def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch() -> None:
     searched = results(BATCHES, uneven, accuracy=lambda values, repeat: values["batch_per_rank"] / 100, repeats=1)
     for record in searched.records:

@@ -266,6 +266,15 @@ def test_choices_of_equal_accuracy_are_not_the_highest() -> None:
     assert "highest at batch_per_rank 32 and 64 (0.900 [0.900, 0.900])" in summary
 
 
+def test_losses_of_a_user_function_are_compared_with_the_epochs_that_led_to_them() -> None:
+    runs = own_results(
+        {"depth": [1, 2], "lr": 0.1, "epochs": 3}, lambda values, repeat: (1.0, {"test_loss": 1.0 / values["depth"]})
+    )
+    assert "test_loss went from 1 to 0.5000 (-0.5000 [-0.5000, -0.5000]) (at 3 epochs, lr 0.1)" in summarize_axis(
+        make_table(runs), "depth"
+    )
+
+
 def test_configurations_of_a_search_that_are_equally_good_are_named_together() -> None:
     found = own_results({"lr": [0.1, 0.3, 0.6]}, lambda values, repeat: (1.0, {"bits": min(values["lr"], 0.3)}),
                         repeats=1, mode="search")  # fmt: skip
