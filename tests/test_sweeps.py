@@ -127,6 +127,21 @@ def test_a_record_contains_how_the_run_was_measured(main_job: Path) -> None:
         assert record.load_average is not None
 
 
+def test_the_memory_of_a_batch_is_equal_in_all_repeats_and_grows_with_the_batch(main_job: Path) -> None:
+    sizes: dict[tuple[int, int], set[float | None]] = {}
+    for record in load(main_job / "results" / "batch_size").records:
+        assert [rank.no_tensor_mem for rank in record.ranks] == [""] * len(record.ranks)
+        trial = record.config["world_size"], record.config["batch_per_rank"]
+        sizes.setdefault(trial, set()).add(record.tensor_mem_mib)
+    by_trial = {trial: one for trial, (one,) in sizes.items()}
+    for world_size in (1, 2):
+        small, large = (by_trial[world_size, batch] for batch in (8, 16))
+        assert small is not None
+        assert large is not None
+        assert small < large
+    assert "tensor memory from" in (main_job / "stdout.txt").read_text()
+
+
 def test_runs_of_a_reused_worker_equal_runs_of_new_processes_bit_for_bit(main_job: Path) -> None:
     records = load(main_job / "results" / "batch_size").records
     for world_size in (1, 2):
@@ -165,6 +180,7 @@ def test_both_isolations_agree_bit_for_bit(main_job: Path, sweep_command: Comman
     for run_id, record in alone.items():
         assert record.isolation == "per_run"
         assert epoch_metrics(record) == epoch_metrics(warm[run_id])
+        assert record.tensor_mem_mib == warm[run_id].tensor_mem_mib
     pids = [rank.pid for record in alone.values() for rank in record.ranks]
     assert len(set(pids)) == 3, "each run has new processes"
 
