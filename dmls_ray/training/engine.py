@@ -31,7 +31,7 @@ from dmls_ray.training.precision import autocast, has_fast_units
 from dmls_ray.training.process import Collective, mixed_seed, prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
-from dmls_ray.training.sharding import steps_per_epoch
+from dmls_ray.training.sharding import check_batch, steps_per_epoch
 from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
 from dmls_ray.training.utilization import UtilizationSampler
 
@@ -86,6 +86,7 @@ class RankTrainer(Generic[Task]):
             self.memory = MemoryMeter(self.device)
             self.collective = Collective(rank, self.device)
             self.task = make_task(config, rank, self.device)
+            check_batch(self.task.train_samples, config)
             self.model = self.task.model
             self.noise = NoiseMeter(config, self.device) if config.noise_scale else None
             self.ddp_model = DDPModel(self.model, config, self.noise)

@@ -17,7 +17,7 @@ from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.code_check import check_code
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.torchrun_environment import torchrun_environment
-from dmls_ray.util.errors import DivergedError, UnavailableError
+from dmls_ray.util.errors import DivergedError, InfeasibleError
 from dmls_ray.util.text import first_line
 
 
@@ -62,7 +62,7 @@ def failure(error: BaseException, rank: RankInfo) -> RankResult:
         outcome = Outcome.OOM
     elif isinstance(error, DivergedError):
         outcome = Outcome.DIVERGED
-    elif isinstance(error, UnavailableError):
+    elif isinstance(error, InfeasibleError):
         outcome = Outcome.SKIPPED
     return RankResult(
         rank=rank.rank,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.process import HOLD_OUT, TRAIN_EVALUATION, mixed_seed
+from dmls_ray.util.errors import InfeasibleError
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,20 @@ def micro_batches(samples: int, config: TrainingConfig, rank: int) -> list[Micro
             )
         )
     return batches
+
+
+def check_batch(samples: int, config: TrainingConfig) -> None:
+    """Refuse a batch that the data do not fill: its numbers would be those of a smaller one.
+
+    Raises:
+        InfeasibleError: there are fewer training samples than global_batch.
+    """
+    assert config.global_batch is not None
+    if samples < config.global_batch:
+        raise InfeasibleError(
+            f"global_batch={config.global_batch} is larger than the training set of {samples} samples; lower "
+            "batch_per_rank, accum_steps or world_size, or use more data."
+        )
 
 
 def steps_per_epoch(samples: int, config: TrainingConfig) -> int:

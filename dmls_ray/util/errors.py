@@ -14,7 +14,8 @@
     ├── WorkerGroupError      the ranks are lost in the middle of a sweep; the command line exits with 1
     │   └── HeadLostError     the head of the cluster is gone; no call to Ray returns any more
     ├── CodeDiffersError      a rank has other sources than the driver; the run ends with the outcome `error`
-    ├── UnavailableError      this machine lacks what the run needs; it ends with the outcome `skipped`
+    ├── InfeasibleError       the run cannot be what was asked for; it ends with the outcome `skipped`
+    │   └── UnavailableError  this machine lacks what the run needs
     └── DivergedError         a loss is not finite; the run ends with the outcome `diverged`
 
 A message is one line: what is wrong, with the field and its value, and then the way out. Every class takes the message
@@ -80,7 +81,11 @@ class CodeDiffersError(DmlsRayError):
     """The user's sources on the machine of a rank are not those that the sweep began with."""
 
 
-class UnavailableError(DmlsRayError):
+class InfeasibleError(DmlsRayError):
+    """A run cannot be what its configuration asks for, so it is skipped."""
+
+
+class UnavailableError(InfeasibleError):
     """This machine lacks what a run needs: a compiler, a library."""
 
 

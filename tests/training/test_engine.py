@@ -222,6 +222,14 @@ def test_the_evaluation_on_training_samples_is_in_no_phase_and_draws_no_random_n
     assert result["eval_s"] < time.perf_counter() - before - 0.3
 
 
+def test_a_batch_that_is_larger_than_the_data_is_not_measured_as_that_batch() -> None:
+    assert run_inline(config(global_batch=101)).outcome == "ok"
+    for changes in ({"global_batch": 102}, {"batch_per_rank": 51, "accum_steps": 2}):
+        result = run_inline(config(**changes))
+        assert result.outcome == "skipped"
+        assert "global_batch=102 is larger than the training set of 101 samples; lower batch_per_rank" in result.reason
+
+
 def test_a_short_run_still_has_steps_that_count() -> None:
     result = run_inline(config(warmup_steps=100, epochs=1, batch_per_rank=101))
     assert (result.run["steps"], result.run["warmup_steps"]) == (1, 0)

@@ -59,7 +59,7 @@ def test_a_larger_batch_needs_more_memory(model: str) -> None:
         {"l1": 1e-4, "clip_norm": 1.0, "optimizer": "rmsprop", "lr_schedule": "one-cycle"},
         {"accum_steps": 2, "noise_scale": True},
         {"loader": "dataloader", "loader_workers": 0},
-        {"batch_per_rank": 1000},
+        {"batch_per_rank": 256},
         pytest.param({"compile": "default"}, marks=pytest.mark.slow),
         pytest.param({"quantization": "qat"}, marks=pytest.mark.slow),
     ],
