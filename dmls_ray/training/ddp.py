@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.compat import ddp_logging_data, measured_passes, set_ddp_sample_rate
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
+from dmls_ray.training.sharding import steps_per_epoch
 
 SAMPLED_EVERY = {"cpu": 2, "cuda": 100}
 """Interval in passes at which communication is timed. On a GPU DDP waits for the device then, so it is rare; on a CPU
@@ -120,9 +121,14 @@ class DDPModel:
         return count, {name: data.get(timer, 0) / 1e6 * count for name, timer in _TIMES.items()}
 
 
-def first_steps(config: TrainingConfig) -> int:
-    """Steps at the start that communicate otherwise than the later ones, so that no rate may count them."""
-    return _POWERSGD_BEGINS if config.world_size > 1 and config.compression == "powersgd" else 0
+def warmup_steps(samples: int, config: TrainingConfig) -> int:
+    """Optimizer steps at the start of a run on so many samples that count in no rate.
+
+    At most half of the steps, so that a short run still has steps to count.
+    """
+    # The first steps with PowerSGD communicate otherwise than the later ones.
+    least = _POWERSGD_BEGINS if config.world_size > 1 and config.compression == "powersgd" else 0
+    return min(max(config.warmup_steps, least), config.epochs * steps_per_epoch(samples, config) // 2)
 
 
 def compile_mode(config: TrainingConfig, device: torch.device) -> str | None:

@@ -21,7 +21,7 @@ from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.training.checkpoint import Checkpoints, save_weights
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
 from dmls_ray.training.compile_warmup import warm_up
-from dmls_ray.training.ddp import DDPModel, first_steps
+from dmls_ray.training.ddp import DDPModel, warmup_steps
 from dmls_ray.training.early_stopping import EarlyStopping
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.memory import MemoryMeter
@@ -96,8 +96,7 @@ class RankTrainer(Generic[Task]):
             self.compiled = warm_up(self.ddp_model, self.task, config, rank.rank, self.device)
             # From here on each rank has different random numbers, for example for dropout.
             seed_process(mixed_seed(config.seed, rank.rank))
-        # At most half of the steps, so that a short run still has steps to count.
-        self.warmup_steps = min(max(config.warmup_steps, first_steps(config)), steps // 2)
+        self.warmup_steps = warmup_steps(self.task.train_samples, config)
         self.timer = StepTimer(self.device, self.warmup_steps, self._end_warmup)
         self.stopping = EarlyStopping(config, self.collective)
         self.checkpoints = Checkpoints(config, rank, self.collective)

@@ -199,7 +199,7 @@ class Payload:
 
 
 class Late(nn.Module):
-    """Computes 20 ms longer on rank 1."""
+    """Computes 100 ms longer on rank 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class Late(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         if self.training and torch.distributed.get_rank() == 1:
-            time.sleep(0.02)
+            time.sleep(0.1)
         out: Tensor = self.linear(images.flatten(1))
         return out
 

@@ -124,6 +124,19 @@ def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -
             f"Speed-up{by} is against world_size 1 without DDP at the same {fixed_batch_field}{equal} ({scaling} "
             "scaling), efficiency is speed-up / world_size."
         )
+    full = sorted({row.world_size for row in rows if any(map(_takes_all_cores, row.counted))})
+    if full:
+        yield (
+            f"At world_size {', '.join(map(str, full))} the ranks take all cores of a machine and share "
+            "them with the driver and Ray, so speed-up there is a lower bound."
+        )
+
+
+def _takes_all_cores(record: RunRecord) -> bool:
+    """Whether the ranks of a run on CPUs have as many threads as their machine has cores."""
+    cores, config = record.machine.get("cores"), record.config
+    ranks = config.get("ranks_per_machine") or config.get("world_size", 1) // (config.get("machines") or 1)
+    return bool(cores) and record.device == "cpu" and ranks * (config.get("threads_per_rank") or 1) >= cores
 
 
 def _failures(rows: Sequence[Row]) -> Iterator[str]:

@@ -281,3 +281,15 @@ def test_varying_threads_leave_the_note_on_what_speed_up_means() -> None:
         "Speed-up is against world_size 1 without DDP at the same batch_per_rank and threads_per_rank (weak" in note
         for note in make_table(runs).notes
     )
+
+
+def test_ranks_that_take_all_cores_leave_a_note_that_their_speed_up_is_a_lower_bound() -> None:
+    def notes(cores: int) -> str:
+        runs = results({"batch_per_rank": 16, "world_size": [1, 2, 4]}, lambda values, repeat: 10.0)
+        for record in runs.records:
+            record.machine, record.device = {**record.machine, "cores": cores}, "cpu"
+        return " ".join(make_table(runs).notes)
+
+    assert "At world_size 4 the ranks take all cores of a machine and share them with the driver" in notes(4)
+    assert "At world_size 2, 4 the ranks take all cores" in notes(2)
+    assert "take all cores" not in notes(8)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from dmls_ray.training.ddp import warmup_steps
 from dmls_ray.training.process import mixed_seed, seed_worker
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import (
@@ -133,7 +134,7 @@ class ResidentLoader(Loader):
         images, labels = self._train
         order = self._order(epoch).to(self._device)
         augment = self._augmentation(epoch)
-        for group in self._groups():
+        for group in self._groups(epoch):
             # Several micro-batches at once: for small images the calls cost more than their work.
             samples = torch.cat([order[item.start : item.stop] for item in group])
             sizes = [item.stop - item.start for item in group]
@@ -141,13 +142,21 @@ class ResidentLoader(Loader):
             for micro_batch, batch, batch_labels in zip(group, *batches, strict=True):
                 yield micro_batch, (to_memory_format(augment(batch, micro_batch), self._config), batch_labels)
 
-    def _groups(self) -> Iterator[list[MicroBatch]]:
-        """Consecutive micro-batches, as many as fit into the processor's cache (at least one)."""
+    def _groups(self, epoch: int) -> Iterator[list[MicroBatch]]:
+        """Consecutive micro-batches, as many as fit into the processor's cache (at least one).
+
+        A group begins where the warm-up ends, so that no counted step has its images made in the warm-up.
+        """
         channels, height, width = self.shape
         assert self._config.batch_per_rank is not None
         size = max(_GROUP_BYTES // (4 * channels * height * width * self._config.batch_per_rank), 1)
-        for start in range(0, len(self._micro_batches), size):
-            yield self._micro_batches[start : start + size]
+        batches = self._micro_batches
+        ends = [number for number, item in enumerate(batches, start=1) if item.ends_step]
+        left = warmup_steps(self.train_samples, self._config) - epoch * len(ends)
+        warm = ends[left - 1] if 0 < left <= len(ends) else 0
+        for start, stop in ((0, warm), (warm, len(batches))):
+            for first in range(start, stop, size):
+                yield batches[first : min(first + size, stop)]
 
     def evaluation(self, split: EvalSplit = "test") -> Iterator[Batch]:
         images, labels = self._test if split == "test" else self._train

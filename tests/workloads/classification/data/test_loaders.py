@@ -56,3 +56,22 @@ def test_images_are_resized_on_request_in_both_loaders() -> None:
         loader = make_loader(config(image_size=12, loader=kind, loader_workers=0), RankInfo(), CPU)
         assert loader.shape == (3, 12, 12)
         assert next(iter(loader.evaluation()))[0].shape == (4, 3, 12, 12)
+
+
+@pytest.mark.parametrize(("accum_steps", "counted_from"), [(1, 2), (2, 2)])
+def test_the_images_of_counted_steps_are_made_in_counted_steps(
+    accum_steps: int, counted_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All images of an epoch would fit into one group, which the first step of the warm-up would make."""
+    made: list[int] = []
+    monkeypatch.setattr(
+        "dmls_ray.workloads.classification.data.loaders.normalize",
+        lambda images: made.append(len(images)) or normalize(images),
+    )
+    trial = config(warmup_steps=counted_from // accum_steps, accum_steps=accum_steps, epochs=2)
+    loader = make_loader(trial, RankInfo(), CPU)
+    for epoch, before in enumerate((counted_from, 0)):
+        made.clear()
+        for number, (_, (images, _)) in enumerate(loader.train(epoch)):
+            assert sum(made) == (4 * before if number < before else 23)
+            assert len(images) in (4, 3)
