@@ -26,6 +26,7 @@ from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL, Command, char_lm_example, command_line
 from tests.new_processes import run_ranks
+from tests.workloads.classification.data.test_sources import write_arrays
 
 GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -537,3 +538,36 @@ print(sweep(axes, repeats=1))
     printed = done.stdout.splitlines()
     assert printed[printed.index("stopped") + 1] == "2.0"
     assert printed[-1] == "Results('results/sweep', 2 runs: 2 ok)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["ray", "spawn"])
+def test_after_an_edit_of_its_data_the_same_command_runs_again_and_shows_only_the_new_runs(
+    sweep_command: Command, tmp_path: Path, launcher: str
+) -> None:
+    (tmp_path / "arrays.py").write_text(
+        "import numpy as np\n"
+        "def data(split, data_dir):\n"
+        "    arrays = np.load(f'{data_dir}/{split}.npz')\n"
+        "    return list(zip(arrays['x'], arrays['y'].tolist()))\n"
+    )
+    write_arrays(tmp_path / "clean")
+    write_arrays(tmp_path / "noisy", other_label=True)
+    flags = (
+        "--dataset", "arrays:data", "--data-dir", "clean", "noisy", "--batch-per-rank", "50", "--epochs", "1",
+        "--device", "cpu", "--repeats", "1", "--launcher", launcher,
+    )  # fmt: skip
+    sweep_command("grid", *flags)
+    clean, noisy = load(tmp_path / "results" / "grid").records
+    assert clean.train_loss != noisy.train_loss, "each folder has its decoded images"
+
+    write_arrays(tmp_path / "noisy")
+    done = sweep_command("grid", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "1 run of an earlier version of arrays:data in noisy is not shown" in " ".join(done.stdout.split())
+    records = load(tmp_path / "results" / "grid").records
+    assert {record.train_loss for record in records} == {
+        min(clean, noisy, key=lambda run: run.config["data_dir"]).train_loss
+    }
+    assert len(lines(tmp_path / "results" / "grid")) == 3
+    assert "[1/" not in sweep_command("grid", *flags).stderr, "all is done"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,8 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.validation import check_field_values
-from dmls_ray.util.errors import ConfigError, ConflictError, InputError, UserCodeError
+from dmls_ray.util.errors import ConfigError, ConflictError, DataError, InputError, UserCodeError
+from dmls_ray.util.file_digest import digest_of_files
 
 _HOOKS = (
     "specs", "schema", "factors", "infeasible_reason", "check", "prepare", "cached_data", "modules", "functions",
@@ -164,8 +166,11 @@ class Workload:
     def data_sets(self, config: Any) -> Mapping[str, tuple[Any, ...]]:
         """Name of each data set that a run reads -> arguments of `fingerprint`; all that its values select is in the
         name. Work that was done with other data of this name is not done.
+
+        By default, the files and folders that fields name whose own names begin with `data`.
         """
-        return {}
+        named = {name: value for name, value in config.canonical().items() if name.startswith("data")}
+        return files_named(named)
 
     def fingerprint(self, *arguments: Any) -> str:
         """Fingerprint of one data set of `data_sets` as it is now; called once for each sweep. Empty where the data are
@@ -174,7 +179,11 @@ class Workload:
         Raises:
             DataError: the data cannot be read.
         """
-        raise NotImplementedError
+        (path,) = arguments
+        try:
+            return digest_of_files(path)
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error}.") from error
 
     def writes_files(self, config: Any) -> bool:
         """Whether each run needs a folder for files besides its record."""
@@ -183,6 +192,13 @@ class Workload:
     def estimate_s(self, config: Any) -> float | None:
         """Estimated seconds of a run that was never measured; None if unknown."""
         return None
+
+
+def files_named(values: Mapping[str, Any]) -> dict[str, tuple[str]]:
+    """`field=value` -> path, of the values that name a file or a folder on this machine."""
+    texts = {name: value for name, value in values.items() if isinstance(value, str) and value}
+    paths = {f"{name}={value}": os.path.expanduser(value) for name, value in texts.items()}
+    return {name: (path,) for name, path in paths.items() if os.path.exists(path)}
 
 
 class AbsentWorkload(Workload):

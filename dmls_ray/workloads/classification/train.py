@@ -27,10 +27,13 @@ from dmls_ray.workloads.classification.data.loaders import (
 from dmls_ray.workloads.classification.inference_benchmark import measure_inference
 from dmls_ray.workloads.classification.model_builder import build_model
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available
+from dmls_ray.workloads.classification.workload import ClassificationWorkload
+from dmls_ray.workloads.data_check import check_data
 
 
 def train_rank(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """Train and evaluate one configuration on this rank: the workload's entry point, see `run_training`."""
+    rank = check_data(ClassificationWorkload(), config, rank)
     return run_training(config, rank, emit, ClassificationTask)
 
 

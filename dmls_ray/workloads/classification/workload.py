@@ -67,6 +67,11 @@ class ClassificationWorkload(Workload):
         Raises:
             ConfigError, UserCodeError, DataError: a data set cannot be used, or a model does not fit it.
         """
+        from dmls_ray.workloads.classification.data import decoded_images, sources
+
+        # What an earlier sweep of this process has read may have changed since.
+        sources.cached_source.cache_clear()
+        decoded_images.load_decoded.cache_clear()
         models: dict[tuple[Any, ...], tuple[TrialConfig, tuple[int, int, int], int]] = {}
         for config in configs:
             shape, classes, samples = _shape_of_data(config, notify)
@@ -103,6 +108,23 @@ class ClassificationWorkload(Workload):
         custom_dataset = is_reference(config.dataset) and builtin_dataset(config.dataset) is None
         references = [*([config.model] if custom_model else []), *([config.dataset] if custom_dataset else [])]
         return [reference.partition(":")[0] for reference in references]
+
+    def data_sets(self, config: TrialConfig) -> Mapping[str, tuple[Any, ...]]:
+        spec = builtin_dataset(config.dataset)
+        if spec is not None and spec.fingerprint is None:
+            return {}
+        place = f" in {config.data_dir}" if config.data_dir else ""
+        return {f"{config.dataset}{place}": (config.dataset, config.data_dir)}
+
+    def fingerprint(self, *arguments: Any) -> str:
+        name, data_dir = arguments
+        spec = builtin_dataset(name)
+        if spec is not None and spec.fingerprint is not None:
+            return spec.fingerprint(name, data_dir)
+        from dmls_ray.workloads.classification.data.sources import find_source
+
+        # Not the cached one: the data may have changed since an earlier sweep of this process.
+        return find_source(name, data_dir).fingerprint
 
     def writes_files(self, config: TrialConfig) -> bool:
         """Whether the run writes profiler tables."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.workloads.data_check import check_data
 from dmls_ray.workloads.grayscale.config import TIMES_THE_CACHE, GrayscaleConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig
 
@@ -20,8 +21,10 @@ MOST_APART = 1
 
 def run_rank(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
     """Measure `turn_grey` on this rank as a training function is measured."""
+    from dmls_ray.workloads.grayscale.workload import GrayscaleWorkload
     from dmls_ray.workloads.user_function.rank_run import run_user_function
 
+    rank = check_data(GrayscaleWorkload(), config, rank)
     return run_user_function(config, rank, emit, load=lambda config: (turn_grey, GrayscaleConfig))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from dmls_ray.config.schema import Schema
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.training_metrics import TRAINING_METRICS
-from dmls_ray.workloads.base import Workload
+from dmls_ray.workloads.base import Workload, files_named
 from dmls_ray.workloads.grayscale.config import RECORDED_NAME, GrayscaleConfig
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, function_schema
 
@@ -60,6 +60,9 @@ class GrayscaleWorkload(Workload):
 
     def schema(self) -> Schema:
         return function_schema(RECORDED_NAME, GrayscaleConfig)
+
+    def data_sets(self, config: UserFunctionConfig) -> Mapping[str, tuple[str]]:
+        return files_named({"pictures": config.values.get("pictures")})
 
 
 WORKLOAD = GrayscaleWorkload

@@ -22,7 +22,9 @@ from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.utilization import UtilizationSampler
+from dmls_ray.workloads.data_check import check_data
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, load_function
+from dmls_ray.workloads.user_function.workload import UserFunctionWorkload
 
 _WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
@@ -51,6 +53,7 @@ def run_user_function(
         Exception: whatever the function raises.
     """
     device = torch.device(rank.device)
+    rank = check_data(UserFunctionWorkload(config.train), config, rank)
     clock = PhaseClock(device, rank.assigned_at, rank.instruments_s)
     with clock.phase("setup_s"):
         prepare_process(config, rank)

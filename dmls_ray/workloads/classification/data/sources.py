@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
 from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, builtin_dataset
 
 
@@ -84,7 +84,7 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
 
     def fingerprint() -> str:
         try:
-            return f"own {name} {_digest(function, data_dir if arguments else None, halves)}"
+            return f"own {name} {_digest(name, data_dir if arguments else None, halves)}"
         except Exception as error:
             raise _user_error(name, "data set", error) from error
 
@@ -106,14 +106,14 @@ def _user_error(name: str, failed: str, error: Exception) -> UserCodeError:
     return UserCodeError(f"dataset={name}: your {failed} failed: {type(error).__name__}: {error}.")
 
 
-def _digest(function: Callable[..., object], data_dir: str | None, halves: list[Samples]) -> str:
+def _digest(name: str, data_dir: str | None, halves: list[Samples]) -> str:
     """A digest of what a user-defined data set contains: of its code, and of its attribute `fingerprint`.
 
     Without that attribute, of all files of data_dir, of all labels, and of samples: of some samples if files or an
     attribute `targets` or `labels` show what changes, else of all.
     """
-    source = inspect.getsourcefile(inspect.unwrap(function))  # it may be decorated, with functools.cache say
-    digest = hashlib.sha256(Path(source).read_bytes() if source and Path(source).exists() else b"")
+    code = source_digests([name.partition(":")[0]])
+    digest = hashlib.sha256(repr(sorted(code.items())).encode())
     has_files = data_dir is not None and Path(data_dir).expanduser().exists()
     if all(hasattr(half, "fingerprint") for half in halves):
         digest.update("\n".join(str(half.fingerprint) for half in halves).encode())  # type: ignore[attr-defined]

@@ -64,18 +64,16 @@ def torchvision_dataset(
         root = _root(data_dir)
         # Unpacked files identify the data set, so missing files are downloaded first.
         halves = None if (root / folder).is_dir() else open_halves(name, root)
+        return Source(10, lambda: fingerprint(name, data_dir), lambda: halves or open_halves(name, root))
 
-        def fingerprint() -> str:
-            files = [file for file in files_below(str(root / folder)) if not file.endswith((".gz", *unread))]
-            return f"torchvision {name} {digest_of_files(root / folder, files)}"
+    def fingerprint(name: str, data_dir: str | None) -> str:
+        unpacked = _root(data_dir) / folder
+        if not unpacked.is_dir():
+            return ""
+        files = [file for file in files_below(str(unpacked)) if not file.endswith((".gz", *unread))]
+        return f"torchvision {name} {digest_of_files(unpacked, files)}"
 
-        return Source(10, fingerprint, lambda: halves or open_halves(name, root))
-
-    return DatasetSpec(
-        open=open_source,
-        train_samples=lambda name: train_samples,
-        is_here=lambda data_dir: (_root(data_dir) / folder).is_dir(),
-    )
+    return DatasetSpec(open=open_source, train_samples=lambda name: train_samples, fingerprint=fingerprint)
 
 
 def _root(data_dir: str | None) -> Path:

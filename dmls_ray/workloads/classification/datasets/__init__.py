@@ -78,10 +78,9 @@ class DatasetSpec:
     """Refuses wrong options or folders, without decoding or downloading."""
     has_options: bool = False
     """Whether the name may be followed by a colon and options."""
-    is_fixed: bool = False
-    """Whether the name alone fixes the content, which no file holds."""
-    is_here: Callable[[str | None], bool] = lambda data_dir: True
-    """Whether the files are on this machine, so that opening the data set downloads nothing."""
+    fingerprint: Callable[[str, str | None], str] | None = None
+    """What identifies the content of the files, by name and data_dir; empty if there are none yet. Loads no PyTorch and
+    downloads nothing. None: the name fixes the content."""
 
 
 DATASET_NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

@@ -25,5 +25,4 @@ def _open_halves() -> tuple[Samples, Samples]:
 DATASET = DatasetSpec(
     open=lambda name, data_dir: Source(10, "digits 1", _open_halves),
     train_samples=lambda name: 1438,
-    is_fixed=True,
 )

@@ -31,17 +31,20 @@ def _open(name: str, data_dir: str | None) -> Source:
     if train.classes != test.classes:
         odd = sorted(set(train.classes) ^ set(test.classes))
         raise DataError(f"data_dir={root}: train and test do not hold the same classes; in one only: {', '.join(odd)}.")
+    return Source(len(train.classes), lambda: _fingerprint(name, data_dir), lambda: (train, test))
 
-    def fingerprint() -> str:
-        # An image's folder is its label, so the paths have the labels.
-        return f"image_folder {digest_of_files(root, [path for path, _ in train.samples + test.samples])}"
 
-    return Source(len(train.classes), fingerprint, lambda: (train, test))
+def _fingerprint(name: str, data_dir: str | None) -> str:
+    """A digest of all files. An image's folder is its label, so the paths have the labels."""
+    root = Path(data_dir or "").expanduser()
+    halves = [root / split for split in ("train", "test")]
+    is_here = data_dir is not None and all(half.is_dir() for half in halves)
+    return " ".join([name, *map(digest_of_files, halves)]) if is_here else ""
 
 
 DATASET = DatasetSpec(
     open=_open,
     train_samples=lambda name: None,
     check=lambda name, data_dir: _root(data_dir),
-    is_here=lambda data_dir: data_dir is not None and Path(data_dir).expanduser().is_dir(),
+    fingerprint=_fingerprint,
 )

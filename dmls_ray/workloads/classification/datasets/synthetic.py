@@ -77,5 +77,4 @@ DATASET = DatasetSpec(
     train_samples=lambda name: SyntheticSpec.parse(name).train,
     check=lambda name, data_dir: SyntheticSpec.parse(name),
     has_options=True,
-    is_fixed=True,
 )
