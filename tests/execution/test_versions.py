@@ -25,7 +25,7 @@ from tests.execution.test_run_plan import Notes
 FILES = {
     "edited_m.py": "from edited_util import WIDTH\ndef net(shape, classes):\n    return ('linear', 1.0 * WIDTH)\n",
     "edited_util.py": "WIDTH = 8\n",
-    "edited_d.py": "def data(split):\n    return [(__import__('numpy').zeros((8, 8), 'uint8'), 0)]\n",
+    "edited_d.py": "def data(split):\n    return [(__import__('numpy').zeros((8, 8), 'B'), 0)]\n",
     "edited_t.py": "import edited_util\ndef train(config, rank, emit):\n    return {'x': 1.0}\n",
 }  # fmt: skip
 
@@ -86,8 +86,9 @@ def test_an_edited_file_makes_its_runs_again_and_its_old_runs_are_left_out(
     (files / file).write_text(edited)
     found, notes = call(what)
     assert len(ran) == 8
-    assert f"4 runs of an earlier version of {file} do not count: the same runs are made again." in notes
-    assert found.left_out == f"4 runs of an earlier version of {file} are not shown; --stale includes them."
+    what_changed = f"{file} and edited_d:data" if what == "dataset" else file
+    assert f"4 runs of an earlier version of {what_changed} do not count: the same runs are made again." in notes
+    assert found.left_out == f"4 runs of an earlier version of {what_changed} are not shown; --stale includes them."
     assert len(found) == len(load("out")) == 4
     assert load("out").left_out == found.left_out
     assert len((files / "out" / "runs.jsonl").read_text().splitlines()) == 8, "nothing is deleted"

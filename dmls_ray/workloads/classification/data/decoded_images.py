@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
+from dmls_ray.util.importing import is_reference
 from dmls_ray.util.paths import cache_root
+from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source
 from dmls_ray.workloads.image_files import UNREADABLE
@@ -113,9 +115,11 @@ def is_decoded(name: str, data_dir: str | None, image_size: int | None) -> bool:
 
 
 def _folder(name: str, data_dir: str | None, source: Source, image_size: int | None) -> Path:
-    # With data_dir, since a user's function may do something else for another folder with the same content.
+    # With data_dir and code, since a user's function may make something else of the same content.
     place = data_dir and str(Path(data_dir).expanduser().resolve())
-    key = hashlib.sha256(json.dumps([_LAYOUT, source.fingerprint, place, image_size]).encode()).hexdigest()[:16]
+    code = source_digests([name.partition(":")[0]]) if is_reference(name) else {}
+    parts = [_LAYOUT, source.fingerprint, place, code, image_size]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 
 

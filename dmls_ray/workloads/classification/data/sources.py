@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
         UserCodeError: the function fails or returns something else.
         DataError: a split is empty.
     """
-    function = import_function(name, flag="dataset")
+    function = _current_function(name)
     arguments = {"data_dir": data_dir} if "data_dir" in inspect.signature(function).parameters else {}
     halves: list[Samples] = []
     for split in ("train", "test"):
@@ -84,7 +86,7 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
 
     def fingerprint() -> str:
         try:
-            return f"own {name} {_digest(name, data_dir if arguments else None, halves)}"
+            return f"own {name} {_digest(data_dir if arguments else None, halves)}"
         except Exception as error:
             raise _user_error(name, "data set", error) from error
 
@@ -106,14 +108,28 @@ def _user_error(name: str, failed: str, error: Exception) -> UserCodeError:
     return UserCodeError(f"dataset={name}: your {failed} failed: {type(error).__name__}: {error}.")
 
 
-def _digest(name: str, data_dir: str | None, halves: list[Samples]) -> str:
-    """A digest of what a user-defined data set contains: of its code, and of its attribute `fingerprint`.
+_imported: dict[str, dict[str, str]] = {}
+"""The sources of each module of a data set, as this process has imported them."""
+
+
+def _current_function(name: str) -> Callable[..., Any]:
+    """The function of the sources as they are now: for an earlier sweep, this process may have imported older ones."""
+    module = name.partition(":")[0]
+    sources = source_digests([module])
+    if _imported.setdefault(module, sources) != sources:
+        _imported[module] = sources
+        for file in sources:
+            sys.modules.pop(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."), None)
+    return import_function(name, flag="dataset")
+
+
+def _digest(data_dir: str | None, halves: list[Samples]) -> str:
+    """A digest of what a user-defined data set contains besides its code: of its attribute `fingerprint`.
 
     Without that attribute, of all files of data_dir, of all labels, and of samples: of some samples if files or an
     attribute `targets` or `labels` show what changes, else of all.
     """
-    code = source_digests([name.partition(":")[0]])
-    digest = hashlib.sha256(repr(sorted(code.items())).encode())
+    digest = hashlib.sha256()
     has_files = data_dir is not None and Path(data_dir).expanduser().exists()
     if all(hasattr(half, "fingerprint") for half in halves):
         digest.update("\n".join(str(half.fingerprint) for half in halves).encode())  # type: ignore[attr-defined]

@@ -187,3 +187,23 @@ def test_each_data_dir_of_a_user_defined_data_set_has_its_decoded_images(
         (tmp_path / folder).mkdir()
     labels = {folder: load_decoded("two_folders:data", folder, None).train_labels for folder in ("clean", "noisy")}
     assert (int(labels["clean"].sum()), int(labels["noisy"].sum())) == (0, 8)
+
+
+def test_an_edited_function_is_imported_again_and_its_images_are_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "levels_util.py").write_text("LEVEL = 1\n")
+    (tmp_path / "levels.py").write_text(
+        "import numpy as np\n"
+        "from levels_util import LEVEL\n"
+        "class Data(list):\n"
+        "    classes, fingerprint = 1, 'the same'\n"
+        "def data(split):\n"
+        "    return Data([(np.full((4, 4), LEVEL, np.uint8), 0)])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_decoded("levels:data", None, None).train_images.max() == 1
+    (tmp_path / "levels_util.py").write_text("LEVEL = 20\n")
+    load_decoded.cache_clear()
+    cached_source.cache_clear()
+    assert load_decoded("levels:data", None, None).train_images.max() == 20
