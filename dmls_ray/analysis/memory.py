@@ -35,6 +35,9 @@ def memory_metric(rows: Sequence[Row]) -> str:
     return next(iter([*shared, *names]), "")
 
 
+EXACT = ("tensor_mem_mib", *MEMORY_KINDS, "data_mib")
+"""Metrics that are the same in every repeat, so that one run says what they are."""
+
 EQUAL_MEMORY = 0.02
 """Below this share a difference in memory is of no use, however sure it is."""
 EQUAL_HOST_MIB = 4.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
 from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
 from dmls_ray.analysis.summary.effort import effort_phrase
@@ -72,7 +73,8 @@ def summarize_metrics(table: Table, axis: str, measures: Sequence[str] = ()) -> 
     if not groups:
         return f"No two trials differ in {axis} alone, so nothing can be compared."
     vocabulary = [name for name in ("images_per_s", *LEARNED) if any(name in row.estimates for row in rows)]
-    parts = measures or ["total_s", *vocabulary, *table.custom_metric_names]
+    memory = memory_metric(rows)
+    parts = measures or ["total_s", *([memory] if memory else []), *vocabulary, *table.custom_metric_names]
     sentence = "; ".join(_along(group, axis, parts) for group in groups)
     counts = sorted({len(row.counted) for row in rows})
     return f"{sentence[:1].upper()}{sentence[1:]} (n={' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))})."
@@ -116,7 +118,9 @@ def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level
         choices: whether the trials were picked by their values of the measure.
         level: confidence level of the interval; above 0.95 for trials that were picked.
     """
-    words = "seconds a run" if name == "total_s" else name
+    words = {"total_s": "seconds a run", **{metric: f"{memory} (MiB)" for metric, memory in MEMORY.items()}}.get(
+        name, name
+    )
     low, high = (format_value(row.estimate(name), GENERIC) for row in (first, last))
     if first is last:
         return f"{words} is {low} with every {axis}"

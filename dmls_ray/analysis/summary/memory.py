@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.memory import MEMORY, MEMORY_KINDS, hardly_differs, kind_name, memory_metric
+from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS, hardly_differs, kind_name, memory_metric
 from dmls_ray.analysis.stats.intervals import bonferroni_level, is_above, verdict_of
 from dmls_ray.analysis.table.row import Row
 
@@ -28,7 +28,7 @@ def memory_change(first: Row, last: Row) -> str:
 
 
 def memory_among(group: Sequence[Row], axis: str) -> str:
-    """Which choices need least memory, and which most; empty where they hardly differ, or may by chance alone."""
+    """Which choices need least memory, and which most; empty where they hardly differ, or perhaps by chance alone."""
     metric = memory_metric(group)
     known = [row for row in group if metric in row.estimates]
     sizes = [row.estimates[metric].median for row in known]
@@ -36,7 +36,7 @@ def memory_among(group: Sequence[Row], axis: str) -> str:
         return ""
     least, most = (known[sizes.index(pick(sizes))] for pick in (min, max))
     more = most.difference_from(least, metric, level=bonferroni_level(len(known) * (len(known) - 1) // 2))
-    if not is_above(more, 0):
+    if metric not in EXACT and not is_above(more, 0):
         return ""
     low, high = least.text(metric), most.text(metric)
     lightest, heaviest = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import TABLE_METRICS, label_of
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
@@ -25,20 +26,16 @@ def columns_of(table: Table) -> list[Column]:
     return _headed(table, table.presentation.columns(table))
 
 
-def measure_columns(table: Table, names: Sequence[str], *, exact: Collection[str] = ()) -> list[Column]:
-    """Columns of these measures, and `speed_up`, as far as any trial has them; n and outcome.
-
-    Args:
-        table: a sweep's table.
-        names: the measures.
-        exact: those that are the same in every repeat; the others have their intervals.
+def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
+    """Columns of these measures, and `speed_up`, as far as any trial has them, with intervals where repeats vary; n and
+    outcome.
     """
     columns = []
     for place, name in enumerate(names):
         if name == "speed_up":
             columns += speed_up_column(table)
         elif table.has(name):
-            columns.append(metric_column(name, interval=name not in exact, answers=place == 0))
+            columns.append(metric_column(name, interval=name not in EXACT, answers=place == 0))
         elif name in table.custom_metric_names:
             columns.append(metric_column(name, interval=True))
     return _headed(table, [*columns, _COUNT, _OUTCOME])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from dmls_ray.analysis.memory import MEMORY, MEMORY_KINDS, rank_memory
+from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS, rank_memory
 from dmls_ray.analysis.metrics import format_of, label_of, quantity_of
 from dmls_ray.analysis.presentation import installed_presentations, presentation_of
 from dmls_ray.analysis.published.data import ACCURACY_CAVEAT, EPOCH_CAVEAT, MEMORY_CAVEAT, PUBLISHED
@@ -65,9 +65,8 @@ def by_memory(results: Results, *, with_published: bool = False) -> RenderedTabl
         results: the runs.
         with_published: whether the published rows stand next to ours.
     """
-    exact = ("tensor_mem_mib", *MEMORY_KINDS, "data_mib")
-    measures = (*exact, "device_mem_mib", "host_mem_mib", "peak_mem_mb")
-    return _by(results, ("batch_per_rank", "world_size"), measures, with_published, exact)
+    measures = (*EXACT, "device_mem_mib", "host_mem_mib", "peak_mem_mb")
+    return _by(results, ("batch_per_rank", "world_size"), measures, with_published)
 
 
 def by_machines(results: Results, *, with_published: bool = False) -> RenderedTable:
@@ -180,19 +179,13 @@ _CAVEATS = {"published s/epoch": EPOCH_CAVEAT, "published peak MB": MEMORY_CAVEA
 """Column -> how it compares with ours."""
 
 
-def _by(
-    results: Results,
-    factors: Sequence[str],
-    measures: Sequence[str],
-    with_published: bool,
-    exact: Sequence[str] = (),
-) -> RenderedTable:
+def _by(results: Results, factors: Sequence[str], measures: Sequence[str], with_published: bool) -> RenderedTable:
     table = make_table(results, factors)
     # Other fields that vary distinguish rows, too.
     heads = list(dict.fromkeys((*factors, *_heads(table))))
     if with_published:
         measures = list(dict.fromkeys((measures[0], "epoch_s", *measures)))  # runs may differ in epochs
-    columns = measure_columns(table, measures, exact=exact)
+    columns = measure_columns(table, measures)
     table = replace(table, rows=sorted(table.rows, key=lambda row: row.position(heads)))
     cells = [_with_factors(row, heads, {column.head: column.text(row) for column in columns}) for row in table.rows]
     frame = _without_empty(pd.DataFrame(cells, dtype=object))

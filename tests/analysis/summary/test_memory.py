@@ -7,7 +7,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.memory import memory_among, memory_change
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
-from tests.analysis.samples import results, with_memory_kinds
+from tests.analysis.samples import own_results, results, with_memory_kinds
 
 
 def of_optimizers(size: Callable[[str, int], float], metric: str = "tensor_mem_mib") -> Results:
@@ -68,6 +68,22 @@ def test_all_choices_that_need_least_memory_are_named_and_all_that_need_most() -
     told = "tensor memory is least with sgd, 2.00 MiB, and largest with adam, adamw, 4.00 MiB"
     assert memory_among(table.rows, "optimizer") == told
     assert summarize_axis(table, "optimizer").endswith(f"; {told} (n=3).")
+
+
+def test_one_run_says_how_much_memory_its_tensors_need_and_not_how_much_its_process_does() -> None:
+    for metric, told in (("tensor_mem_mib", "tensor memory is least with sgd, 20.0 MiB"), ("host_mem_mib", "")):
+        runs = of_optimizers(lambda name, repeat: 20.0 if name == "sgd" else 40.0, metric)
+        once = runs.of([record for record in runs.records if record.repeat == 0])
+        assert memory_among(make_table(once).rows, "optimizer").startswith(told)
+        assert bool(memory_among(make_table(once).rows, "optimizer")) == bool(told)
+
+
+def test_a_user_functions_memory_is_followed_along_the_axis() -> None:
+    runs = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {}))
+    for record in runs.records:
+        record.host_mem_mib = 10.0 * record.config["width"] + record.repeat
+    sentence = summarize_axis(make_table(runs), "width")
+    assert "growth of the resident set (MiB) went from 81 to 161 (+80 [+80, +80])" in sentence
 
 
 def test_choices_that_need_about_as_much_are_not_ranked_by_memory() -> None:
