@@ -118,9 +118,7 @@ def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level
         choices: whether the trials were picked by their values of the measure.
         level: confidence level of the interval; above 0.95 for trials that were picked.
     """
-    words = {"total_s": "seconds a run", **{metric: f"{memory} (MiB)" for metric, memory in MEMORY.items()}}.get(
-        name, name
-    )
+    words = "seconds a run" if name == "total_s" else f"{MEMORY[name]} (MiB)" if name in MEMORY else name
     low, high = (format_value(row.estimate(name), GENERIC) for row in (first, last))
     if first is last:
         return f"{words} is {low} with every {axis}"
