@@ -53,7 +53,8 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
         learnt: the metric in the place of accuracy; left out if no trial reports it.
         minimizes: whether less of it is better.
     """
-    rows = [row for row in table.rows if row.median_of(learnt) is not None]
+    # What a search stopped has the accuracy of an early epoch.
+    rows = [row for row in table.rows if row.median_of(learnt) is not None and not row.is_stopped]
     accuracies = [learnt] if rows else []
     rows = rows or table.rows
     costs = [

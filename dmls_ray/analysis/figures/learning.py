@@ -75,8 +75,10 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
             label = ", ".join(filter(None, (name, split if len(splits) > 1 or not name else "")))
             by_epoch = curve(row, f"{split}_{kind}")
             points = [(epoch, row, values) for epoch, values in by_epoch.items()]
-            quantity = quantity_of(f"{split}_{kind}")
-            series += measured_series(label, points, quantity=quantity, connected=True, same_as=first)
+            metric = f"{split}_{kind}"
+            series += measured_series(
+                label, points, quantity=quantity_of(metric), metric=metric, connected=True, same_as=first
+            )
             first = first or label
             if split == "test" and by_epoch and (epoch := row.overfit_epoch) in by_epoch:
                 middle = estimate(list(by_epoch[epoch].values())).median

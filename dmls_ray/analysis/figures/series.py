@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dmls_ray.analysis.figures.chart import Axis, Series
+from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
 from dmls_ray.analysis.table.axis_groups import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.table.model import Table
@@ -148,6 +149,7 @@ def measured_series(
     points: Iterable[tuple[float | str, Row, Mapping[int, float]]],
     *,
     quantity: Quantity = "amount",
+    metric: str = "",
     connected: bool = False,
     same_as: str = "",
 ) -> list[Series]:
@@ -157,13 +159,17 @@ def measured_series(
         name: name of the series.
         points: for each point its x, its trial, and its values by block.
         quantity: kind of the values.
+        metric: the metric that they are of, where it is a share: its interval is that of the table.
         connected: whether to join the points by a line.
         same_as: the series whose colour and mark to use.
     """
     measured = [(x, row, values) for x, row, values in points if values]
     if not measured:
         return []
-    estimates = [estimate(list(values.values()), quantity) for _, _, values in measured]
+    estimates = [
+        estimate(list(values.values()), quantity, resolution=resolution_of(metric, row.counted))
+        for _, row, values in measured
+    ]
     return [
         Series(
             name=name,

@@ -65,7 +65,7 @@ def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost
     for name, places in [*groups, (_BEATEN, others)]:
         shown = [rows[place] for place in places]
         points = [(_level(row, cost), row, row.by_block(_ACCURACY)) for row in shown]
-        for measured in measured_series(name, points, quantity="share"):
+        for measured in measured_series(name, points, quantity="share", metric=_ACCURACY):
             texts = [f"{names[place]}, {text}" for place, text in zip(places, measured.texts, strict=True)]
             series.append(dataclasses.replace(measured, texts=texts, muted=name == _BEATEN))
     return series

@@ -35,6 +35,26 @@ def test_trials_on_the_front_are_named_and_the_others_stand_back() -> None:
     assert (time.x.label, memory.x.label) == ("run time (s)", "tensor memory of a rank (MiB)")
 
 
+def test_the_interval_of_an_accuracy_is_that_of_the_table() -> None:
+    runs = runs_of()
+    for record in runs.records:
+        record.test_samples = 100
+    table = make_table(runs)
+    time, _ = panels(chart(table), 2)
+    drawn, value = series(time, "batch_per_rank 16"), table.rows[0].estimates["test_accuracy"]
+    assert value.low is not None
+    assert value.low < 0.9
+    assert (drawn.low, drawn.high) == ([value.low], [value.high])
+
+
+def test_a_trial_that_a_search_stopped_is_on_no_front() -> None:
+    runs = runs_of()
+    for record in runs.records:
+        record.stopped_epoch = 1 if record.config["batch_per_rank"] == 16 else None
+    time, _ = panels(chart(make_table(runs)), 2)
+    assert "batch_per_rank 16" not in names(time)
+
+
 def test_indistinguishable_memory_puts_no_trial_on_the_front() -> None:
     runs = runs_of()
     for record in runs.records:
