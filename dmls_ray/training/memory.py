@@ -36,7 +36,7 @@ class MemoryMeter:
         if sys.platform == "linux":
             release_free_pages()
         self.start_mib = psutil.Process().memory_info().rss / MIB
-        self._files_mib = _status_mib("RssFile")
+        self._mapped_mib = _mapped_mib()
         self._resettable = _reset_peak()
 
     @contextmanager
@@ -74,9 +74,7 @@ class MemoryMeter:
         Such pages are libraries and the decoded images. They count in the run that touches them first in its process,
         and the size of the data set has a field.
         """
-        files, files_at_start = _status_mib("RssFile"), self._files_mib
-        mapped = files - files_at_start if files is not None and files_at_start is not None else 0.0
-        return max(peak - self.start_mib - max(mapped, 0.0), 0.0)
+        return max(peak - self.start_mib - max(_mapped_mib() - self._mapped_mib, 0.0), 0.0)
 
     def _reset(self) -> None:
         if self._device.type == "cuda":
@@ -129,6 +127,11 @@ def _reset_peak() -> bool:
     except OSError:
         return False
     return True
+
+
+def _mapped_mib() -> float:
+    """Resident pages of files; those of a file system in memory count as shared memory."""
+    return sum(_status_mib(name) or 0.0 for name in ("RssFile", "RssShmem"))
 
 
 def _status_mib(name: str) -> float | None:

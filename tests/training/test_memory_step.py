@@ -70,6 +70,13 @@ def test_the_memory_of_every_kind_of_training_is_measured(changes: dict[str, Any
     assert measured[0]["activation"] > 0
 
 
+@pytest.mark.slow
+def test_training_with_simulated_rounding_needs_more_memory_than_without() -> None:
+    modes = {mode: tensors(run_inline(config(quantization=mode)))["tensor"] for mode in ("off", "static", "qat")}
+    assert modes["qat"] > 1.1 * modes["off"]
+    assert modes["static"] == modes["off"], "it is trained in fp32"
+
+
 def real_step(trial: TrialConfig, rank: RankInfo) -> dict[str, Any]:
     """The memory of a step that reduces gradients, and that of the step alone."""
     trainer = rank_trainer(trial, rank)
