@@ -254,6 +254,74 @@ def test_a_run_of_a_killed_sweep_resumes_from_its_checkpoint_with_equal_results(
     assert len(resumed.epochs) == 150
 
 
+MODEL = """
+import torch
+from edited_width import WIDTH
+def net(shape, classes):
+    first = torch.nn.Linear(shape[0] * shape[1] * shape[2], WIDTH)
+    return torch.nn.Sequential(torch.nn.Flatten(), first, torch.nn.ReLU(), torch.nn.Linear(WIDTH, classes))
+"""
+
+
+@pytest.mark.slow
+def test_after_an_edit_the_same_command_trains_the_new_model_from_its_start_and_shows_it_alone(
+    sweep_command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "edited_net.py").write_text(MODEL)
+    (tmp_path / "edited_width.py").write_text("WIDTH = 8\n")
+    shared = ("--model", "edited_net:net", "--dataset", SMALL, "--repeats", "1", "--device", "cpu", "--checkpoints")
+    long = ("grid", *shared, "--batch-per-rank", "8", "--epochs", "150")
+    process = start(*command_line(*long), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder = tmp_path / "results" / "grid"
+    while not list(folder.glob("runs/*/checkpoints/[1-9]?.rank-0.pt")) and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    (tmp_path / "edited_width.py").write_text("WIDTH = 9\n")
+    assert sweep_command(*long).returncode == 0
+    (record,) = load(folder).records
+    assert (record.resumed_epoch, len(record.epochs)) == (None, 150)
+    assert list(record.code) == ["edited_net.py", "edited_width.py"]
+
+    (tmp_path / "edited_width.py").write_text("WIDTH = 10\n")
+    done = sweep_command("grid", *shared, "--batch-per-rank", "8", "16", "--epochs", "150")
+    assert "1 run of an earlier version of edited_width.py does not count and is made again." in done.stdout
+    assert "1 run of an earlier version of edited_width.py is not shown; --stale includes it." in done.stdout
+    later = load(folder).records
+    assert len(later) == 2
+    assert {item.parameters for item in later}.isdisjoint({record.parameters})
+    assert len(load(folder, stale=True)) == 3
+
+
+@pytest.mark.slow
+def test_a_sweep_of_a_notebook_continues_after_a_restart_of_the_kernel(tmp_path: Path) -> None:
+    code = """
+import os, sys, types
+sys.modules["ipykernel"] = types.ModuleType("ipykernel")
+cell = '''
+from dataclasses import dataclass
+@dataclass
+class Config:
+    lr: float = 0.1
+    device: str = "cpu"
+def train(config: Config, rank, emit):
+    return {"x": FACTOR * config.lr}
+'''
+exec(compile(cell, f"/tmp/ipykernel_{os.getpid()}/1.py", "exec"))
+from dmls_ray import sweep
+print(sweep(train, {"lr": [1.0, 2.0]}, repeats=1, out="kept", tensorboard="off").runs["x"].tolist())
+"""
+    printed = []
+    for factor in (2, 2, 3):
+        done = subprocess.run(
+            [sys.executable, "-c", f"FACTOR = {factor}\n{code}"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, check=True,
+            timeout=150,
+        )  # fmt: skip
+        printed.append((sorted(json.loads(done.stdout.splitlines()[-1])), len(lines(tmp_path / "kept"))))
+    assert printed == [([2.0, 4.0], 2), ([2.0, 4.0], 2), ([3.0, 6.0], 4)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(

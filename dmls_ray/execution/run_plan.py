@@ -212,7 +212,8 @@ def _note_earlier_versions(
     if earlier:
         now = identities.together(pending)
         what = describe_earlier(earlier, {**now.code, **now.data})
-        view.note(f"{count_noun(len(earlier), 'run')} of {what} do not count: the same runs are made again.")
+        verbs = ("does", "is") if len(earlier) == 1 else ("do", "are")
+        view.note(f"{count_noun(len(earlier), 'run')} of {what} {verbs[0]} not count and {verbs[1]} made again.")
 
 
 def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRecord]) -> list[RunRecord]:

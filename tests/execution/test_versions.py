@@ -87,7 +87,7 @@ def test_an_edited_file_makes_its_runs_again_and_its_old_runs_are_left_out(
     found, notes = call(what)
     assert len(ran) == 8
     what_changed = f"{file} and edited_d:data" if what == "dataset" else file
-    assert f"4 runs of an earlier version of {what_changed} do not count: the same runs are made again." in notes
+    assert f"4 runs of an earlier version of {what_changed} do not count and are made again." in notes
     assert found.left_out == f"4 runs of an earlier version of {what_changed} are not shown; --stale includes them."
     assert len(found) == len(load("out")) == 4
     assert load("out").left_out == found.left_out

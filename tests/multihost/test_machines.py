@@ -79,3 +79,39 @@ def test_a_machine_on_which_ranks_cannot_start_is_named_before_anything_starts(
     assert "host-2 cannot run ranks: dmls_ray is missing" in line
     assert sys.executable in line, "the message contains the command that fixes it"
     assert "Traceback" not in done.stdout
+
+
+def test_a_machine_with_another_version_of_the_users_files_ends_the_run_in_an_error_that_names_it(
+    network: Network, tmp_path: Path
+) -> None:
+    hosts = network.add(2)
+    path = {"PYTHONPATH": f"{PROJECT}:/tmp/files"}
+    network.cluster(1, 1, env=path)
+    words = command_line(
+        "grid", "--train", "user_t:train", "--set", "x", "1", "--world-size", "2", "--address", "auto",
+        "--device", "cpu", "--repeats", "1", "--tensorboard", "off", "--out", str(tmp_path / "out"),
+    )  # fmt: skip
+
+    def write(host: Host, value: int) -> None:
+        text = "import user_value\ndef train(config, rank, emit):\n    return {'value': user_value.VALUE}\n"
+        program = (
+            f'mkdir -p /tmp/files; cd /tmp/files; printf %s "$0" > user_t.py; echo VALUE = {value} > user_value.py'
+        )
+        host.run(["sh", "-c", program, text], check=True)
+
+    def run() -> dict[str, Any]:
+        done = hosts[0].run(words, cwd=tmp_path, env=path, timeout=200)
+        lines = (tmp_path / "out" / "runs.jsonl").read_text().splitlines()
+        assert lines, done.stdout + done.stderr
+        last: dict[str, Any] = json.loads(lines[-1])
+        return last
+
+    for host, value in zip(hosts, (1, 2), strict=True):
+        write(host, value)
+    record = run()
+    assert record["outcome"] == "error"
+    assert record["reason"].startswith("CodeDiffersError: user_value.py on machine host-2 is not of the version")
+    write(hosts[1], 1)
+    record = run()
+    assert (record["outcome"], record["measures"]) == ("ok", {"value": 1})
+    assert set(record["code"]) == {"user_t.py", "user_value.py"}
