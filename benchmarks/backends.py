@@ -91,7 +91,7 @@ def probe(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
             except (RuntimeError, ValueError, TypeError):
                 answer = "no"
             answers.setdefault(name, {})[str(dtype).removeprefix("torch.")] = answer
-    return {"answers": answers}
+    return {"run": {"returned": {"answers": answers}}}
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def main() -> None:
         if first.outcome != "ok":
             raise SystemExit(first.traceback)
         print(f"{backend}, for {', '.join(devices)}; tried on {device}:\n")
-        print(pd.DataFrame(first.values["answers"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(pd.DataFrame(first.run["returned"]["answers"]).T.to_markdown(disable_numparse=True) + "\n")
     config = TrialConfig(batch_per_rank=1, world_size=2, backend="mpi", launcher="mpirun", device="cpu")
     if reason := infeasible_reason(config):
         print(f"mpi: not available; {reason}\n")
@@ -125,7 +125,7 @@ def main() -> None:
             raise SystemExit(first.traceback)
         whose = "PyTorch's" if dist.is_mpi_available() else "dmls_ray's, over mpi4py"
         print(f"mpi, {whose}, under mpirun; tried on cpu:\n")
-        print(pd.DataFrame(first.values["answers"]).T.to_markdown(disable_numparse=True) + "\n")
+        print(pd.DataFrame(first.run["returned"]["answers"]).T.to_markdown(disable_numparse=True) + "\n")
     versions = describe_versions()
     print(f"{describe_machine()['cpu']}; torch {versions['torch']}")
 

@@ -1,7 +1,6 @@
 """What the instruments cost, and how far they are from independent measurements.
 
-communication    exposed_comm_ms by DDP's timers, against the time of a step less that of the same step under no_sync
-                 (which reduces nothing), on two ranks
+communication    see measuring_steps.py, and throughput
 utilization      seconds of an epoch with the sampler, against the same without, in turn; and processor time a look
 memory           see measuring_memory.py
 """
@@ -21,36 +20,17 @@ from typing import Any
 
 import pandas as pd
 import torch
-import torch.distributed as dist
-import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring_memory import memory_rows, meter_ms
+from benchmarks.measuring_steps import communication_row, throughput_row
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.utilization import PERIOD_S, UtilizationSampler
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import rank_trainer
-
-
-def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
-    """A training function: milliseconds of a pass with and without reduction, and what the timers say of the former."""
-    trial = rank_trainer(config, rank)
-    batches = [batch for _, batch in trial.task.loader.train(0)][:-1]
-    step_times: dict[str, list[float]] = {"reducing": [], "no_sync": []}
-    for number in range(rounds + 1):
-        for name in step_times:
-            dist.barrier()
-            began = time.perf_counter()
-            for images, labels in batches:
-                with trial.ddp_model.reducing(name != "no_sync"):
-                    F.cross_entropy(trial.ddp_model.forward(images), labels).backward()
-                trial.model.zero_grad(set_to_none=True)
-            if number:  # the first round warms up
-                step_times[name].append((time.perf_counter() - began) / len(batches) * 1e3)
-    return {"ms": step_times, "timers": trial.ddp_model.communication(None)}
 
 
 def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
@@ -63,7 +43,7 @@ def utilization(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int)
                 trial.run(lambda event: None)
             if number:
                 seconds[name].append(trial.epochs[0].train_s or 0.0)
-    return {"s": seconds}
+    return {"run": {"returned": {"s": seconds}}}
 
 
 def main() -> None:
@@ -84,8 +64,10 @@ def main() -> None:
                 warmup_steps=0,
                 device="cpu",
             )
-            rows.append(_communication_row(config, args.rounds))
+            rows.append(communication_row(config, args.rounds))
+            rows.append(communication_row(config.replace(zero_redundancy=True), args.rounds))
             alone = config.replace(world_size=1)
+            rows.append(throughput_row(alone))
             rows.append(_utilization_row(alone, args.rounds))
             rows += memory_rows(alone, args.rounds)
     sample_us = _sample_us()
@@ -115,19 +97,7 @@ def _run(config: TrialConfig, train: Any) -> dict[str, Any]:
     first = run_spawned(config, train=train)[0]
     if first.outcome != "ok":
         raise SystemExit(first.traceback)
-    return dict(first.values)
-
-
-def _communication_row(config: TrialConfig, rounds: int) -> dict[str, str]:
-    result = _run(config, functools.partial(communication, rounds=rounds))
-    less = [with_ - without for with_, without in zip(result["ms"]["reducing"], result["ms"]["no_sync"], strict=True)]
-    timers = result["timers"]["exposed_comm_ms"]
-    return {
-        "what": f"{config.model}, batch {config.batch_per_rank}, 2 ranks: exposed communication, ms a pass",
-        "by timers / with": f"{timers:.2f}",
-        "by difference / without": f"{statistics.median(less):.2f} [{min(less):.2f}, {max(less):.2f}]",
-        "ratio": f"{timers / statistics.median(less):.2f}",
-    }
+    return dict(first.run["returned"])
 
 
 def _utilization_row(config: TrialConfig, rounds: int) -> dict[str, str]:

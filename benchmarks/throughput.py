@@ -288,7 +288,7 @@ def rounds(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int, ways:
             seconds = (WAYS | PEERS)[name](config, rank)
             if number:  # the first round warms up
                 seconds_by_way[name].append(seconds)
-    return {"seconds": seconds_by_way}
+    return {"run": {"returned": {"seconds": seconds_by_way}}}
 
 
 def measure(config: TrialConfig, count: int, ways: list[str]) -> dict[str, list[float]]:
@@ -298,7 +298,7 @@ def measure(config: TrialConfig, count: int, ways: list[str]) -> dict[str, list[
         if result.outcome != "ok":
             raise SystemExit(result.traceback)
     return {
-        name: [max(values) for values in zip(*(rank.values["seconds"][name] for rank in ranks), strict=True)]
+        name: [max(values) for values in zip(*(rank.run["returned"]["seconds"][name] for rank in ranks), strict=True)]
         for name in ways
     }
 
