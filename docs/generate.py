@@ -43,11 +43,24 @@ def regenerated(page: str) -> str:
     return MARKED.sub(lambda match: f"{match[1]}{PARTS[match[2]]()}\n{match[3]}", page)
 
 
+def quickstart() -> str:
+    """The README's command, with the first and the last lines that it printed."""
+    lines = (REFERENCE / "batch_size" / "console.txt").read_text().splitlines()
+    shown = ["$ pip install -e . && python sweeps/batch_size.py", *lines[:2], "...", lines[-1]]
+    return "\n".join(["```console", *shown, "```"])
+
+
 def batch_size() -> str:
     """An excerpt of the README's table, and the answer."""
-    columns = ["world_size", "batch_per_rank", "images/s [95%]", "speed-up [95%]", "test acc. [95%]", "n"]
     summary = summarize(load(REFERENCE / "batch_size"))
-    return f"{_excerpt(summary.table.frame(), columns)}\n\n> {summary.sentence}"
+    frame = summary.table.frame()
+    # Runs of older versions have no memory of tensors.
+    third = "tensor MiB" if "tensor MiB" in frame else "speed-up [95%]"
+    columns = ["world_size", "batch_per_rank", "images/s [95%]", third, "test acc. [95%]", "n"]
+    return (
+        f"The sweep ends with a table ({len(columns)} of its {frame.shape[1]} columns are shown) and an answer:\n\n"
+        f"{_excerpt(frame, columns)}\n\n> {summary.sentence}"
+    )
 
 
 def grayscale() -> str:
@@ -117,6 +130,7 @@ def commands() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "quickstart": quickstart,
     "batch_size": batch_size,
     "grayscale": grayscale,
     "grayscale_memory": grayscale_memory,
