@@ -87,11 +87,11 @@ class Executor:
             InputError: nothing can be run, or a data set or a searcher cannot be used; nothing was started.
             WorkerGroupError: the ranks are gone for good.
         """
-        # First, since the session says which versions of code and data are current from here on.
+        if self.options.mode == "search":
+            self.search = Search(self.plan, self.options, self.space, self.store.all_records, self.identities)
+        # From here on, the records of the store are those of the versions of code and data that the session names.
         identity = self.identities.together([*self.plan.runs, *(self.space.run_of_each_choice() if self.space else [])])
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
-        if self.options.mode == "search":
-            self.search = Search(self.plan, self.options, self.space, self.store.records)
         from dmls_ray.cluster.connect import cluster_at, ray_session
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.resources import local_resources

@@ -84,9 +84,8 @@ def run_plan(
             view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
         if space is not None:
             # The runs of the plan are examples: they show whether anything is feasible.
-            before = proposed_before(space, store.all_records)
-            runs = ((space.run_of(item.proposed), item) for item in before if item.outcome.is_answer())
-            answers = [item for run, item in runs if identities.of(run).is_of(item)]
+            before = proposed_before(space, store.all_records, identities)
+            answers = [item for item in before if item.outcome.is_answer()]
             missing = len(answers) < space.at_most(options.samples)
             pending = plan.runs if missing else ()
         count = len(store.all_records)

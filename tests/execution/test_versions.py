@@ -14,13 +14,17 @@ from dmls_ray import load
 from dmls_ray.analysis.results import Results
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
+from dmls_ray.config.search_space import Range, make_search_space
 from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import plan_sweep
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.run_plan import run_plan
+from dmls_ray.execution.search import proposed_before
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import workload, workload_of_function
 from tests.execution.test_run_plan import Notes
+from tests.records.test_model import record
 
 FILES = {
     "edited_m.py": "from edited_util import WIDTH\ndef net(shape, classes):\n    return ('linear', 1.0 * WIDTH)\n",
@@ -156,3 +160,23 @@ def test_a_function_of_a_notebook_is_run_again_only_after_an_edit(
     assert found.left_out == "4 runs of an earlier version of train() are not shown; --stale includes them."
     train(cell)
     assert len(ran) == 8
+
+
+def test_what_a_search_proposed_with_an_earlier_version_is_no_result_of_the_search(
+    files: Path,
+) -> None:
+    chosen = workload_of_function("edited_t:train", ["lr", "units"])
+    space = make_search_space({"lr": [0.1, 0.2], "units": Range(1, 9)}, chosen.schema())
+    run = space.run_of({"lr": 0.1, "units": 4.0})
+    identities = Identities(chosen)
+    now = record(run_id=run.run_id, proposed={"lr": 0.1, "units": 4.0}, code=dict(identities.of(run).code))
+    before = now.replace(code={"edited_t.py": "earlier"})
+    assert proposed_before(space, [before, now]) == [before, now]
+    assert proposed_before(space, [before, now], identities) == [now]
+
+
+def test_every_choice_of_a_search_space_has_its_version_before_anything_is_proposed() -> None:
+    space = make_search_space(
+        {"model": ["a:net", "b:net"], "lr": Range(0.1, 1.0), "batch_per_rank": 8}, workload("classification").schema()
+    )
+    assert {item.values["model"] for item in space.run_of_each_choice()} == {"a:net", "b:net"}
