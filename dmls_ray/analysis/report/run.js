@@ -43,7 +43,8 @@ class RunPanel {
     others.replaceChildren(...places.map((run) => {
       const outcome = this.runs.value(run, "outcome");
       const label = (oneTrial ? "" : `${this.runs.name(run)}, `) + `repeat ${this.runs.repeat[run]}`;
-      const button = make("button", { type: "button", class: outcome === "ok" ? null : "bad", "data-run": run },
+      const kind = outcome === "ok" || outcome === "stopped" ? null : "bad";
+      const button = make("button", { type: "button", class: kind, "data-run": run },
         outcome === "ok" ? label : `${label}: ${outcome}`);
       button.addEventListener("click", () => this.show(run));
       return button;

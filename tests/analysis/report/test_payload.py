@@ -45,6 +45,10 @@ def test_a_field_in_which_no_run_says_anything_is_left_out() -> None:
     assert payload_of(int8_test_accuracy=0.5)["record"]["int8_test_accuracy"]["each"] == [0.5, None, None, None]
 
 
+def test_a_run_that_a_search_stopped_is_not_ok_on_the_page() -> None:
+    assert payload_of(stopped_epoch=1)["record"]["outcome"] == {"each": ["stopped", "ok", "ok", "ok"]}
+
+
 def test_true_and_one_are_not_the_same_value() -> None:
     assert payload_of(oversubscribed=1)["record"]["oversubscribed"] == {"each": [1, False, False, False]}
     same = payload_of(measures={"perplexity": 4.0})["measures"]
