@@ -121,10 +121,9 @@ class ClassificationWorkload(Workload):
         spec = builtin_dataset(name)
         if spec is not None and spec.fingerprint is not None:
             return spec.fingerprint(name, data_dir)
-        from dmls_ray.workloads.classification.data.sources import find_source
+        from dmls_ray.workloads.classification.data.sources import fingerprint_of
 
-        # Not the cached one: the data may have changed since an earlier sweep of this process.
-        return find_source(name, data_dir).fingerprint
+        return fingerprint_of(name, data_dir)
 
     def writes_files(self, config: TrialConfig) -> bool:
         """Whether the run writes profiler tables."""

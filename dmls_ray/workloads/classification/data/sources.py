@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,16 @@ def find_source(name: str, data_dir: str | None) -> Source:
     check_source(name, data_dir)
     spec = builtin_dataset(name)
     return spec.open(name, data_dir) if spec else _open_user_dataset(name, data_dir)
+
+
+def fingerprint_of(name: str, data_dir: str | None) -> str:
+    """The fingerprint of a data set as it is now, whatever this process has read of it before.
+
+    Raises:
+        UnknownNameError, ConfigError, DataError, UserCodeError: as `find_source`.
+    """
+    with _seeded():
+        return find_source(name, data_dir).fingerprint
 
 
 _SPOT_CHECKS = 64
@@ -137,14 +149,40 @@ def _digest(data_dir: str | None, halves: list[Samples]) -> str:
 
     if data_dir is not None and has_files:
         digest.update(digest_of_files(Path(data_dir).expanduser()).encode())
-    for half in halves:
-        labels = _listed_labels(half)
-        digest.update(f"{len(half)} {labels}\n".encode())
-        some = np.unique(np.linspace(0, len(half) - 1, _SPOT_CHECKS).astype(int))
-        for index in some if has_files or labels is not None else range(len(half)):
-            image, label = half[int(index)]
-            digest.update(np.ascontiguousarray(image).tobytes() + str(int(label)).encode())
+    with _seeded():
+        for half in halves:
+            labels = _listed_labels(half)
+            digest.update(f"{len(half)} {labels}\n".encode())
+            some = np.unique(np.linspace(0, len(half) - 1, _SPOT_CHECKS).astype(int)).tolist()
+            # Augmented images differ each time that they are read; then the labels alone identify the samples.
+            is_random = any(_image_bytes(half, index) != _image_bytes(half, index) for index in some)
+            for index in some if has_files or labels is not None else range(len(half)):
+                image, label = half[index]
+                content = b"" if is_random else np.ascontiguousarray(image).tobytes()
+                digest.update(content + str(int(label)).encode())
     return digest.hexdigest()[:32]
+
+
+def _image_bytes(half: Samples, index: int) -> bytes:
+    return np.ascontiguousarray(half[index][0]).tobytes()
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Fixed random numbers, so that augmented samples are the same in each process; the generators do not advance."""
+    torch = sys.modules.get("torch")
+    states = random.getstate(), np.random.get_state(), torch and torch.get_rng_state()
+    random.seed(0)
+    np.random.seed(0)
+    if torch:
+        torch.default_generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        if torch:
+            torch.set_rng_state(states[2])
 
 
 def _listed_labels(half: Samples) -> list[Any] | None:
