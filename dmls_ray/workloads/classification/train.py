@@ -122,12 +122,14 @@ class LossAccuracyMeter:
 
     def __init__(self, device: torch.device, together: int, smoothed: bool) -> None:
         self._together, self._smoothed = together, smoothed
+        self._is_of_training = False
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
         self._samples = 0
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def add_training(self, loss: Tensor, outputs: Tensor, batch: Batch) -> None:
+        self._is_of_training = True
         self._add(loss, outputs, batch[1])
 
     def add_evaluation(self, outputs: Tensor, batch: Batch) -> None:
@@ -151,7 +153,7 @@ class LossAccuracyMeter:
             return
         losses, logits, labels = zip(*self._waiting, strict=True)
         outputs, classes = torch.cat(logits), torch.cat(labels)
-        if self._smoothed:
+        if self._smoothed and self._is_of_training:
             # Once for many batches, since this work belongs to no training step.
             loss = F.cross_entropy(outputs.float(), classes, reduction="none").double().sum()
         else:
