@@ -24,7 +24,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring_memory import memory_rows, meter_ms
-from benchmarks.measuring_steps import communication_row, throughput_row
+from benchmarks.measuring_steps import allocator_row, communication_row, throughput_row
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo
@@ -68,6 +68,7 @@ def main() -> None:
             rows.append(communication_row(config.replace(zero_redundancy=True), args.rounds))
             alone = config.replace(world_size=1)
             rows.append(throughput_row(alone))
+            rows.append(allocator_row(alone, args.rounds))
             rows.append(_utilization_row(alone, args.rounds))
             rows += memory_rows(alone, args.rounds)
     sample_us = _sample_us()

@@ -2,6 +2,7 @@
 
 communication    exposed_comm_ms, the least of two ranks, against the time of a step less that of the same step under
                  no_sync, which reduces nothing; with ZeRO also against a step without its broadcasts
+allocator        page faults of a step in a fresh process, with the memory of steps kept and by glibc's default
 throughput       images_per_s of a run against those of a bare loop on the same batches, in turn, until the ratio is
                  known to 3%
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import math
+import multiprocessing
+import resource
 import statistics
 import time
 from collections.abc import Sequence
@@ -78,6 +81,32 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
 def _without_broadcasts(optimizer: torch.optim.Optimizer) -> AbstractContextManager[object]:
     """Let ZeRO broadcast nothing: the ranks train apart, which costs the same time."""
     return mock.patch.object(optimizer, "_sync_params", return_value=None)
+
+
+def allocator_row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    """Page faults of one configuration of one rank; each measurement has a fresh process."""
+    counts: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(rounds):
+        for keeps, values in counts.items():
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                values.append(pool.apply(_page_faults, (config, keeps)))
+    kept, default = (statistics.median(counts[keeps]) for keeps in (True, False))
+    return {
+        "what": f"{config.model}, batch {config.batch_per_rank}, 1 rank: page faults a step, memory kept or not",
+        "by timers / with": f"{kept:,.0f} [{min(counts[True]):,.0f}, {max(counts[True]):,.0f}]",
+        "by difference / without": f"{default:,.0f} [{min(counts[False]):,.0f}, {max(counts[False]):,.0f}]",
+        "ratio": f"{kept / default:.3f}" if default else "",
+    }
+
+
+def _page_faults(config: TrialConfig, keeps: bool) -> float:
+    """Page faults of a step of the second epoch."""
+    with nullcontext() if keeps else mock.patch("dmls_ray.training.process.keep_freed_pages"):
+        trial = rank_trainer(config, RankInfo())
+    trial._epoch(1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    trial._epoch(2)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / trial.steps_per_epoch
 
 
 def throughput_row(config: TrialConfig) -> dict[str, str]:
