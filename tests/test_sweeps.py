@@ -281,7 +281,7 @@ def test_after_an_edit_the_same_command_trains_the_new_model_from_its_start_and_
     assert sweep_command(*long).returncode == 0
     (record,) = load(folder).records
     assert (record.resumed_epoch, len(record.epochs)) == (None, 150)
-    assert list(record.code) == ["edited_net.py", "edited_width.py"]
+    assert list(record.code) == ["edited_net.py", "edited_net.py and its imports", "edited_width.py"]
 
     (tmp_path / "edited_width.py").write_text("WIDTH = 10\n")
     done = sweep_command("grid", *shared, "--batch-per-rank", "8", "16", "--epochs", "150")

@@ -7,6 +7,7 @@ from typing import Any
 
 from dmls_ray.config.grid import Run
 from dmls_ray.records.identity import OF_FUNCTION, Identity
+from dmls_ray.util.importing import try_import
 from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads.base import Workload
 
@@ -48,6 +49,8 @@ class Identities:
     def _identity(self, config: Any) -> Identity:
         modules = tuple(sorted(set(self._workload.modules(config))))
         if modules not in self._sources:
+            for module in modules:
+                try_import(module)
             self._sources[modules] = source_digests(modules)
         functions = self._workload.functions(config)
         code = {

@@ -14,7 +14,7 @@ from typing import Any
 from dmls_ray.records.identity import OF_FUNCTION
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.importing import is_reference
-from dmls_ray.util.source_digest import files_of
+from dmls_ray.util.source_digest import AND_IMPORTS, files_of
 
 FIELD = "code_version"
 """Field of a configuration that distinguishes versions where all of them are shown."""
@@ -113,7 +113,8 @@ def split_by_version(records: Iterable[RunRecord], sessions: Iterable[Mapping[st
 
 def describe_earlier(records: Iterable[RunRecord], newest: Mapping[str, str]) -> str:
     """What of these records is of an earlier version than the newest: `an earlier version of m.py`."""
-    names = list(dict.fromkeys(name for record in records for name in changed_names(record, newest)))
+    changed = list(dict.fromkeys(name for record in records for name in changed_names(record, newest)))
+    names = [name for name in changed if not name.endswith(AND_IMPORTS)] or changed
     shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} others"] if len(names) > _SHOWN else [])]
     return f"an earlier version of {_joined(shown) or 'the code'}"
 
@@ -130,7 +131,7 @@ def changed_names(record: RunRecord, newest: Mapping[str, str]) -> list[str]:
     if record.code or changed:
         return changed
     named = [str(value).partition("#")[0] for value in record.config.values() if isinstance(value, str)]
-    files = [file for text in named if is_reference(text) for file in files_of(text.partition(":")[0])]
+    files = [file for text in named if is_reference(text) for file in sorted(files_of(text.partition(":")[0]))]
     return [name for name in (*files, *(f"{text}{OF_FUNCTION}" for text in named)) if name in newest]
 
 

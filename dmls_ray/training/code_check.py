@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from dmls_ray.records.identity import OF_FUNCTION, Identity
 from dmls_ray.util.errors import CodeDiffersError
-from dmls_ray.util.source_digest import source_digests
+from dmls_ray.util.importing import try_import
+from dmls_ray.util.source_digest import AND_IMPORTS, source_digests
 
 
 def check_code(identity: Identity, machine: str) -> None:
@@ -21,19 +22,33 @@ def check_code(identity: Identity, machine: str) -> None:
         CodeDiffersError: with the files and the machine.
     """
     expected = {name: digest for name, digest in identity.code.items() if not name.endswith(OF_FUNCTION)}
-    here = _sources_of_this_process(identity.modules)
-    differing = sorted(name for name in expected.keys() | here.keys() if expected.get(name) != here.get(name))
-    if differing:
-        are = "is" if len(differing) == 1 else "are"
+    here = _sources_of_this_process(identity.modules, tuple(expected))
+    differing = [name for name in expected.keys() | here.keys() if expected.get(name) != here.get(name)]
+    files = sorted(name for name in differing if not name.endswith(AND_IMPORTS))
+    kinds = {
+        "another version than where the sweep was started": [
+            name for name in files if name in expected and name in here
+        ],
+        "not found": [name for name in files if name not in here],
+        "imported only here": [name for name in files if name not in expected],
+    }
+    if files:
+        found = "; ".join(f"{', '.join(names)}: {kind}" for kind, names in kinds.items() if names)
         raise CodeDiffersError(
-            f"{', '.join(differing)} on machine {machine} {are} not of the version that this sweep began with; copy "
-            "the files to each machine, or share their folder. If they were edited since, run the same command again."
+            f"the files on machine {machine} are not those that the sweep began with ({found}). Copy the files to each "
+            "machine or share their folder; if they were edited since, run the same command again"
         )
 
 
 @functools.cache
-def _sources_of_this_process(modules: tuple[str, ...]) -> Mapping[str, str]:
+def _sources_of_this_process(modules: tuple[str, ...], expected: tuple[str, ...]) -> Mapping[str, str]:
     """Digests at the first run that imports the modules: a process imports a module once, whatever happens to its file
     afterwards.
     """
+    found = source_digests(modules)
+    if set(expected) <= found.keys():
+        return found
+    # A module may extend the search path for those that it imports.
+    for module in modules:
+        try_import(module)
     return source_digests(modules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import traceback
@@ -67,6 +68,21 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
             f"it has {', '.join(offered) or 'none'}."
         )
     return function
+
+
+def try_import(module: str) -> None:
+    """Import a user-defined module, as a module may extend the search path of the modules that it imports.
+
+    A failure is not reported here: `import_function` of the same module reports it.
+    """
+    global _importing
+    search_working_folder()
+    _importing += 1
+    try:
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(module)
+    finally:
+        _importing -= 1
 
 
 def search_working_folder() -> None:

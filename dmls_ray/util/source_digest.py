@@ -1,7 +1,7 @@
 """Digests of a user's source files: of modules, and of the user's modules that they import.
 
 The import statements are read from the sources, and no module is imported: the digest of a rank and that of the driver
-follow from the files alone. A module that is imported by a name computed at run time is not seen.
+follow from the files and the search path alone. A module that is imported by a name computed at run time is not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from pathlib import Path
 
 from dmls_ray.util.importing import search_working_folder
 
+AND_IMPORTS = " and its imports"
+"""End of the name of the entry of a module with all files that it imports."""
+
 _DIGITS = 16
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _PACKAGE = __name__.partition(".")[0]
@@ -29,17 +32,30 @@ def source_digests(modules: Iterable[str]) -> dict[str, str]:
     is of an installed package, that package counts, too. Names of files are relative to the folder of imports, `m.py`
     or `package/m.py`, so that they are the same on every machine. A module that cannot be found has no entry.
 
+    Each of `modules` has another entry, `m.py and its imports`, of all its files together: it changes where a file
+    appears or disappears that m.py tries to import.
+
     Comments, docstrings, formatting and the block under `if __name__ == "__main__"` do not count.
     """
     search_working_folder()
     importlib.invalidate_caches()  # a file may be newer than what the import system remembers of its folder
-    waiting = [parent for name in modules for parent in _with_parents(name)]
-    named, seen = {name.partition(".")[0] for name in waiting}, set(waiting)
+    digests: dict[str, str] = {}
+    for module in modules:
+        files = _files_of(module)
+        digests |= files
+        for name in files_of(module) & files.keys():
+            digests[f"{name}{AND_IMPORTS}"] = text_digest(*(f"{file} {files[file]}" for file in sorted(files)))
+    return dict(sorted(digests.items()))
+
+
+def _files_of(module: str) -> dict[str, str]:
+    waiting = _with_parents(module)
+    top, seen = waiting[0], set(waiting)
     specs: dict[str, ModuleSpec | None] = {}
     digests: dict[str, str] = {}
     while waiting:
         name = waiting.pop()
-        spec = _find_user_module(name, specs, wherever=name.partition(".")[0] in named)
+        spec = _find_user_module(name, specs, wherever=name.partition(".")[0] == top)
         if spec is None:
             continue
         assert spec.origin is not None
@@ -51,7 +67,7 @@ def source_digests(modules: Iterable[str]) -> dict[str, str]:
         imported = set(_imports(tree, name if is_package else name.rpartition(".")[0])) if tree else set()
         waiting += imported - seen
         seen |= imported
-    return dict(sorted(digests.items()))
+    return digests
 
 
 def is_user_module(module: str) -> bool:
@@ -59,10 +75,10 @@ def is_user_module(module: str) -> bool:
     return _find_user_module(module, {}, wherever=False) is not None
 
 
-def files_of(module: str) -> tuple[str, str]:
+def files_of(module: str) -> set[str]:
     """Return the names that `source_digests` may give the file of a module."""
     path = module.replace(".", "/")
-    return f"{path}.py", f"{path}/__init__.py"
+    return {f"{path}.py", f"{path}/__init__.py"}
 
 
 def text_digest(*lines: str) -> str:
@@ -147,6 +163,10 @@ def _imports(tree: ast.Module, package: str) -> Iterator[str]:
             base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [node.module])])
             yield from _with_parents(base)
             yield from (f"{base}.{alias.name}" for alias in node.names if base and alias.name != "*")
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called, name = ast.unparse(node.func).rpartition(".")[2], node.args[0].value
+            if called in ("import_module", "__import__") and isinstance(name, str) and not name.startswith("."):
+                yield from _with_parents(name)
 
 
 def _with_parents(name: str) -> list[str]:

@@ -180,3 +180,37 @@ def test_every_choice_of_a_search_space_has_its_version_before_anything_is_propo
         {"model": ["a:net", "b:net"], "lr": Range(0.1, 1.0), "batch_per_rank": 8}, workload("classification").schema()
     )
     assert {item.values["model"] for item in space.run_of_each_choice()} == {"a:net", "b:net"}
+
+
+def test_a_module_that_extends_the_search_path_has_the_same_version_in_each_process(
+    files: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (files / "lib").mkdir()
+    (files / "lib" / "edited_lib.py").write_text("")
+    source = f"import sys\nsys.path.insert(0, {str(files / 'lib')!r})\nimport edited_lib\n{FILES['edited_t.py']}"
+    (files / "edited_t.py").write_text(source)
+    for _ in range(2):
+        monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("lib")])
+        monkeypatch.delitem(sys.modules, "edited_t", raising=False)
+        found, _ = call("train")
+    assert len(ran) == 4
+    assert "edited_lib.py" in found.records[0].code
+
+
+def test_a_file_that_a_module_tries_to_import_and_that_appears_makes_a_new_version(
+    files: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (files / "edited_t.py").write_text(
+        f"try:\n    import edited_extra\nexcept ImportError: pass\n{FILES['edited_t.py']}"
+    )
+    call("train")
+    (files / "edited_extra.py").write_text("")
+    monkeypatch.setitem(AXES, "train", {"lr": 0.1})
+    call("train")
+    assert len(ran) == 6
+    assert load("out").runs["lr"].tolist() == [0.1, 0.1]
+    assert load("out").left_out.startswith("4 runs of an earlier version of edited_t.py and its imports are not shown")
+    (files / "edited_extra.py").unlink()
+    call("train")
+    assert len(ran) == 6
+    assert len(load("out")) == 4

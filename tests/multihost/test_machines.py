@@ -110,8 +110,9 @@ def test_a_machine_with_another_version_of_the_users_files_ends_the_run_in_an_er
         write(host, value)
     record = run()
     assert record["outcome"] == "error"
-    assert record["reason"].startswith("CodeDiffersError: user_value.py on machine host-2 is not of the version")
+    assert record["reason"].startswith("CodeDiffersError: the files on machine host-2 are not those")
+    assert "(user_value.py: another version" in record["reason"]
     write(hosts[1], 1)
     record = run()
     assert (record["outcome"], record["measures"]) == ("ok", {"value": 1})
-    assert set(record["code"]) == {"user_t.py", "user_value.py"}
+    assert set(record["code"]) == {"user_t.py", "user_t.py and its imports", "user_value.py"}

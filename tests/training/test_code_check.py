@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,9 @@ def test_a_rank_with_other_sources_names_the_files_and_its_machine(
     monkeypatch.syspath_prepend(tmp_path)
     here = source_digests(["checked_a"])
     check_code(Identity(modules=("checked_a",), code={**here, "train()": "of the driver"}), "host-2")
-    with pytest.raises(
-        CodeDiffersError, match=r"^checked_b.py on machine host-2 is not of the version that this sweep"
-    ):
+    with pytest.raises(CodeDiffersError, match=r"machine host-2 are not .* \(checked_b.py: another version"):
         check_code(Identity(modules=("checked_a",), code={**here, "checked_b.py": "another"}), "host-2")
-    with pytest.raises(CodeDiffersError, match=r"checked_a.py, checked_b.py on machine host-2 are not"):
+    with pytest.raises(CodeDiffersError, match=r"\(checked_a.py, checked_b.py: imported only here\)"):
         check_code(Identity(modules=("checked_a",), code={}), "host-2")
 
 
@@ -46,4 +45,18 @@ def test_a_run_with_other_sources_ends_in_an_error_before_it_trains(
     monkeypatch.syspath_prepend(tmp_path)
     result = run_inline(config(), identity=Identity(modules=("checked_d",), code={"checked_d.py": "of the driver"}))
     assert result.outcome == "error"
-    assert result.reason.startswith("CodeDiffersError: checked_d.py on machine ")
+    assert result.reason.startswith("CodeDiffersError: the files on machine ")
+
+
+def test_a_module_that_extends_the_search_path_is_checked_with_what_it_imports_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "checked_g.py").write_text("")
+    (tmp_path / "checked_f.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(tmp_path / 'lib')!r})\nimport checked_g\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    code = dict.fromkeys(("checked_f.py", "checked_g.py"), "x")
+    with pytest.raises(CodeDiffersError, match=r"\(checked_f.py, checked_g.py: another version"):
+        check_code(Identity(modules=("checked_f",), code=code), "host-2")

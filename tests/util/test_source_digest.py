@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dmls_ray.util.source_digest import source_digests
+from dmls_ray.util.source_digest import AND_IMPORTS, source_digests
 
 
 @pytest.fixture
@@ -28,8 +28,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def files(*modules: str) -> list[str]:
+    return [name for name in source_digests(modules) if not name.endswith(AND_IMPORTS)]
+
+
 def test_the_digests_are_of_a_module_and_of_all_that_it_imports_from_the_users_files(tree: Path) -> None:
-    assert list(source_digests(["digested"])) == [
+    assert files("digested") == [
         "digested.py", "digested_helper.py", "digested_package/__init__.py", "digested_package/blocks.py",
         "digested_package/deep/inner.py", "digested_package/layers.py",
     ]  # fmt: skip
@@ -40,7 +44,9 @@ def test_an_edit_changes_the_digest_of_its_file_alone(tree: Path) -> None:
     before = source_digests(["digested"])
     (tree / "digested_package" / "deep" / "inner.py").write_text("x = 2\n")
     after = source_digests(["digested"])
-    assert {name for name in before if before[name] != after[name]} == {"digested_package/deep/inner.py"}
+    assert {name for name in before if before[name] != after[name]} == {
+        "digested_package/deep/inner.py", "digested.py and its imports",
+    }  # fmt: skip
     (tree / "digested_package" / "deep" / "inner.py").write_text("x = 1\n")
     assert source_digests(["digested"]) == before
 
@@ -60,7 +66,7 @@ def test_comments_docstrings_formatting_and_the_main_block_do_not_count(tree: Pa
 
 def test_the_package_itself_pythons_modules_and_installed_packages_have_no_digest(tree: Path) -> None:
     (tree / "digested.py").write_text("import os, json, numpy\nfrom dmls_ray.training.rank import RankInfo\n")
-    assert list(source_digests(["digested", "dmls_ray.workloads.classification.train"])) == ["digested.py"]
+    assert files("digested", "dmls_ray.workloads.classification.train") == ["digested.py"]
 
 
 def test_a_model_of_an_installed_package_counts_with_its_package_alone(
@@ -70,22 +76,21 @@ def test_a_model_of_an_installed_package_counts_with_its_package_alone(
         (tree / "site-packages" / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / "site-packages" / name).write_text(content)
     monkeypatch.syspath_prepend(tree / "site-packages")
-    assert list(source_digests(["installed.net"])) == ["installed/__init__.py", "installed/net.py"]
+    assert files("installed.net") == ["installed/__init__.py", "installed/net.py"]
     (tree / "digested.py").write_text("import installed\n")
-    assert list(source_digests(["digested"])) == ["digested.py"]
+    assert files("digested") == ["digested.py"]
 
 
 def test_a_module_that_is_not_there_has_no_digest_and_one_that_is_no_python_has_that_of_its_bytes(tree: Path) -> None:
-    assert source_digests(["nowhere", "nowhere.inside", "digested_helper.inside"]) == source_digests(
-        ["digested_helper"]
-    )
+    assert source_digests(["nowhere", "nowhere.inside"]) == {}
+    assert files("digested_helper.inside") == ["digested_helper.py"]
     (tree / "digested_helper.py").write_text("this is no Python")
     first = source_digests(["digested_helper"])
     (tree / "digested_helper.py").write_text("this is no  Python")
-    assert len(first) == 1
+    assert len(first) == 2
     assert source_digests(["digested_helper"]) != first
     (tree / "digested_helper.py").write_text("x = " + " + ".join(["1"] * 20_000))
-    assert len(source_digests(["digested_helper"])) == 1
+    assert files("digested_helper") == ["digested_helper.py"]
 
 
 def test_two_folders_of_one_tree_have_the_same_digests(tree: Path, tmp_path: Path) -> None:
@@ -94,3 +99,19 @@ def test_two_folders_of_one_tree_have_the_same_digests(tree: Path, tmp_path: Pat
     (tree / "digested_package").rename(tree / "copy" / "digested_package")
     sys.path.insert(0, str(tree / "copy"))
     assert source_digests(["digested_package.layers"]) == here
+
+
+def test_a_module_that_is_imported_by_a_constant_name_counts(tree: Path) -> None:
+    (tree / "digested.py").write_text(
+        "import importlib\nhelper = importlib.import_module('digested_helper')\n__import__('digested_package')\n"
+    )
+    assert files("digested") == ["digested.py", "digested_helper.py", "digested_package/__init__.py"]
+
+
+def test_a_file_that_appears_changes_the_entry_of_the_module_that_tries_to_import_it(tree: Path) -> None:
+    (tree / "digested.py").write_text("try:\n    import digested_extra\nexcept ImportError:\n    pass\n")
+    before = source_digests(["digested"])
+    (tree / "digested_extra.py").write_text("")
+    after = source_digests(["digested"])
+    assert before["digested.py"] == after["digested.py"]
+    assert before["digested.py and its imports"] != after["digested.py and its imports"]

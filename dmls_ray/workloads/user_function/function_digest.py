@@ -11,6 +11,7 @@ import dis
 import hashlib
 import sys
 import types
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from dmls_ray.util.source_digest import is_user_module, text_digest
 
 _OF_THE_INTERPRETER = frozenset({
     "__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__annotate_func__",
-    "__annotations_cache__", "__dataclass_fields__", "__abstractmethods__", "_abc_impl",
+    "__annotations_cache__", "__dataclass_fields__", "__abstractmethods__", "_abc_impl", "_autograd_function_id",
 })  # fmt: skip
 """Attributes of classes that say nothing about what instances do, or that repeat what others say."""
 
@@ -29,8 +30,16 @@ def function_digest(*objects: Any) -> tuple[str, tuple[str, ...]]:
     Of a function or class that belongs to a module, only the name is in the digest: the module's file has its own.
     """
     described = _Description()
-    digest = text_digest(*described.lines(objects))
-    return digest, tuple(sorted(filter(is_user_module, described.modules)))
+    lines = list(described.lines(objects))
+    modules = tuple(sorted(filter(is_user_module, described.modules)))
+    if described.unreadable:
+        types_left = ", ".join(sorted(described.unreadable))
+        warnings.warn(
+            f"{getattr(objects[0], '__qualname__', 'the function')} uses values of which a change is not noticed "
+            f"({types_left}): use --fresh, or fresh=True, after one.",
+            stacklevel=2,
+        )
+    return text_digest(*lines, *modules), modules
 
 
 class _Description:
@@ -38,6 +47,8 @@ class _Description:
 
     def __init__(self) -> None:
         self.modules: set[str] = set()
+        self.unreadable: set[str] = set()
+        """Types of the values that cannot be described: only their type counts."""
         self._places: dict[int, int] = {}
         """id of each object that was described -> its position among them."""
         self._kept: list[Any] = []
@@ -56,13 +67,26 @@ class _Description:
             return
         self._places[id(value)] = len(self._kept)
         self._kept.append(value)
+        try:
+            yield from self._of_object(value)
+        except Exception:  # noqa: BLE001 - whatever the user's objects raise when they are read must not end the sweep
+            self.unreadable.add(type(value).__qualname__)
+            yield f"unreadable {type(value).__qualname__}"
 
+    def _of_object(self, value: Any) -> Iterator[str]:
         if isinstance(value, types.ModuleType):
             self.modules.add(value.__name__)
             yield f"module {value.__name__}"
         elif isinstance(value, types.CodeType):
             yield from self._of_code(value)
-        elif isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        elif isinstance(value, staticmethod | classmethod):
+            yield type(value).__name__
+            yield from self.lines(value.__func__)
+        elif isinstance(value, property):
+            yield "property"
+            for function in (value.fget, value.fset, value.fdel):
+                yield from self.lines(function)
+        elif isinstance(value, type) or (callable(value) and isinstance(getattr(value, "__qualname__", None), str)):
             yield from self._of_definition(value)
         elif isinstance(value, types.CellType):
             yield from self._of_cell(value)
@@ -71,7 +95,10 @@ class _Description:
             for item in value.items():
                 yield from self.lines(item)
         elif isinstance(value, set | frozenset):
-            yield f"{type(value).__name__} {sorted(map(repr, value))}"
+            yield type(value).__name__
+            # Each by itself: the order of a set differs from process to process.
+            for lines in sorted(list(self._alone().lines(item)) for item in value):
+                yield from lines
         elif type(value) in (list, tuple):
             yield f"{type(value).__name__} {len(value)}"
             for item in value:
@@ -93,6 +120,14 @@ class _Description:
         elif isinstance(value, types.MethodType):
             yield from self.lines(value.__func__)
             yield from self.lines(value.__self__)
+        else:  # a function in a wrapper, of functools.cache for example
+            yield from self.lines(getattr(value, "__wrapped__", None))
+
+    def _alone(self) -> _Description:
+        """A description that has described nothing yet."""
+        alone = _Description()
+        alone.modules, alone.unreadable = self.modules, self.unreadable
+        return alone
 
     def _of_function(self, function: types.FunctionType) -> Iterator[str]:
         yield from self.lines(function.__code__)
@@ -107,7 +142,7 @@ class _Description:
         yield f"code {code.co_name} {code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount}"
         yield f"flags {code.co_flags}"
         yield f"{code.co_code!r} {code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
-        self.modules |= _imported_names(code)
+        self.modules.update(_imported_names(code))
         for constant in code.co_consts:
             yield from self.lines(constant)
 
@@ -134,12 +169,14 @@ class _Description:
     def _of_instance(self, value: Any) -> Iterator[str]:
         """An object, by what its pickle would be made of; a tensor by its numbers."""
         yield from self.lines(type(value))
-        if hasattr(value, "detach") and hasattr(value, "tolist"):  # the pickle of a tensor has its address
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):  # its pickle has its address
             yield f"{value.dtype} {tuple(value.shape)} {value.requires_grad}"
-            yield from map(repr, value.detach().reshape(-1).tolist())
+            content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            yield hashlib.sha256(memoryview(content.numpy())).hexdigest()
             return
         try:
-            parts = value.__reduce_ex__(4)
+            parts = type(value).__reduce_ex__(value, 4)  # type: ignore[call-arg]
         except TypeError:  # a lock or a file: its type is all there is
             return
         if isinstance(parts, str):
@@ -158,9 +195,11 @@ def _is_importable(value: Any, module: str, name: str) -> bool:
 
 
 def _global_names(code: types.CodeType) -> set[str]:
-    """The names that a function and the functions inside it look up."""
+    """The global names that a function and the functions inside it look up, without names of attributes."""
     inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return set(code.co_names).union(*map(_global_names, inner))
+    steps = dis.get_instructions(code)
+    names = {step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME"}
+    return names.union(*map(_global_names, inner))
 
 
 def _imported_names(code: types.CodeType) -> set[str]:
@@ -172,4 +211,6 @@ def _imported_names(code: types.CodeType) -> set[str]:
             names.add(module)
         elif step.opname == "IMPORT_FROM":
             names.add(f"{module}.{step.argval}")
+    if {"import_module", "__import__"} & set(code.co_names):
+        names |= {text for text in code.co_consts if isinstance(text, str) and text.replace(".", "").isidentifier()}
     return names

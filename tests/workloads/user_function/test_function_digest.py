@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dmls_ray.workloads.user_function.function_digest import function_digest
 from tests.conftest import PROJECT
 
 DICT = """
@@ -112,3 +114,62 @@ def test_the_users_modules_that_a_function_uses_are_named_since_their_files_have
     (line,) = digests(HERE, folder=tmp_path)
     assert line.endswith("; ('here_lazy', 'here_settings')")
     assert digests(DICT, folder=tmp_path)[0].endswith("; ()"), "numpy is nobody's own"
+
+
+METHODS = """
+import functools, torch
+class Steps:
+    @staticmethod
+    def first(x): return x + 1
+    @classmethod
+    def second(cls, x): return x + 2
+    @property
+    def third(self): return 3
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 4
+    @staticmethod
+    def backward(ctx, gradient): return gradient
+@functools.cache
+def cached(x): return x - 5
+CHOICES = {(lambda x: x + 6), (lambda x: x - 7)}
+W = torch.zeros(8)
+def train(config, rank, emit):
+    return {"x": cached(Steps.first(1) + Scaled.apply(W).sum()), "choices": CHOICES}
+"""
+
+
+def test_code_in_static_methods_properties_caches_autograd_functions_and_sets_counts() -> None:
+    edits = [("x + 1", "x + 9"), ("x + 2", "x + 9"), ("return 3", "return 9"), ("x * 4", "x * 9"), ("x - 5", "x - 9"),
+             ("x + 6", "x + 9"), ("x - 7", "x - 9"), ("zeros(8)", "ones(8)")]  # fmt: skip
+    first, *edited = digests(METHODS, *(METHODS.replace(*edit) for edit in edits))
+    (again,) = digests(METHODS)
+    assert first == again
+    assert len({first, *edited}) == 1 + len(edits)
+
+
+def test_a_global_that_has_the_name_of_an_attribute_does_not_count() -> None:
+    cell = "data = {}\ndef train(config, rank, emit):\n    return {{'x': config.data}}\n"
+    assert len(set(digests(cell.format(1), cell.format(2)))) == 1
+
+
+def test_values_that_cannot_be_read_count_by_their_type_with_a_warning() -> None:
+    cell = """
+import ctypes, threading, torch
+class Raises:
+    def __getattr__(self, name): raise RuntimeError(name)
+class Answers:
+    def __getattr__(self, name): return self
+    def __call__(self, *given, **options): return self
+VALUES = [Raises(), Answers(), torch.eye(2).to_sparse(), threading.Lock(), ctypes.pointer(ctypes.c_int(3))]
+def train(config, rank, emit):
+    return {"x": len(VALUES)}
+"""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(cell, names)
+    with pytest.warns(
+        UserWarning, match=r"train uses values of which a change is not noticed \(LP_c_int, Tensor\): use"
+    ):
+        function_digest(names["train"])
+    first, edited = digests(cell, cell.replace("len(VALUES)", "1 + len(VALUES)"))
+    assert first != edited
