@@ -30,7 +30,7 @@ import psutil
 from dmls_ray.cluster.messages import Job, Lease, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.retry import Queued
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunFinished

@@ -26,7 +26,7 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.static import save
 from dmls_ray.analysis.stats.formatting import RATIO, SECONDS, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Interval, estimate
-from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.util.errors import DmlsRayError
 
 

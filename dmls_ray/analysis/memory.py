@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dmls_ray.records.model import RankRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.older import host_memory
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import TRAINING_METRICS

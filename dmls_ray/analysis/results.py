@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.older import fill_older_record
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import Versions

@@ -15,8 +15,9 @@ from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import search_minimizes
 from dmls_ray.records.aggregate import take_epochs, take_results
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.identity import Identity
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions, load_average, machine_text
 from dmls_ray.records.run_events import RunFinished, RunStarted

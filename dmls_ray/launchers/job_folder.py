@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.identity import Identity
-from dmls_ray.records.model import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions

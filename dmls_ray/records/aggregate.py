@@ -9,8 +9,9 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from dmls_ray.records.agreement import independence_of
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.returned import RUN_FACTS
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.records.training_metrics import BY_NAME, LEARNED, RETURNABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from dmls_ray.records.model import RankRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
 
 _EQUAL = 1e-5
 """Distance of parameters, relative to their norm, from which they differ: machines round differently."""

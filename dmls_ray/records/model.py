@@ -3,19 +3,19 @@
 Seconds end in `_s`, milliseconds in `_ms` or `_ms_...`, memory in `_mib`. Accuracies are fractions from 0 to 1. Losses
 are means over samples.
 
-One module because it is one table: a run, its epochs and its ranks, with a line and a docstring for each field.
+One class because it is one table, with a line and a docstring for each field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw
 
 from dmls_ray.records.codec import SharedObjects, encode_json
+from dmls_ray.records.epoch_and_rank import EpochRecord, Int, Nested, RankRecord, decode_rows
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.validation import SHARED_CHECKS, check_moment, check_name, check_picture, check_plain
 from dmls_ray.util.errors import StoreError
@@ -23,137 +23,22 @@ from dmls_ray.util.errors import StoreError
 SCHEMA = 1
 """Version of the record's layout; raised when an older reader would misread a record."""
 
-STEP_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
-"""Shares of a rank's counted steps at which its record says how long they took at most."""
-
-Int = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""Whole number of at most 64 bits."""
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 # Type checkers see these types as the record has them after reading; the decoder checks what stands in the file.
 if TYPE_CHECKING:
     SharedObject = dict[str, Any]
-    FloatList = list[float]
     NestedRecords = Any
     Total = int
 else:
     SharedObject = Raw
     """JSON that stays undecoded, until `codec` replaces it by a dict that all records with the same JSON share."""
-    FloatList = list[float | None]
-    """Numbers; one that was not finite is null in JSON."""
     Total = Int | float
     """Whole number, which a user-defined function may return as a float."""
     NestedRecords = Raw
     """JSON that stays undecoded until it is used."""
 
 _EMPTY_LIST = Raw(b"[]")
-
-
-@dataclass(kw_only=True, slots=True)
-class EpochRecord:
-    """One pass over the training samples, all ranks together."""
-
-    epoch: Int
-    """From 1; a user-defined training function may number its epochs otherwise."""
-    train_loss: float | None = None
-    train_accuracy: float | None = None
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    validation_loss: float | None = None
-    validation_accuracy: float | None = None
-    """Of the samples that validation_share holds out."""
-    train_s: float | None = None
-    """Seconds of counted training steps, from the barrier to the last rank. Of times and samples, None is what a
-    user-defined function does not report."""
-    warmup_s: float | None = None
-    """Seconds of the steps that count in no rate."""
-    eval_s: float | None = None
-    """Seconds of the test pass, to the last rank."""
-    images: Int | None = None
-    """Samples trained on in the counted steps, all ranks."""
-    images_per_s: float | None = None
-    measures: dict[str, Any] = field(default_factory=dict)
-    """Values by name that a user-defined training function reported and that have no field."""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the epoch, as far as they are known."""
-        return (self.warmup_s or 0.0) + (self.train_s or 0.0) + (self.eval_s or 0.0)
-
-
-@dataclass(kw_only=True, slots=True)
-class RankRecord:
-    """One rank of a run: times by its clock, memory, and results on its share of the samples."""
-
-    rank: Int
-    machine: str = ""
-    device: str = ""
-    pid: Int = 0
-    setup_s: float | None = None
-    warmup_s: float | None = None
-    train_s: float | None = None
-    eval_s: float | None = None
-    checkpoint_s: float | None = None
-    inference_s: float | None = None
-    """After the last epoch: converting to int8, testing both forms, and timing inference."""
-    total_s: float | None = None
-    instruments_s: float | None = None
-    """Link probe and whatever else measures outside of training: in no phase, and not in total_s."""
-    step_ms_p50: float | None = None
-    step_ms_p95: float | None = None
-    step_ms_quantiles: FloatList = field(default_factory=list)
-    """Milliseconds of a counted step at each of `STEP_QUANTILES`, to four digits; empty in older records."""
-    start_mem_mib: float | None = None
-    """CPU: resident set when the run began; GPU: allocated then."""
-    peak_mem_mib: float | None = None
-    """CPU: peak resident set of the run; GPU: peak allocated."""
-    peak_reserved_mib: float | None = None
-    """GPU only: peak that the caching allocator reserved."""
-    tensor_mem_mib: float | None = None
-    """Peak of the tensors in a training step; the five kinds below are its parts at that moment."""
-    parameter_mem_mib: float | None = None
-    gradient_mem_mib: float | None = None
-    """Gradients, and DDP's buckets of them."""
-    optimizer_mem_mib: float | None = None
-    """State of the optimizer; with ZeRO, this rank's share."""
-    activation_mem_mib: float | None = None
-    """What the forward pass keeps for the backward pass, outputs and loss included."""
-    other_mem_mib: float | None = None
-    """The batch, buffers of the model, and what operations need in passing."""
-    no_tensor_mem: str = ""
-    """Why tensor_mem_mib is not known, in one line."""
-    device_mem_mib: float | None = None
-    """GPU only: peak allocated in training, without the data set on the device."""
-    data_mib: float | None = None
-    """Size of the data set that lies on the device."""
-    host_mem_mib: float | None = None
-    """CPU only: peak resident set in training minus the resident set before the run, without pages of files."""
-    forward_ms: float | None = None
-    backward_ms: float | None = None
-    """Computation of the backward pass."""
-    comm_ms: float | None = None
-    """Communication of gradients in one backward pass, from the first bucket to the last, by DDP's timers."""
-    overlap_ms: float | None = None
-    """The part of comm_ms that overlaps with computation."""
-    exposed_comm_ms: float | None = None
-    """comm_ms - overlap_ms, with what the rank waits for slower ranks."""
-    collectives: Int | None = None
-    """Collectives of torch.distributed while the rank trained; None where its backend does not count them."""
-    optimizer_steps: Int | None = None
-    """Steps of the optimizer that made most."""
-    parameter_sketch: FloatList = field(default_factory=list)
-    """Number, sum of squares and two random projections of the parameters after training; empty where unknown."""
-    utilization: dict[str, FloatList] = field(default_factory=dict)
-    """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
-    train_loss: float | None = None
-    train_accuracy: float | None = None
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    epochs: list[dict[str, Any]] = field(default_factory=list)
-    """The epochs of this rank, over its share of the samples."""
-
-
-Nested = TypeVar("Nested", EpochRecord, RankRecord)
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -361,7 +246,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
         content = getattr(self, name)
         if isinstance(content, Raw):
             try:
-                rows = _decode_rows(content, cls)
+                rows = decode_rows(content, cls)
             except (ValueError, TypeError, RecursionError) as error:
                 raise StoreError(
                     f"the epochs and ranks of run {self.run_id} cannot be read ({type(error).__name__}: {error}); "
@@ -438,29 +323,3 @@ RUN_FIELDS: tuple[str, ...] = RunRecord.__struct_encode_fields__
 """Names of the fields of a `RunRecord`."""
 
 _DECODER = msgspec.json.Decoder(RunRecord)
-
-
-def _decode_rows(content: Raw, cls: type[Nested]) -> list[Nested]:
-    """Decode and check a list of epochs or ranks.
-
-    Raises:
-        TypeError, ValueError: it is no list of such objects.
-    """
-    values = msgspec.json.decode(content, type=list[dict[str, Any]])
-    rows: list[Nested] = msgspec.convert([_without_nulls(row) for row in values], list[cls])  # type: ignore[valid-type]
-    for row in rows:
-        if isinstance(row, EpochRecord):
-            check_plain("measures", row.measures)
-            if not (row.train_s or row.warmup_s or row.eval_s or row.images):
-                # Older records have zeros where a user-defined function reported nothing.
-                row.train_s = row.warmup_s = row.eval_s = row.images = None
-        else:
-            for epoch in row.epochs:
-                check_plain("epochs", epoch)
-                msgspec.convert(_without_nulls(epoch), EpochRecord)
-    return rows
-
-
-def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are not None. A field of the others gets its default: JSON has null for what was not finite."""
-    return {name: value for name, value in values.items() if value is not None}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw
 
-from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.model import RunRecord
 
 
 class _RankPart(msgspec.Struct):

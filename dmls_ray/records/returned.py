@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import BY_NAME, RETURNABLE
 from dmls_ray.records.validation import DEEPEST, check_picture

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 
 
 class PhaseClock:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import LEARNED

@@ -7,7 +7,7 @@ import pytest
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_limit, memory_metric, rank_memory
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import RankRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
 from tests.analysis.samples import results
 
 

@@ -16,7 +16,8 @@ import torch.distributed as dist
 from benchmarks import cluster_model, ring_model
 from benchmarks.cluster_runs import extrapolate, predict, read_lines
 from dmls_ray.records.aggregate import take_epochs
-from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES, EpochRecord, RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.classification.config import TrialConfig

@@ -10,7 +10,8 @@ import pytest
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.codec import SharedObjects
-from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.util.errors import StoreError

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dmls_ray import load
-from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.older import fill_host_memory, fill_older_record
 from dmls_ray.records.outcome import Outcome
 from tests.conftest import PROJECT

@@ -9,8 +9,9 @@ import pytest
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult
 from dmls_ray.training.rank import Emit

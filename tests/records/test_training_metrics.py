@@ -10,8 +10,9 @@ import pytest
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
+from dmls_ray.records.epoch_and_rank import RankRecord
 from dmls_ray.records.metric import Metric
-from dmls_ray.records.model import RUN_FIELDS, RankRecord, RunRecord
+from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import RUN_FACTS
 from dmls_ray.records.run_events import RankResult

@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.training.clocks import PhaseClock, StepTimer
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.launchers.spawn import run_spawned
-from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.process import prepare_process

@@ -11,7 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.agreement import independence_of
-from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter, parameter_sketch

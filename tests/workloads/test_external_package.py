@@ -62,7 +62,7 @@ class PiWorkload(Workload):
 RUN = """
 import random
 
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.run_events import EpochEnded
 
 

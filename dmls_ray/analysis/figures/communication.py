@@ -18,7 +18,7 @@ from dmls_ray.analysis.figures.series import (
 )
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import RankRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
 
 Share = Callable[[Sequence[RankRecord]], float]
 

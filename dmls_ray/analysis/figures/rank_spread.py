@@ -11,7 +11,8 @@ from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, measured_s
 from dmls_ray.analysis.memory import MEMORY, memory_metric, rank_memory
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.model import RunRecord
 
 Value = Callable[[RankRecord], float | None]
 

@@ -9,7 +9,7 @@ from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import SINGLE_LINE, limit_rows, trial_labels
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 
 _FAR = 10
 """Slowest by fastest step, from which on the axis is logarithmic."""

@@ -12,7 +12,8 @@ import pandas as pd
 
 from dmls_ray.analysis.results import Results, fields_of
 from dmls_ray.records.aggregate import take_epochs
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
 FOLDER = Path(__file__).parent

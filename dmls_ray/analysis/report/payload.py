@@ -19,7 +19,8 @@ from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorte
 from dmls_ray.analysis.report.methodology import environment_key
 from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
-from dmls_ray.records.model import RUN_FIELDS, EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.training_metrics import is_loss
 from dmls_ray.records.validation import MOST_PICTURE
 from dmls_ray.util.gc import gc_disabled

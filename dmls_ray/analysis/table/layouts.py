@@ -22,7 +22,8 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.columns import measure_columns
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import workload_of
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dmls_ray.analysis.summary.sweep_summary import SweepQuestion
 from dmls_ray.analysis.tensorboard.folder import FOLDER
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.sweep_file import read_sweep
 
 if TYPE_CHECKING:

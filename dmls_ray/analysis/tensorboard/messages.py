@@ -21,7 +21,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import is_time, label_of
-from dmls_ray.records.model import EpochRecord, RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED
 
 EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in LEARNED}, "images_per_s": "Images per second"}

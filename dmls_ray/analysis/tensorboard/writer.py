@@ -53,7 +53,8 @@ from dmls_ray.analysis.tensorboard.messages import (
     valid_text,
 )
 from dmls_ray.config.hashing import digest_of_changes
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.workloads.registry import workload_of

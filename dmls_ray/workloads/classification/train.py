@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.training.engine import RankTrainer, run_training
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit, RankInfo

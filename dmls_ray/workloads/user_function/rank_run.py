@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_returned, plain_values
 from dmls_ray.records.run_events import EpochEnded, Progress

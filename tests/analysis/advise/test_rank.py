@@ -12,7 +12,7 @@ from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results

@@ -7,7 +7,7 @@ import pytest
 from dmls_ray.analysis.figures.communication import chart, exposed_share, hidden_share
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import RankRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import results
 

@@ -18,7 +18,7 @@ from dmls_ray.analysis.figures.static import draw, save
 from dmls_ray.analysis.figures.static_panel import BLACK, GREY
 from dmls_ray.analysis.figures.style import LIGHT
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import STEP_QUANTILES, EpochRecord
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES, EpochRecord
 from tests.analysis.samples import MACHINE, results
 from tests.conftest import jpeg
 

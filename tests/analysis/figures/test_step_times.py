@@ -3,7 +3,7 @@ from __future__ import annotations
 from dmls_ray.analysis.figures.step_times import chart, quantiles
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.build import make_table
-from dmls_ray.records.model import STEP_QUANTILES
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from tests.analysis.figures.reading import one_panel, points, series
 from tests.analysis.samples import results
 

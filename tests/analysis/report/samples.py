@@ -13,7 +13,8 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.aggregate import take_results
-from dmls_ray.records.model import RankRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import RankRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from tests.analysis.samples import MACHINE

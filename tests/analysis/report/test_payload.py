@@ -8,7 +8,7 @@ import pytest
 
 from dmls_ray.analysis.report import payload
 from dmls_ray.analysis.report.payload import build_payload
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from tests.analysis.figures.test_jpeg import with_size
 from tests.analysis.report.samples import many
 from tests.analysis.samples import own_results, results

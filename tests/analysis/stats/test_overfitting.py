@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from dmls_ray.analysis.stats.time_to_target import time_to_target
-from dmls_ray.records.model import EpochRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
 

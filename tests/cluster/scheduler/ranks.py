@@ -9,7 +9,7 @@ from typing import Any
 
 from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
-from dmls_ray.records.model import EpochRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import (
     EpochEnded,

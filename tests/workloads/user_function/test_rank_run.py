@@ -12,7 +12,8 @@ import torch
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.aggregate import take_results
-from dmls_ray.records.model import STEP_QUANTILES, EpochRecord, RunRecord
+from dmls_ray.records.epoch_and_rank import STEP_QUANTILES, EpochRecord
+from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.rank import Emit, RankInfo
