@@ -190,7 +190,7 @@ def load_versions(folder: str | os.PathLike[str]) -> tuple[Results, Results]:
     current = load(folder)
     if current.versions is None or not current.versions.earlier:
         raise ConfigError(
-            f"{current.where} has runs of one version of your code and data; there is nothing to compare."
+            f"{current.where} has runs of one version of your code and data; name a second folder to compare it with."
         )
     return current.of(current.versions.previous()), current
 

@@ -11,6 +11,8 @@ import difflib
 import re
 from typing import Any, NoReturn
 
+from dmls_ray.config.fields import field_specs
+from dmls_ray.config.options import Options
 from dmls_ray.util.text import escape_control_chars
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -54,7 +56,7 @@ def add_folder(parser: Parser) -> None:
 
 def add_stale(parser: Parser) -> None:
     """Add the flag that includes runs of earlier versions of the user's code and data."""
-    parser.add_argument("--stale", action="store_true", help="Include runs of earlier versions of your code and data")
+    parser.add_argument("--stale", action="store_true", help=field_specs(Options)["stale"].help.rstrip("."))
 
 
 def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:

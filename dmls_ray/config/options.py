@@ -64,7 +64,7 @@ class Options:
     fresh: bool = False
     """Start over in a new folder; nothing is deleted."""
     stale: bool = False
-    """Show the runs of earlier versions of your code and data, too; they do not count as done."""
+    """Include runs of earlier versions of your code and data in the results."""
     isolation: Isolation = "group"
     """group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes."""
     address: str | None = None

@@ -85,7 +85,7 @@ def sweep(
         order_seed: Seed of the order of runs within a block.
         out: Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>.
         fresh: Start over in a new folder; nothing is deleted.
-        stale: Show the runs of earlier versions of your code and data, too; they do not count as done.
+        stale: Include runs of earlier versions of your code and data in the results.
         isolation: group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes.
         address: Ray cluster to join; without it RAY_ADDRESS, a cluster that runs on this machine, or a new one.
         oversubscribe: Allow more ranks than CPU cores.

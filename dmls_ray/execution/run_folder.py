@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dmls_ray.util.atomic import atomic_write_text
 
-VERSION = "version"
+VERSION = ".dmls_ray_version"
 """File with the digest of the code and the data that the other files are of."""
 
 

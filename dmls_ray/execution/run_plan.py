@@ -203,14 +203,15 @@ def _note_earlier_versions(
 ) -> None:
     """Note that runs are repeated since the user's code or data have changed."""
     runs = {run.run_id: run for run in pending}
-    earlier = [
-        record
+    # By run: a run has a record for each version that it was made with.
+    earlier = {
+        record.run_id: record
         for record in records
         if record.run_id in runs and record.outcome.is_final() and not identities.of(runs[record.run_id]).is_of(record)
-    ]
+    }
     if earlier:
         now = identities.together(pending)
-        what = describe_earlier(earlier, {**now.code, **now.data})
+        what = describe_earlier(earlier.values(), {**now.code, **now.data})
         verbs = ("does", "is") if len(earlier) == 1 else ("do", "are")
         view.note(f"{count_noun(len(earlier), 'run')} of {what} {verbs[0]} not count and {verbs[1]} made again.")
 

@@ -14,6 +14,7 @@ import pytest
 import dmls_ray.cli.main as main_module
 from dmls_ray.analysis.results import Results, load
 from dmls_ray.cli.commands import tables
+from dmls_ray.cli.flags import OPTIONS
 from dmls_ray.cli.main import main
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
@@ -335,6 +336,11 @@ def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
     assert run(capsys, "table", folder) == (130, "", "dmls-ray table: stopped.\n")
 
 
+def test_a_flag_has_the_same_help_in_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("table", "figures", "advise", "export"):
+        assert OPTIONS["stale"].help.rstrip(".") in " ".join(run(capsys, command, "--help")[1].split())
+
+
 @pytest.fixture
 def edited(tmp_path: Path) -> Path:
     """A sweep that was run again after an edit of m.py that made it twice as fast, and once with another batch."""
@@ -377,18 +383,38 @@ def test_runs_of_an_earlier_version_are_left_out_with_a_line_and_included_on_req
 def test_an_earlier_version_is_compared_with_the_current_one(
     edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = run(capsys, "compare", edited, "--stale", "--fail-if-slower", "5%")
+    code, out, _ = run(capsys, "compare", edited, "--fail-if-slower", "5%")
     assert code == 0
     assert "2.00" in out
     assert "Your code differs: m.py old in A, new in B." in out
-    for words, reason in (
-        ((edited,), "B is missing"),
-        ((edited, folder, "--stale"), "leave out B"),
-        ((folder, "--stale"), "has runs of one version of your code and data"),
-    ):
-        code, _, err = run(capsys, "compare", *words)
-        assert code == 2
-        assert reason in err
+    code, _, err = run(capsys, "compare", folder)
+    assert code == 2
+    assert f"{folder} has runs of one version of your code and data; name a second folder" in err
+
+
+def test_show_finds_a_run_of_an_earlier_version_by_its_name(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_id = load(edited, stale=True).records[0].run_id
+    assert "-v1-" in run_id
+    code, out, err = run(capsys, "show", run_id, edited)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{run_id} in {edited}: ok")
+    assert "m.py                     old" in out
+    current = load(edited).records[0]
+    assert "3 runs are called" in run(capsys, "show", current.trial_id, edited)[2]
+    _, out, _ = run(capsys, "show", current.run_id, edited)
+    assert "m.py                     new" in out
+    assert "code_version" not in out
+
+
+def test_ls_says_how_many_runs_of_earlier_versions_are_left_out(
+    edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "ls", edited.parent, "--format", "csv")
+    rows = pd.read_csv(io.StringIO(out)).set_index("folder")
+    assert (rows.loc[str(edited), "runs"], rows.loc[str(edited), "earlier runs"]) == (6, 6)
+    assert rows.loc[str(folder), "earlier runs"] == 0
+    assert "Earlier runs are of earlier versions of your code and data" in run(capsys, "ls", edited.parent)[1]
+    assert "arlier runs" not in run(capsys, "ls", folder)[1]
 
 
 def test_a_copy_has_the_runs_of_all_versions(edited: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmls_ray.execution.run_folder import prepare_run_folder
+from dmls_ray.execution.run_folder import VERSION, prepare_run_folder
 
 
 def test_the_files_of_another_version_are_moved_aside_and_those_of_the_same_stay(tmp_path: Path) -> None:
@@ -14,6 +14,15 @@ def test_the_files_of_another_version_are_moved_aside_and_those_of_the_same_stay
     assert {path.parent.name: path.read_text() for path in folder.parent.glob("*/state.pt")} == {
         "a-0": "2", "a-0-11111111": "11", "a-0-22222222": "2", "a-0-11111111-2": "1",
     }  # fmt: skip
+
+
+def test_a_file_of_the_user_named_version_stays_where_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "a-0"
+    prepare_run_folder(folder, "1" * 16)
+    (folder / "version").write_text("of the user's state")
+    prepare_run_folder(folder, "1" * 16)
+    assert [path.name for path in tmp_path.iterdir()] == ["a-0"]
+    assert (folder / "version").read_text() == "of the user's state"
 
 
 def test_a_run_of_the_packages_code_alone_keeps_its_folder(tmp_path: Path) -> None:
@@ -30,4 +39,4 @@ def test_files_of_an_unknown_version_are_moved_aside(tmp_path: Path) -> None:
     (tmp_path / "a-0" / "state.pt").write_text("")
     prepare_run_folder(tmp_path / "a-0", "1" * 16)
     assert (tmp_path / "a-0-earlier" / "state.pt").exists()
-    assert [path.name for path in (tmp_path / "a-0").iterdir()] == ["version"]
+    assert [path.name for path in (tmp_path / "a-0").iterdir()] == [VERSION]

@@ -108,6 +108,15 @@ def test_an_edited_file_makes_its_runs_again_and_its_old_runs_are_left_out(
     assert len(load("out")) == 4
 
 
+def test_the_note_before_a_sweep_counts_runs_and_not_their_records(files: Path, ran: list[str]) -> None:
+    call("train")
+    for value in ("2.0", "3.0"):
+        (files / "edited_t.py").write_text(FILES["edited_t.py"].replace("1.0", value))
+        _, notes = call("train")
+        assert notes == ["4 runs of an earlier version of edited_t.py do not count and are made again."]
+    assert len(ran) == 12
+
+
 def test_a_comment_runs_nothing_again(files: Path, ran: list[str]) -> None:
     call("model")
     (files / "edited_m.py").write_text(f"# A comment.\n{FILES['edited_m.py']}")

@@ -78,12 +78,13 @@ def _log(title: str, whole: str, text: str, texts: TextTable) -> dict[str, Any]:
 
 
 def _files(folder: Path, record: RunRecord) -> Iterator[Path]:
-    """The files of a run, without symbolic links and without files behind links that leave the results folder."""
+    """The files of a run, without hidden files, symbolic links and files behind links that leave the results folder."""
     of_run = folder / "runs" / record.run_id
     try:
         if not is_inside(of_run, folder):
             return
-        names = sorted(entry.name for entry in os.scandir(of_run) if entry.is_file(follow_symlinks=False))
+        entries = [entry for entry in os.scandir(of_run) if entry.is_file(follow_symlinks=False)]
+        names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
     except OSError:
         return
     yield from (of_run / name for name in names[:_MOST_FILES])

@@ -19,6 +19,9 @@ from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
 
+_EARLIER = "earlier runs"
+"""Head of the column of `ls` with the number of runs of earlier versions."""
+
 
 def _add_root(parser: Parser) -> None:
     parser.add_argument("folder", metavar="DIR", nargs="?", default="results", help="Where to look (default: results)")
@@ -44,6 +47,7 @@ def ls(given: argparse.Namespace, console: Console) -> None:
             {
                 "folder": str(folder),
                 "runs": str(len(results)),
+                _EARLIER: str(len(_earlier_runs(results))),
                 "outcome": outcome_counts(record.ending for record in results.records),
                 "last begun": max((record.started_at for record in results.records), default="")[:16].replace("T", " "),
                 "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
@@ -54,8 +58,16 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         raise StoreError(
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
-    heads = ["folder", "runs", "outcome", "last begun", "hardware", "question"]
-    print_result(pd.DataFrame(rows, columns=heads).fillna(""), [], given.format, console)
+    left_out = any(row.get(_EARLIER, "0") != "0" for row in rows)
+    heads = ["folder", "runs", *([_EARLIER] if left_out else []), "outcome", "last begun", "hardware", "question"]
+    note = "Earlier runs are of earlier versions of your code and data; dmls-ray table DIR --stale includes them."
+    print_result(pd.DataFrame(rows, columns=heads).fillna(""), [note] if left_out else [], given.format, console)
+
+
+def _earlier_runs(results: Results) -> list[RunRecord]:
+    """The runs of earlier versions that the results leave out, with the names that `load(stale=True)` gives them."""
+    versions = results.versions
+    return versions.distinguished()[: len(versions.earlier)] if versions else []
 
 
 def show_arguments(parser: Parser) -> None:
@@ -99,11 +111,13 @@ def show(given: argparse.Namespace, console: Console) -> None:
         say(console, f"\nPicture: a JPEG, {len(record.picture):,} characters of base64; the report shows it.")
     files = results.folder / "runs" / record.run_id
     if files.is_dir() and is_inside(files, results.folder):
-        say(console, f"\nFiles: {files}/ ({', '.join(sorted(path.name for path in files.iterdir()))})")
+        names = sorted(path.name for path in files.iterdir() if not path.name.startswith("."))
+        say(console, f"\nFiles: {files}/ ({', '.join(names)})")
 
 
 def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
-    """The run with this run_id, or the only run whose run_id begins so, in a results folder or below.
+    """The run with this run_id, or the only run whose run_id begins so, in a results folder or below. Runs
+    of the current version come before those of earlier ones.
 
     Raises:
         ConfigError: there is no such run, or there are several.
@@ -111,13 +125,15 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
     sweeps = find_sweeps(folder)
     unread: list[str] = []
     matches: list[tuple[Results, RunRecord]] = []
+    earlier: list[tuple[Results, RunRecord]] = []
     for path in sweeps:
         try:
             results = load(path)
             matches += [(results, record) for record in results.records if record.run_id.startswith(run)]
+            earlier += [(results, record) for record in _earlier_runs(results) if record.run_id.startswith(run)]
         except InputError as error:
             unread.append(str(error))
-    matches = [match for match in matches if match[1].run_id == run] or matches
+    matches = [match for match in (*matches, *earlier) if match[1].run_id == run] or matches or earlier
     if not matches:
         raise ConfigError(
             f"no run of {len(sweeps)} sweeps below {folder} is called {run}; dmls-ray export lists their names."

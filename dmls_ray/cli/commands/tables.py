@@ -13,7 +13,7 @@ from dmls_ray.analysis.compare.sweeps import compare_sweeps
 from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
-from dmls_ray.analysis.results import Results, load, load_versions
+from dmls_ray.analysis.results import load, load_versions
 from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.build import make_table
@@ -77,11 +77,12 @@ def table(given: argparse.Namespace, console: Console) -> None:
 
 def compare_arguments(parser: Parser) -> None:
     parser.add_argument("a", metavar="A", help="Results folder to compare against, or its URI")
-    parser.add_argument("b", metavar="B", nargs="?", help="Results folder that is compared, or its URI")
     parser.add_argument(
-        "--stale",
-        action="store_true",
-        help="Without B: compare the version of your code and data before the last edit with the current one",
+        "b",
+        metavar="B",
+        nargs="?",
+        help="Results folder that is compared, or its URI; without it, the current version of your code and data in A, "
+        "against the version before",
     )
     parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
     parser.add_argument("--fail-if-slower", metavar="SHARE", help="Exit with 3 if B is slower by more than this: 5%%")
@@ -91,7 +92,8 @@ def compare_arguments(parser: Parser) -> None:
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
-    comparison = compare_sweeps(*_sides(given), measure=given.measure)
+    sides = load_versions(given.a) if given.b is None else (load(given.a), load(given.b))
+    comparison = compare_sweeps(*sides, measure=given.measure)
     slower, lost = ([], []) if share is None else (comparison.slower_by_more_than(share), comparison.lost)
     print_result(comparison.frame(), [*comparison.notes, "", comparison.sentence], given.format, console)
     if slower:
@@ -100,21 +102,6 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     if lost:
         print_error(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", EXIT_SLOWER)
     return EXIT_SLOWER if slower or lost else EXIT_OK
-
-
-def _sides(given: argparse.Namespace) -> tuple[Results, Results]:
-    """The results to compare: of two folders, or of two versions in one folder.
-
-    Raises:
-        ConfigError: there is nothing to compare with.
-    """
-    if given.stale and given.b is None:
-        return load_versions(given.a)
-    if given.stale:
-        raise ConfigError("--stale compares two versions in one folder; leave out B.")
-    if given.b is None:
-        raise ConfigError("B is missing; name a second folder, or give --stale for two versions of A.")
-    return load(given.a), load(given.b)
 
 
 def _share(text: str) -> float:
