@@ -157,7 +157,8 @@ class Workload:
 
         Work that was done with other sources of these modules is not done.
         """
-        return (self.entrypoint.partition(":")[0],)
+        module = self.entrypoint.partition(":")[0]
+        return () if module.startswith("dmls_ray.") else (module,)
 
     def functions(self, config: Any) -> Mapping[str, str]:
         """Name -> digest of the functions that a run executes and that no module has, as those of a notebook."""

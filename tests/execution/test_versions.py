@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.execution.search import proposed_before
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import workload, workload_of_function
+from tests.conftest import PROJECT
 from tests.execution.test_run_plan import Notes
 from tests.records.test_model import record
 
@@ -223,3 +225,14 @@ def test_a_file_that_a_module_tries_to_import_and_that_appears_makes_a_new_versi
     call("train")
     assert len(ran) == 6
     assert len(load("out")) == 4
+
+
+def test_the_identity_of_a_workload_of_this_package_imports_no_entry_point() -> None:
+    program = (
+        "import sys; from dmls_ray.execution.identities import Identities\n"
+        "from dmls_ray.execution.planning import make_plan; from dmls_ray.workloads.registry import workload\n"
+        "chosen = workload('grayscale'); plan = make_plan({'implementation': 'numpy'}, schema=chosen.schema())\n"
+        "print(Identities(chosen).of(plan.runs[0]).modules, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert done.stdout == "() False\n"
