@@ -98,7 +98,7 @@ def _memory(name: str, label: str, doc: str, *, is_shown: bool = True, part_of: 
 def _memory_kind(kind: str, doc: str) -> Metric:
     """Part of tensor_mem_mib."""
     return _memory(
-        f"{kind}_mem_mib", f"{kind} MiB", f"Part of tensor_mem_mib at its peak: {doc}", is_shown=False,
+        f"{kind}_mem_mib", f"{kind} MiB", f"Part of tensor_mem_mib at the moment of its peak: {doc}", is_shown=False,
         part_of="tensor_mem_mib",
     )  # fmt: skip
 
@@ -156,12 +156,16 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         format="whole", shown=_has_peak_alone,
         doc="CPU: peak resident set of the run; GPU: peak allocated. Of the rank that needs most.",
     ),
-    _memory("tensor_mem_mib", "tensor MiB", "Peak of the tensors in a training step, on the rank that needs most."),
+    _memory(
+        "tensor_mem_mib",
+        "tensor MiB",
+        "Peak of the tensors in a training step, on the rank that needs most. A process needs more.",
+    ),
     _memory_kind("parameter", "parameters of the model."),
-    _memory_kind("gradient", "gradients, and DDP's buckets, which store them a second time."),
+    _memory_kind("gradient", "gradients that exist by then, and DDP's buckets, which store them a second time."),
     _memory_kind("optimizer", "state of the optimizer."),
-    _memory_kind("activation", "what the forward pass keeps for the backward pass, with outputs and loss."),
-    _memory_kind("other", "the batch, buffers of the model, and what operations need in passing."),
+    _memory_kind("activation", "what the forward pass keeps, with outputs and loss, and nothing has freed yet."),
+    _memory_kind("other", "gradients of activations, the batch, buffers of the model, and workspaces of operations."),
     _memory("device_mem_mib", "device MiB", "GPU: peak allocated in training, without the data set on the device."),
     _memory("data_mib", "data MiB", "Size of the data set that lies on the device.", is_shown=False),
     _memory("host_mem_mib", "host MiB", "CPU: what training adds to the peak resident set, without pages of files."),

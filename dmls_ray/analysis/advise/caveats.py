@@ -19,7 +19,7 @@ def caveats_of(results: Results, table: Table, objective: Objective, best: Candi
     """One line for each question that the runs leave open. Each completes `Not known: ...`."""
     counts = [len(row.counted) for row in table.rows if row.counted]
     few = sum(count < MIN_REPEATS for count in counts)
-    if few:
+    if few and not objective.is_exact:
         which = "every configuration" if few == len(counts) else count_noun(few, "configuration")
         needed = f"intervals need --repeats {MIN_REPEATS}"
         yield f"how much the results of {which} with n={min(counts)} vary by chance; {needed}."

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
+from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
@@ -105,6 +106,11 @@ class Objective:
         least = direction == "min"
         return cls(measure=name, label=label_of(name), form=format_of(name), minimizes=least, target=request.target)
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the metric is the same in every repeat, so that one run decides."""
+        return self.measure in EXACT
+
     def caveats(self) -> list[str]:
         """What no results say about this objective."""
         return []
@@ -124,9 +130,10 @@ class Objective:
             return None
         if self.is_learned:
             resolution = resolution_of(self.measure, [*candidate.row.counted, *baseline.row.counted])
-            value = estimate(worse, level=level, resolution=resolution)
+            value = estimate(worse, level=level, resolution=resolution, is_exact=self.is_exact)
             return Interval(value.centre, value.low, value.high)
-        ratio = estimate([math.exp(difference) for difference in worse], "ratio", level=level)
+        ratios = [math.exp(difference) for difference in worse]
+        ratio = estimate(ratios, "ratio", level=level, is_exact=self.is_exact)
         low, high = (
             None if end is None else math.log(end) if end > 0 else -math.inf for end in (ratio.low, ratio.high)
         )
@@ -263,7 +270,10 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     price = objective.price_per_second(row)
     resolution = resolution_of(objective.measure, row.counted)
     value = estimate(
-        [value * price for value in values.values()], quantity_of(objective.measure), resolution=resolution
+        [value * price for value in values.values()],
+        quantity_of(objective.measure),
+        resolution=resolution,
+        is_exact=objective.is_exact,
     )
     samples = {block: objective.badness(value * price) for block, value in values.items()}
     return Candidate(row, value, format_interval(value, objective.form), samples)

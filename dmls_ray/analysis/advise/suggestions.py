@@ -131,7 +131,7 @@ def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
 
 def _more_repeats(objective: Objective, best: Candidate, indistinguishable: Sequence[Candidate], level: float) -> str:
     """The number of repeats that would distinguish the best configuration from the indistinguishable ones."""
-    if not indistinguishable:
+    if not indistinguishable or objective.is_exact:
         return ""
     differences = [objective.differences(candidate, best) for candidate in indistinguishable]
     fewest = min(map(len, differences))

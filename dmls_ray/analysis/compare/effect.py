@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart, mean_interval, verdict_of
@@ -113,7 +114,7 @@ def change_of(
         # Of times the inverse, so that more is faster.
         power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1
         rates_a, rates_b = ([value**power for value in samples.values()] for samples in (a, b))
-        interval = compare_apart(rates_b, rates_a, level=level)
+        interval = compare_apart(rates_b, rates_a, level=level, is_exact=measure in EXACT)
     else:
         return None
     return Change(interval, verdict_of(interval, *_VERDICTS[way]))

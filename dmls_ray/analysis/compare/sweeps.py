@@ -12,6 +12,7 @@ import pandas as pd
 from dmls_ray.analysis.compare.effect import Change, Unit, Way, change_of, means_of, unit_of, values_of, way_of
 from dmls_ray.analysis.compare.join import common_measure, join
 from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
+from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
@@ -144,7 +145,7 @@ class SweepComparison:
                 "Resident memory is of processes that serve a whole session, so a session is one sample, whatever its "
                 f"repeats (here n={least}): run both with --isolation per_run, or in {MIN_REPEATS} sessions each."
             )
-        elif least < MIN_REPEATS:
+        elif least < MIN_REPEATS and self.measure not in EXACT:
             notes.append(
                 f"Below {MIN_REPEATS} {self.unit}s (here n={least}) a verdict is unknown, and no slowdown is beyond "
                 "doubt: run both with --repeats 5."

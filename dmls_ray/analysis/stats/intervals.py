@@ -56,6 +56,8 @@ class Estimate:
     """Confidence level of the interval; above 0.95 if several intervals must be right together."""
     resolution: float = 0.0
     """The smallest step of the values, as 1 / n of a share of n samples; 0 where they have none."""
+    is_exact: bool = False
+    """Whether the quantity is the same in every repeat, so that equal values have an interval from one value on."""
 
     @property
     def n(self) -> int:
@@ -72,7 +74,7 @@ class Estimate:
 
     @property
     def low(self) -> float | None:
-        """None with fewer than `MIN_REPEATS` values."""
+        """None with fewer than `MIN_REPEATS` values, but for equal values of an exact quantity."""
         return self._interval[0]
 
     @property
@@ -104,9 +106,10 @@ class Estimate:
     @cached_property
     def _interval(self) -> tuple[float, float] | tuple[None, None]:
         # Computed on demand: most metrics are shown by their median only.
-        if self.n < MIN_REPEATS:
+        is_equal = self.values.count(self.values[0]) == self.n
+        if self.n < MIN_REPEATS and not (self.is_exact and is_equal):
             return None, None
-        if not self.resolution and self.values.count(self.values[0]) == self.n:
+        if not self.resolution and is_equal:
             return self.values[0], self.values[0]  # exactly, without rounding errors of logarithms
         step = self.resolution * (1 + _ROUNDING)
         if self.n >= MIN_PERCENTILE:
@@ -136,10 +139,15 @@ class Interval:
 
 
 def estimate(
-    values: Sequence[float], quantity: Quantity = "value", *, level: float = _LEVEL, resolution: float = 0.0
+    values: Sequence[float],
+    quantity: Quantity = "value",
+    *,
+    level: float = _LEVEL,
+    resolution: float = 0.0,
+    is_exact: bool = False,
 ) -> Estimate:
     """Return the median of one value or more, with an interval from `MIN_REPEATS` values on."""
-    return Estimate(tuple(map(float, values)), quantity, level, resolution)
+    return Estimate(tuple(map(float, values)), quantity, level, resolution, is_exact)
 
 
 def mean_interval(values: Sequence[float], level: float = _LEVEL, resolution: float = 0.0) -> Interval:
@@ -176,31 +184,39 @@ def difference(
     return estimate(differences, level=level, resolution=resolution) if blocks else None
 
 
-def compare(rates: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL) -> Estimate | None:
+def compare(
+    rates: Mapping[int, float], base: Mapping[int, float], *, level: float = _LEVEL, is_exact: bool = False
+) -> Estimate | None:
     """Return the ratio of two trials' rates, paired by block; None without a common block.
 
     Args:
         rates: block -> rate (more is faster).
         base: block -> rate of the baseline.
         level: confidence level of the interval.
+        is_exact: whether the quantity is the same in every repeat.
     """
     blocks = sorted(rates.keys() & base.keys())
-    return estimate([rates[block] / base[block] for block in blocks], "ratio", level=level) if blocks else None
+    ratios = [rates[block] / base[block] for block in blocks]
+    return estimate(ratios, "ratio", level=level, is_exact=is_exact) if blocks else None
 
 
-def compare_apart(rates: Sequence[float], base: Sequence[float], *, level: float = _LEVEL) -> Interval:
+def compare_apart(
+    rates: Sequence[float], base: Sequence[float], *, level: float = _LEVEL, is_exact: bool = False
+) -> Interval:
     """Return the ratio of the geometric means of two trials' rates without common blocks, with Welch's interval.
 
     Args:
         rates: rates of one trial (more is faster), each above 0.
         base: rates of the baseline.
         level: confidence level of the interval.
+        is_exact: whether the quantity is the same in every repeat.
     """
     logs, base_logs = np.log(rates), np.log(base)
     centre = float(np.exp(logs.mean() - base_logs.mean()))
-    if min(len(logs), len(base_logs)) < MIN_REPEATS:
+    is_equal = bool(np.ptp(logs) == 0 and np.ptp(base_logs) == 0)
+    if min(len(logs), len(base_logs)) < MIN_REPEATS and not (is_exact and is_equal):
         return Interval(centre, None, None)
-    if np.ptp(logs) == 0 and np.ptp(base_logs) == 0:
+    if is_equal:
         return Interval(centre, centre, centre)
     from scipy.special import stdtrit
 

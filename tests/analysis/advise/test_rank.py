@@ -115,6 +115,27 @@ def test_among_indistinguishable_ones_the_one_of_fewer_ranks_and_less_memory_is_
     ]
 
 
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_tensor_memory_is_decided_from_one_run_on(repeats: int) -> None:
+    swept = results(BATCHES, uneven, repeats=repeats)
+    advice = advise(swept, "memory")
+    assert [item.name for item in advice.worse] == ["batch_per_rank=32", "batch_per_rank=64"]
+    assert "n=1 says nothing" not in advice.sentence
+    assert not any("vary by chance" in line for line in advice.caveats)
+    for record in swept.records:
+        record.tensor_mem_mib = 100.0
+    equal = advise(swept, "memory")
+    assert len(equal.indistinguishable) == 2
+    assert not any("--repeats" in line for line in equal.suggestions)
+
+
+def test_tensor_memory_of_two_runs_that_differ_is_not_decided() -> None:
+    swept = results(BATCHES, uneven, repeats=2)
+    for record in swept.records:
+        record.tensor_mem_mib = 100.0 + record.config["batch_per_rank"] * (1 + record.repeat)
+    assert advise(swept, "memory").worse == []
+
+
 def test_the_front_is_of_time_memory_and_accuracy() -> None:
     def accurate(values: dict[str, Any], repeat: int) -> float:
         return {16: 0.9, 32: 0.8, 64: 0.8}[values["batch_per_rank"]]

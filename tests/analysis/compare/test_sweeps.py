@@ -147,6 +147,20 @@ def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
     return swept
 
 
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_tensor_memory_is_decided_from_one_run_on(repeats: int) -> None:
+    def verdict(mib: float) -> tuple[str, str]:
+        a, b = (with_sessions(sweep(repeats=repeats), 1, tensor_mem_mib=size) for size in (800.0, mib))
+        comparison = compare_sweeps(a, b, measure="tensor_mem_mib")
+        assert comparison.overall is not None
+        return comparison.overall.verdict, " ".join(comparison.notes)
+
+    for mib, expected in ((880.0, "more"), (700.0, "less"), (800.0, "indistinguishable")):
+        found, notes = verdict(mib)
+        assert found == expected
+        assert "verdict is unknown" not in notes
+
+
 def test_resident_memory_of_one_session_is_one_sample_whatever_its_repeats() -> None:
     a, b = (with_sessions(sweep(), 1, isolation="group", device="cpu", peak_mem_mib=mib) for mib in (800.0, 810.0))
     comparison = compare_sweeps(a, b, measure="peak_mem_mib")
