@@ -38,8 +38,6 @@ def caveats_of(results: Results, table: Table, objective: Objective, best: Candi
         )
     if any(record.oversubscribed for record in ok) and not objective.is_learned:
         yield "how fast the oversubscribed configurations are with one core per thread."
-    if any(record.independent_ranks for record in ok):
-        yield "what some configurations achieve on several ranks: their ranks did not train one model together."
     if searched := sum(record.mode == "search" for record in ok):
         runs = count_noun(searched, "run")
         yield f"the times of {runs} in search mode: runs share the machine, and poor ones are stopped early."

@@ -30,10 +30,11 @@ class Unable:
 
     text: str
     """Text of its table cell."""
-    kind: Literal["times_unknown", "target_not_reached", "other"] = "other"
+    kind: Literal["times_unknown", "target_not_reached", "independent_ranks", "other"] = "other"
 
 
 _SEARCHED = Unable("searched: no times")
+_INDEPENDENT = Unable("independent ranks", "independent_ranks")
 _TIMES_UNKNOWN = Unable("times of its epochs not known", "times_unknown")
 
 
@@ -225,7 +226,7 @@ def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
 def candidates(table: Table, objective: Objective) -> tuple[list[Candidate], list[tuple[Row, Unable]]]:
     """The configurations that can be chosen, the best first, and the others, each with the reason."""
     judge = _by_time_to_target if objective.measure == TIME_TO_TARGET else _by_metric
-    judged = [(row, judge(row, objective)) for row in table.rows]
+    judged = [(row, _INDEPENDENT if row.independent_ranks else judge(row, objective)) for row in table.rows]
     able = [item for _, item in judged if isinstance(item, Candidate)]
     unable = [(row, item) for row, item in judged if isinstance(item, Unable)]
     return sorted(able, key=lambda item: objective.badness(item.value.centre)), unable

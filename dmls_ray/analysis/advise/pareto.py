@@ -21,7 +21,7 @@ class Front:
     axes: Sequence[str]
     """The metrics by which trials are compared."""
     rows: Sequence[Row]
-    """The trials that report all these metrics."""
+    """The trials that report all these metrics, and whose ranks trained one model together."""
     places: Sequence[int]
     """Positions in `rows` of the trials on the front."""
     memory: str
@@ -53,10 +53,11 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
         learnt: the metric in the place of accuracy; left out if no trial reports it.
         minimizes: whether less of it is better.
     """
+    together = [row for row in table.rows if not row.independent_ranks]
     # What a search stopped has the accuracy of an early epoch.
-    rows = [row for row in table.rows if row.median_of(learnt) is not None and not row.is_stopped]
+    rows = [row for row in together if row.median_of(learnt) is not None and not row.is_stopped]
     accuracies = [learnt] if rows else []
-    rows = rows or table.rows
+    rows = rows or together
     costs = [
         name for name in costs_of(table) if name != learnt and any(row.median_of(name) is not None for row in rows)
     ]

@@ -19,6 +19,7 @@ from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import bonferroni_level, compare, is_above, is_below
 from dmls_ray.analysis.summary.effort import describe_effort
+from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
@@ -67,40 +68,47 @@ class Advice:
         """The configuration to use."""
         objective, best = self.objective, self.best
         if best is None:
-            return f"For {objective.name}: {self._why_none()}."
+            return f"For {objective.name}: {self._why_none()}{self._left_out}."
         sentences = [f"For {objective.name} use {best.name} ({objective.label} {best.text}; n={len(best.samples)})"]
         if self.indistinguishable:
             names = join_names([f"{item.name} ({item.text})" for item in self.indistinguishable])
             why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
             sentences.append(f"indistinguishable from it{why}: {names}")
         elif self.worse:
-            others = "other" if not self.not_compared else "comparable one"
+            others = "comparable one" if self.not_compared or self._left_out else "other"
             rest = f"the only {others}" if len(self.worse) == 1 else f"each of the {len(self.worse)} {others}s"
             sentences.append(f"better than {rest} beyond doubt")
         if self.not_compared:
             names = join_names([f"{item.name} ({item.text})" for item in self.not_compared])
             sentences.append(f"not compared with it, since no block has both in one environment: {names}")
-        return ". ".join(["; ".join(sentences), *self.savings]) + "."
+        return ". ".join([f"{'; '.join(sentences)}{self._left_out}", *self.savings]) + "."
+
+    @property
+    def _left_out(self) -> str:
+        """The clause on configurations that are not chosen since their ranks trained apart; empty without any."""
+        names = [describe_configuration(row.factors) for row, unable in self.unable
+                 if unable.kind == "independent_ranks"]  # fmt: skip
+        since = "; left out, since their ranks did not train one model together: "
+        return f"{since}{join_names(names)}" if names else ""
 
     def _why_none(self) -> str:
         """Why no configuration can be chosen, and which is nearest to the target."""
-        target, rows = self.objective.target, self.table.rows
+        target, rows = self.objective.target, [row for row in self.table.rows if not row.independent_ranks]
         if any(unable.kind == "times_unknown" for _, unable in self.unable):
             return f"no configuration has a known time to a test accuracy of {target:g}"
-        none = f"none of {count_noun(len(rows), 'configuration')}"
-        if target is None:
-            return f"{none} can be chosen"
         levels = [(level, row) for row in rows if (level := row.median_of("test_accuracy")) is not None]
+        if target is None or not levels:
+            return f"none of {count_noun(len(self.table.rows), 'configuration')} can be chosen"
         highest, nearest = max(levels, key=lambda item: item[0])
         return (
-            f"{none} reached a test accuracy of {target:g}; the highest is {ACCURACY(highest)}, with "
-            f"{describe_configuration(nearest.factors)}"
+            f"none of {count_noun(len(rows), 'configuration')} reached a test accuracy of {target:g}; the highest is "
+            f"{ACCURACY(highest)}, with {describe_configuration(nearest.factors)}"
         )
 
     @property
     def notes(self) -> list[str]:
         """How to read the table, what to try, and what the data cannot say."""
-        notes = []
+        notes = describe_independent_ranks(self.table.rows)
         if self.front:
             axes = ", ".join(label_of(name) for name in self.axes)
             memory = memory_metric(self.table.rows)

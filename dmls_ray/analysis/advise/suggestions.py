@@ -162,7 +162,8 @@ def _scaled_lr(table: Table, objective: Objective) -> str:
     is_scaled = any(record.config.get("lr_scaling", "none") != "none" for row in table.rows for record in row.records)
     if is_scaled or {"lr", "lr_scaling", "epochs"} & set(table.varied):
         return ""
-    rows = [row for row in table.rows if row.median_of("test_accuracy") is not None and "global_batch" in row.factors]
+    together = [row for row in table.rows if not row.independent_ranks]
+    rows = [row for row in together if row.median_of("test_accuracy") is not None and "global_batch" in row.factors]
     groups = all_groups_along_axis(rows, table.fixed_batch_field, table.fixed_batch_field)
     for group in sorted(groups, key=len, reverse=True):
         ordered = sorted(group, key=lambda row: int(row.factors["global_batch"]))

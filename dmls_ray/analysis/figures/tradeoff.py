@@ -45,6 +45,8 @@ def chart(table: Table) -> Chart | None:
         panels.append(Panel(x=x, y=Axis("test accuracy (fraction of samples)"), series=series))
     goal = ", ".join(_COSTS[cost][1] for cost in costs if cost in front.axes)
     memory_note = " Memory hardly differs and is left out." if front.is_of_like_memory else ""
+    is_apart = any(row.independent_ranks for row in table.rows)
+    apart_note = " Trials whose ranks did not train one model together are left out." if is_apart else ""
     return Chart(
         name="tradeoff",
         title=f"Pareto front of {goal} and more accuracy",
@@ -52,7 +54,7 @@ def chart(table: Table) -> Chart | None:
         notes=(
             f"On the front are {len(best)} of {len(rows)} trials: no other is at least as good in {goal} and more "
             "accuracy, and better in one. It is of medians: what is closer than its interval may change "
-            f"sides.{memory_note}",
+            f"sides.{memory_note}{apart_note}",
         ),
     )
 

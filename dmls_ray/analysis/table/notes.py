@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.results import Results, distinct
+from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.table.row import Row
@@ -40,7 +41,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("comparability", results.left_out)
     for text in _incomparable(records, rows, len(machines)):
         yield Note("comparability", text)
-    yield from _of_independent_ranks(rows)
+    for text in describe_independent_ranks(rows):
+        yield Note("comparability", text)
     for text in _of_scaling(results, rows, table.fixed_batch_field):
         yield Note("baseline", text)
     yield from table.presentation.notes(rows)
@@ -166,17 +168,6 @@ def _of_test_set(rows: Sequence[Row]) -> str:
         f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: the accuracy for new "
         f"samples may differ by up to {max(errors)[0]:.1g} more."
     )
-
-
-def _of_independent_ranks(rows: Sequence[Row]) -> Iterator[Note]:
-    """Which rows show models that ranks trained alone."""
-    apart = [row for row in rows if row.independent_ranks]
-    if apart:
-        factors = {"world_size": apart[0].world_size, **apart[0].factors}
-        first = ", ".join(f"{name} {value}" for name, value in factors.items())
-        others = f" (and of {len(apart) - 1} more)" if len(apart) > 1 else ""
-        text = f"The ranks of {first}{others} did not train one model together: {apart[0].independent_ranks}."
-        yield Note("comparability", text)
 
 
 def _machine_text(machine: Mapping[str, Any]) -> str:

@@ -515,3 +515,63 @@ def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch()
 def test_runs_without_accuracies_by_epoch_are_not_said_to_have_missed_a_target() -> None:
     advice = advise(published("mnist"), "time-to-accuracy", target=0.5)
     assert "none of 8 configurations reached" not in advice.sentence
+
+
+def apart(batches: set[int]) -> Results:
+    """Runs of two ranks of which those with these batches, the fastest and most accurate, did not train one model."""
+    swept = results({**BATCHES, "world_size": [2]}, by_batch({16: 100, 32: 200, 64: 300}),
+                    accuracy=lambda values, repeat: values["batch_per_rank"] / 100)  # fmt: skip
+    for record in swept.records:
+        record.validation_loss = 1 / record.config["batch_per_rank"]
+        record.target_s = 5.0
+        if record.config["batch_per_rank"] in batches:
+            record.independent_ranks = "no collectives in 6 optimizer steps"
+            record.tensor_mem_mib = 1.0
+    return swept
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"name": "throughput"},
+        {"name": "throughput", "target": 0.1},
+        {"name": "accuracy"},
+        {"name": "accuracy", "metric": "validation_loss"},
+        {"name": "memory"},
+        {"name": "cost", "price_per_hour": 1.0},
+        {"name": "time-to-accuracy", "target": 0.1},
+        {"name": "cost", "target": 0.1, "price_per_hour": 1.0},
+    ],
+)
+def test_a_configuration_whose_ranks_trained_apart_is_not_chosen_and_the_reason_is_said(asked: Any) -> None:
+    advice = advise(apart({64}), **asked)
+    assert advice.best is not None
+    ranked = [advice.best, *advice.indistinguishable, *advice.worse, *advice.not_compared]
+    assert sorted(item.name for item in ranked) == ["batch_per_rank=16", "batch_per_rank=32"]
+    assert "; left out, since their ranks did not train one model together: batch_per_rank=64" in advice.sentence
+    assert (
+        "The ranks of world_size=2 batch_per_rank=64 did not train one model together: no collectives in 6 optimizer "
+        "steps."
+    ) in advice.notes
+    assert not any("on several ranks" in line for line in advice.caveats)
+    last = advice.frame().iloc[-1]
+    assert (last["batch_per_rank"], last["front"], last["verdict"]) == ("64", "", "")
+    assert "independent ranks" in last.tolist()
+
+
+def test_where_all_ranks_trained_apart_none_is_chosen() -> None:
+    advice = advise(apart({16, 32, 64}), "throughput", target=0.1)
+    assert advice.best is None
+    assert advice.sentence == (
+        "For throughput: none of 3 configurations can be chosen; left out, since their ranks did not train one model "
+        "together: batch_per_rank=16; batch_per_rank=32; batch_per_rank=64."
+    )
+    assert not advice.front
+
+
+def test_ranks_that_trained_apart_came_to_no_accuracy_near_the_target() -> None:
+    advice = advise(apart({64}), "throughput", target=0.99)
+    assert advice.sentence.startswith(
+        "For throughput: none of 2 configurations reached a test accuracy of 0.99; the highest is 0.320, with "
+        "batch_per_rank=32; left out, since"
+    )

@@ -118,3 +118,15 @@ def test_a_trial_without_a_value_is_left_out(missing: str) -> None:
             setattr(record, missing, None)
     time, _ = panels(chart(make_table(runs)), 2)
     assert names(time) == ["batch_per_rank 16", "not on the front"]
+
+
+def test_trials_whose_ranks_trained_apart_are_left_out_and_the_figure_says_so() -> None:
+    apart = runs_of(world_size=[2])
+    for record in apart.records:
+        if record.config["batch_per_rank"] == 32:
+            record.independent_ranks = "no collectives in 6 optimizer steps"
+    figure = chart(make_table(apart))
+    time, _ = panels(figure, 2)
+    assert names(time) == ["batch_per_rank 16", "not on the front"]
+    assert figure is not None
+    assert figure.notes[0].endswith(" Trials whose ranks did not train one model together are left out.")

@@ -160,9 +160,10 @@ def test_a_row_whose_ranks_trained_apart_says_so_and_a_note_says_why() -> None:
             record.independent_ranks = "no collectives in 6 optimizer steps"
     table = make_table(apart)
     assert table.frame()["independent ranks"].tolist() == ["", "", "yes", "yes"]
-    (note,) = [note for note in table.notes if "one model together" in note]
-    assert note.startswith("The ranks of world_size 2, batch_per_rank ")
-    assert note.endswith(" (and of 1 more) did not train one model together: no collectives in 6 optimizer steps.")
+    assert (
+        "The ranks of world_size=2 batch_per_rank=16; world_size=2 batch_per_rank=32 did not train one model together: "
+        "no collectives in 6 optimizer steps."
+    ) in table.notes
 
 
 def test_markdown_has_the_table_and_its_notes() -> None:

@@ -1,0 +1,36 @@
+"""Sentences on trials whose ranks did not train one model together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
+from dmls_ray.analysis.table.row import Row
+
+_NUMBER = re.compile(r"\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def describe_independent_ranks(rows: Sequence[Row]) -> list[str]:
+    """A sentence for each cause, with the trials that it concerns.
+
+    Causes that differ in their numbers alone are one, with the range of each number.
+    """
+    found: dict[str, tuple[list[str], list[list[str]]]] = {}
+    for row in rows:
+        name = describe_configuration({"world_size": row.world_size, **row.factors})
+        for text in (text for record in row.counted for text in record.independent_ranks.split("; ") if text):
+            names, numbers = found.setdefault(_NUMBER.sub("{}", text), ([], []))
+            numbers.append(_NUMBER.findall(text))
+            if name not in names:
+                names.append(name)
+    return [
+        f"The ranks of {join_names(names)} did not train one model together: "
+        f"{cause.format(*map(_range, zip(*numbers, strict=True)))}."
+        for cause, (names, numbers) in found.items()
+    ]
+
+
+def _range(numbers: Sequence[str]) -> str:
+    ordered = sorted(numbers, key=lambda number: float(number.replace(",", "")))
+    return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
