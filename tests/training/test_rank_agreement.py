@@ -102,8 +102,8 @@ def test_the_distance_of_two_sketches_is_about_that_of_the_parameters() -> None:
         other = [tensor + distance * torch.randn(tensor.shape, generator=generator) for tensor in one]
         sketches = [parameter_sketch(one), parameter_sketch(other)]
         text = independence_of([RankRecord(rank=rank, parameter_sketch=item) for rank, item in enumerate(sketches)])
-        told = float(text.removeprefix("the ranks ended with different parameters, ").split()[0])
-        assert distance / 10 < told < 4 * distance
+        given = float(text.removeprefix("the ranks ended with different parameters, ").split()[0])
+        assert distance / 10 < given < 4 * distance
 
 
 def test_sketches_depend_neither_on_the_order_of_parameters_nor_on_the_state_of_generators() -> None:

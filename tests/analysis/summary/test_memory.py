@@ -57,7 +57,7 @@ def test_a_resident_set_that_grew_by_chance_is_called_indistinguishable() -> Non
     assert change(runs) == "growth of the resident set from 1.3 to 1.5 MiB (indistinguishable)"
 
 
-def test_no_memory_is_known_and_none_is_told() -> None:
+def test_no_memory_is_known_and_none_is_named() -> None:
     runs = of_batches(tensor_mem_mib=lambda batch, repeat: None, peak_mem_mib=lambda batch, repeat: 877.0)
     assert change(runs) == ""
     assert "877" not in summarize_axis(make_table(runs), "batch_per_rank")
@@ -65,17 +65,17 @@ def test_no_memory_is_known_and_none_is_told() -> None:
 
 def test_all_choices_that_need_least_memory_are_named_and_all_that_need_most() -> None:
     table = make_table(of_optimizers(lambda name, repeat: {"sgd": 2.0, "rmsprop": 3.0}.get(name, 4.0)))
-    told = "tensor memory is least with sgd, 2.00 MiB, and largest with adam, adamw, 4.00 MiB"
-    assert memory_among(table.rows, "optimizer") == told
-    assert summarize_axis(table, "optimizer").endswith(f"; {told} (n=3).")
+    sentence = "tensor memory is least with sgd, 2.00 MiB, and largest with adam, adamw, 4.00 MiB"
+    assert memory_among(table.rows, "optimizer") == sentence
+    assert summarize_axis(table, "optimizer").endswith(f"; {sentence} (n=3).")
 
 
 def test_one_run_says_how_much_memory_its_tensors_need_and_not_how_much_its_process_does() -> None:
-    for metric, told in (("tensor_mem_mib", "tensor memory is least with sgd, 20.0 MiB"), ("host_mem_mib", "")):
+    for metric, sentence in (("tensor_mem_mib", "tensor memory is least with sgd, 20.0 MiB"), ("host_mem_mib", "")):
         runs = of_optimizers(lambda name, repeat: 20.0 if name == "sgd" else 40.0, metric)
         once = runs.of([record for record in runs.records if record.repeat == 0])
-        assert memory_among(make_table(once).rows, "optimizer").startswith(told)
-        assert bool(memory_among(make_table(once).rows, "optimizer")) == bool(told)
+        assert memory_among(make_table(once).rows, "optimizer").startswith(sentence)
+        assert bool(memory_among(make_table(once).rows, "optimizer")) == bool(sentence)
 
 
 def test_a_user_functions_memory_is_followed_along_the_axis() -> None:

@@ -77,7 +77,7 @@ async def test_a_request_that_is_cancelled_while_a_run_is_submitted_does_not_fai
     broker = Broker({"t": 1})
     lease = await soon(broker.next_lease(await broker.join(card(0))))
     lease.cancel()
-    assert await broker.submit(job("r")), "the cancelled request has not been told yet"
+    assert await broker.submit(job("r")), "the broker has not seen the cancellation yet"
     await broker.rank_failed("t", 0)
     name = await broker.join(card(0, group=1))
     assert attempt_of(await broker.next_lease(name)) == "r/2"

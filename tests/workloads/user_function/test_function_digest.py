@@ -113,7 +113,7 @@ def test_the_users_modules_that_a_function_uses_are_named_since_their_files_have
     (tmp_path / "here_lazy.py").write_text("def f(x): return x()\n")
     (line,) = digests(HERE, folder=tmp_path)
     assert line.endswith("; ('here_lazy', 'here_settings')")
-    assert digests(DICT, folder=tmp_path)[0].endswith("; ()"), "numpy is nobody's own"
+    assert digests(DICT, folder=tmp_path)[0].endswith("; ()"), "numpy is no code of the user"
 
 
 METHODS = """
