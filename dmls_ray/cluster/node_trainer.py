@@ -25,7 +25,9 @@ class NodeTrainer:
     ranks: int
     number: int
     later: bool
-    """The machine joined mid-sweep: runs neither wait for it nor fail because of it."""
+    """It was added while the sweep was running, mostly since its machine had joined: runs neither wait for it nor fail
+    because of it.
+    """
     trainer: str = ""
     """Name of its current TorchTrainer."""
     per_rank: dict[str, float] = field(default_factory=dict)

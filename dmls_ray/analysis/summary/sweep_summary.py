@@ -9,7 +9,6 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.generic import summarize_search
-from dmls_ray.analysis.summary.sentence import summarize_axis
 from dmls_ray.analysis.summary.variants import summarize_variants
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
@@ -112,6 +111,11 @@ class SweepSummary:
             if question.changed
             else summarize_axis(self.table, self.axis)
         )
+
+
+def summarize_axis(table: Table, axis: str) -> str:
+    """What an axis does to the metrics of the table's workload."""
+    return table.presentation.summary(table, axis)
 
 
 def summarize(results: Results) -> SweepSummary:

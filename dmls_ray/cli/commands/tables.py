@@ -14,8 +14,7 @@ from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, mark
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
 from dmls_ray.analysis.results import load, load_versions
-from dmls_ray.analysis.summary.sentence import summarize_axis
-from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.summary.sweep_summary import summarize, summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
 from dmls_ray.cli.commands.files import draw_figures, local_folder

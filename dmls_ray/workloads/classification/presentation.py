@@ -7,7 +7,7 @@ from typing import Any
 
 from dmls_ray.analysis.presentation import Presentation
 from dmls_ray.analysis.published.matching import Match, match_training
-from dmls_ray.analysis.summary.sentence import summarize_training
+from dmls_ray.analysis.summary.training_sentence import summarize_training
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row

@@ -10,7 +10,7 @@ from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import tradeoff
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sentence import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.published.data import published
-from dmls_ray.analysis.summary.sentence import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import match, with_published_rows
 from dmls_ray.records.model import RunRecord

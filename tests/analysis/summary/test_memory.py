@@ -5,7 +5,7 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.memory import memory_among, memory_change
-from dmls_ray.analysis.summary.sentence import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results, with_memory_kinds
 

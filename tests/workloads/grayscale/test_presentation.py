@@ -11,7 +11,7 @@ import pytest
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import interactive
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sentence import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import all_layouts, match, with_published_rows
 from dmls_ray.execution.planning import make_plan

@@ -1,4 +1,4 @@
-"""One sentence that answers a sweep's question, and says no more than the data allows."""
+"""The sentence that answers a sweep's question for workloads that train, and says no more than the data allows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ _MOST_LOST = 4
 
 
 _SAME_ENVIRONMENT = " on one machine and device with the same versions"
-
-
-def summarize_axis(table: Table, axis: str) -> str:
-    """What an axis does to the metrics of the table's workload."""
-    return table.presentation.summary(table, axis)
 
 
 def summarize_training(table: Table, axis: str) -> str:

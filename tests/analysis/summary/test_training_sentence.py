@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmls_ray.analysis.summary.generic import summarize_search
-from dmls_ray.analysis.summary.sentence import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results
 
