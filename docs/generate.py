@@ -54,9 +54,7 @@ def batch_size() -> str:
     """An excerpt of the README's table, and the answer."""
     summary = summarize(load(REFERENCE / "batch_size"))
     frame = summary.table.frame()
-    # Runs of older versions have no memory of tensors.
-    third = "tensor MiB" if "tensor MiB" in frame else "speed-up [95%]"
-    columns = ["world_size", "batch_per_rank", "images/s [95%]", third, "test acc. [95%]", "n"]
+    columns = ["world_size", "batch_per_rank", "images/s [95%]", "tensor MiB", "test acc. [95%]", "n"]
     return (
         f"The sweep ends with a table ({len(columns)} of its {frame.shape[1]} columns are shown) and an answer:\n\n"
         f"{_excerpt(frame, columns)}\n\n> {summary.sentence}"
