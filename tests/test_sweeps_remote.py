@@ -23,9 +23,9 @@ from tests.test_sweeps import start
 GRID = ("--dataset", SMALL, "--world-size", "1", "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu")
 
 
-def pending_objects(uri: str) -> list[str]:
-    """Return the names of the records that are not yet in runs.jsonl."""
-    return [item.name for item in ObjectStore(uri).list("runs") if item.name.endswith(".json")]
+def run_objects(uri: str) -> list[str]:
+    """Return the names of the objects with runs."""
+    return [item.name for item in ObjectStore(uri).list("runs") if item.name.endswith(".jsonl")]
 
 
 def rows(out: str) -> int:
@@ -58,11 +58,11 @@ def test_a_bucket_gets_every_file_of_a_results_folder_and_all_commands_read_it(
     assert f"Report: {uri}/report.html; next to it table.md" in done.stdout
     assert not list(tmp_path.rglob("runs.jsonl")), "no results remain on this machine"
     names = {item.name for item in ObjectStore(uri).list(deep=True) if not item.is_folder}
-    assert {"runs.jsonl", "sweep.json", "report.html", "table.csv", "runs.parquet"} <= names
+    assert {"report.html", "table.csv", "runs.parquet"} <= names
     assert sum(name.startswith("tensorboard/") for name in names) > 2
-    assert not pending_objects(uri)
-    assert ObjectStore(uri).list("compacting") == []
-    described = ObjectStore(uri).get("sweep.json") or b""
+    assert len(run_objects(uri)) == 2
+    (session,) = ObjectStore(uri).list("sessions")
+    described = ObjectStore(uri).get(session.name) or b""
     assert json.loads(described)["sessions"][0]["command"][-2:] == ["--out", uri]
     assert os.environ["AWS_SECRET_ACCESS_KEY"].encode() not in described
     results = load(uri)
@@ -96,33 +96,31 @@ def test_a_bucket_gets_every_file_of_a_results_folder_and_all_commands_read_it(
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_before_its_records_are_compacted_runs_only_what_is_missing(
+def test_a_sweep_killed_before_its_end_runs_only_what_is_missing(
     bucket: str, sweep_command: Command, tmp_path: Path
 ) -> None:
     uri = f"{bucket}/sweep"
     flags = ("--epochs", "100")
     killed_after(2, uri, tmp_path, signal.SIGKILL, *flags)
-    kept = pending_objects(uri)
+    kept = run_objects(uri)
     assert 2 <= len(kept) < 6
-    assert ObjectStore(uri).get("runs.jsonl") is None
     assert len(load(uri)) == len(kept)
     done = sweep_command("batch_size", *GRID, "--out", uri, *flags)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(done.stdout) == 6 - len(kept)
-    written = (ObjectStore(uri).get("runs.jsonl") or b"").splitlines()
-    assert len(written) == len(load(uri)) == 6
-    assert pending_objects(uri) == []
-    assert len(json.loads(ObjectStore(uri).get("sweep.json") or b"")["sessions"]) == 2
+    assert len(run_objects(uri)) == len(load(uri)) == 6
+    assert len(ObjectStore(uri).list("sessions")) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_sweep_compacts_its_records(number: signal.Signals, bucket: str, tmp_path: Path) -> None:
+def test_a_stopped_sweep_keeps_its_runs_and_writes_the_report(
+    number: signal.Signals, bucket: str, tmp_path: Path
+) -> None:
     uri = f"{bucket}/sweep"
     process = killed_after(1, uri, tmp_path, number, "--epochs", "300")
     assert process.returncode == 130
-    assert len((ObjectStore(uri).get("runs.jsonl") or b"").splitlines()) == len(load(uri)) >= 1
-    assert pending_objects(uri) == []
+    assert len(run_objects(uri)) == len(load(uri)) >= 1
     assert ObjectStore(uri).get("report.html") is not None
 
 
@@ -135,7 +133,7 @@ def test_a_bucket_that_disappears_loses_no_run(use_s3: Callable[[S3], str], tmp_
             *command_line("batch_size", *GRID, "--out", uri), cwd=tmp_path, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )  # fmt: skip
-        while not pending_objects(uri) and process.poll() is None:
+        while not run_objects(uri) and process.poll() is None:
             time.sleep(0.05)
     finally:
         server.end()

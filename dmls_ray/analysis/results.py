@@ -21,10 +21,10 @@ from dmls_ray.records.older import fill_older_record
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import Versions
 from dmls_ray.storage.folder import read_versions
-from dmls_ray.storage.mirror import Mirror, pending_files
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.gc import gc_disabled
-from dmls_ray.util.uri import check_location, is_uri
+from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
 from dmls_ray.workloads.registry import workload_of
 
 NESTED = (
@@ -173,9 +173,8 @@ def load(folder: str | os.PathLike[str], *, stale: bool = False) -> Results:
         StoreError: the folder holds no sweep, or cannot be reached, or a line in it is no record.
     """
     check_location(folder)
-    mirror = None
-    if is_uri(folder) or pending_files(folder):
-        mirror = Mirror(str(folder) if is_uri(folder) else Path(folder).resolve().as_uri())
+    folder = without_file_scheme(folder)
+    mirror = Mirror(str(folder)) if is_uri(folder) else None
     local, where = (mirror.folder, mirror.uri) if mirror else (Path(folder), None)
     return results_of(local, read_versions(local, where), mirror=mirror, stale=stale)
 

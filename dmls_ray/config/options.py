@@ -9,7 +9,7 @@ from typing import Literal
 from dmls_ray.config.fields import field_defaults, field_specs, set_checked, setting
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ConfigError
-from dmls_ray.util.uri import check_location, is_uri
+from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
 
 Isolation = Literal["group", "per_run"]
 Mode = Literal["bench", "search"]
@@ -60,7 +60,7 @@ class Options:
     order_seed: int = setting(0, at_least=0)
     """Seed of the order of runs within a block."""
     out: str | None = None
-    """Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>."""
+    """Results folder, or its URI (s3://BUCKET/NAME, gs://BUCKET/NAME); without it, results/<sweep>."""
     fresh: bool = False
     """Start over in a new folder; nothing is deleted."""
     stale: bool = False
@@ -100,6 +100,8 @@ class Options:
             check_location(self.out, "--out")
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
+        elif self.out is not None:
+            object.__setattr__(self, "out", without_file_scheme(self.out))
         set_checked(self, field_specs(Options).values())
         if self.repeats is None:
             object.__setattr__(self, "repeats", 1 if self.mode == "search" else 3)

@@ -83,7 +83,7 @@ def sweep(
             a metric without one is minimized if it is a loss.
         repeats: Runs of each trial, each with its own seed; without it 3, in search mode 1.
         order_seed: Seed of the order of runs within a block.
-        out: Results folder, or its URI (s3://BUCKET/NAME, gs://, file:///); without it, results/<sweep>.
+        out: Results folder, or its URI (s3://BUCKET/NAME, gs://BUCKET/NAME); without it, results/<sweep>.
         fresh: Start over in a new folder; nothing is deleted.
         stale: Include runs of earlier versions of your code and data in the results.
         isolation: group: one worker group serves all runs; per_run: a TorchTrainer a run, in fresh processes.

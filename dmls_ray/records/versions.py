@@ -30,6 +30,18 @@ def version_key(record: RunRecord) -> VersionKey:
     return record.run_id, frozenset(record.code.items()), frozenset(record.data.items())
 
 
+def replaces(later: RunRecord, earlier: RunRecord) -> bool:
+    """Whether a later record of the same run and version takes the place of an earlier one.
+
+    A failure does not take the place of an answer: of two sweeps at one place, one may have ended the run, and which of
+    their records is the later may depend on the clocks of two machines. It does where the answer did not suffice: that
+    of a search for a benchmark, and that of a run which a search has stopped early.
+    """
+    if later.outcome.is_final() or not earlier.outcome.is_final():
+        return True
+    return later.mode != earlier.mode or earlier.stopped_epoch is not None
+
+
 @dataclass(frozen=True)
 class Versions:
     """The records of a folder, by whether they are current."""

@@ -6,13 +6,14 @@
         runs.csv, ranks.csv, epochs.csv, runs.parquet, table.md    derived from runs.jsonl by `analysis`
         tensorboard/    likewise; during a sweep, also the progress of its runs
 
-At a URI (s3://, file://, ...) each run is a separate object until its sweep ends: see `mirror` and `remote_store`.
+At a URI (s3://, ...) each run is an object: see `mirror` and `remote_store`. A folder with copies of such objects is a
+results folder, too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,16 @@ from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.versions import Versions, split_by_version
 from dmls_ray.storage.mirror import Mirror
-from dmls_ray.storage.runs_file import RUNS, add_record, cut_torn_line, records_by_version
+from dmls_ray.storage.runs_file import (
+    RUNS,
+    add_record,
+    add_separate_lines,
+    append_lines,
+    cut_torn_line,
+    has_runs,
+    records_by_version,
+)
 from dmls_ray.storage.sweep_file import read_sweep, write_sweep
-from dmls_ray.util.atomic import sync_to_disk
 from dmls_ray.util.errors import StoreError, StoreInUseError
 
 
@@ -68,6 +76,7 @@ class Store:
             self._records = records_by_version(self.folder, where, self._shared)
             self.cut_bytes = cut_torn_line(self.folder / RUNS)
             """Size of a torn last line that was cut off."""
+            add_separate_lines(self.folder)
         except BaseException:
             self._lock.release()
             raise
@@ -93,26 +102,37 @@ class Store:
         """The records by version, as the sessions so far see them."""
         return split_by_version(self._records.values(), read_sweep(self.folder).get("sessions", []))
 
-    def append(self, record: RunRecord) -> bytes:
-        """Add a run, and return its line, which is on the disk by then."""
-        line = record.to_json() + b"\n"
+    def append(self, record: RunRecord) -> None:
+        """Add a run, which is on the disk by then.
+
+        Raises:
+            StoreError: it cannot be written: the disk is full, say.
+        """
+        self.append_all([record])
+
+    def append_all(self, records: Sequence[RunRecord]) -> bytes:
+        """Add several runs at once, as `append`; returns their lines."""
+        lines = [record.to_json() + b"\n" for record in records]
         # Kept as if it was read, which needs little memory. A record that could not be read is not written.
-        kept = RunRecord.from_json(line, self._shared)
-        path = self.folder / RUNS
-        is_new = not path.exists()
-        with open(path, "ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        if is_new:
-            sync_to_disk(self.folder)  # the name of a new file, too
-        add_record(self._records, kept)
-        return line
+        kept = [RunRecord.from_json(line, self._shared) for line in lines]
+        content = b"".join(lines)
+        append_lines(self.folder / RUNS, content)
+        for record in kept:
+            add_record(self._records, record)
+        return content
 
     def add_session(self, session: Mapping[str, Any]) -> None:
-        """Add to sweep.json what this call asks for."""
+        """Add to sweep.json what this call asks for.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self.add_sessions([session])
+
+    def add_sessions(self, sessions: Sequence[Mapping[str, Any]]) -> None:
+        """Add several sessions at once, as `add_session`."""
         described = read_sweep(self.folder)
-        described["sessions"] = [*described.get("sessions", []), dict(session)]
+        described["sessions"] = [*described.get("sessions", []), *map(dict, sessions)]
         write_sweep(self.folder, described)
 
     def close(self) -> None:
@@ -126,11 +146,7 @@ def read_versions(folder: str | os.PathLike[str], where: str | None = None) -> V
     Raises:
         StoreError: the folder contains no sweep, or as `read_records`.
     """
-    try:
-        is_there = (Path(folder) / RUNS).is_file()
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
-    if not is_there:
+    if not has_runs(folder):
         raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
     records = records_by_version(folder, where).values()
     return split_by_version(records, read_sweep(folder, where).get("sessions", []))

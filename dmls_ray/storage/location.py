@@ -8,13 +8,14 @@ from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.folder import Store
-from dmls_ray.storage.mirror import PENDING_DIR, Mirror, pending_files
+from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import Note, RemoteStore
-from dmls_ray.storage.runs_file import RUNS, records_by_version
+from dmls_ray.storage.runs_file import RUNS, has_runs, records_by_version
+from dmls_ray.storage.separate_files import RUNS_DIR, SESSIONS_DIR, is_separate_file
 from dmls_ray.storage.sweep_file import SWEEP
 from dmls_ray.util.errors import StoreError
-from dmls_ray.util.uri import below, is_uri, numbered
+from dmls_ray.util.uri import below, is_uri, numbered, without_file_scheme
 
 
 def open_store(location: str | os.PathLike[str], note: Note, files: Collection[str] = ()) -> Store:
@@ -28,14 +29,8 @@ def open_store(location: str | os.PathLike[str], note: Note, files: Collection[s
     Raises:
         StoreError: as `Store`, or the URI cannot be reached.
     """
-    if is_uri(location):
-        return RemoteStore(str(location), note, files)
-    if pending := pending_files(location):
-        raise StoreError(
-            f"--out {location} has {len(pending)} runs as single files in {PENDING_DIR}/, which a sweep at a URI has "
-            f"left; go on with --out {Path(location).resolve().as_uri()}, which puts them into {RUNS}."
-        )
-    return Store(location)
+    location = without_file_scheme(location)
+    return RemoteStore(str(location), note, files) if is_uri(location) else Store(location)
 
 
 def records_at(location: str | os.PathLike[str]) -> list[RunRecord]:
@@ -44,6 +39,7 @@ def records_at(location: str | os.PathLike[str]) -> list[RunRecord]:
     Raises:
         StoreError: the results cannot be read.
     """
+    location = without_file_scheme(location)
     mirror = Mirror(str(location)) if is_uri(location) else None
     folder = mirror.folder if mirror else Path(location)
     return list(records_by_version(folder, str(location)).values())
@@ -55,6 +51,7 @@ def first_free_location(location: str | os.PathLike[str]) -> str | Path:
     Raises:
         StoreError: a local path cannot be a folder, or a URI cannot be reached or numbered.
     """
+    location = without_file_scheme(location)
     number, candidate = 1, str(location) if is_uri(location) else Path(location)
     while _contains_sweep(candidate):
         number += 1
@@ -68,16 +65,19 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
     Raises:
         StoreError: the URI cannot be read.
     """
-    if not is_uri(location):
-        top = Path(location)
-        folders = {path.parent for path in [*top.glob(RUNS), *top.glob(f"**/{RUNS}")]}
-        # A sweep that wrote to file:// and was killed has left its runs as single files.
-        return sorted(folders | {path.parent.parent for path in top.glob(f"**/{PENDING_DIR}/*.json")})
+    top = without_file_scheme(location)
+    if not is_uri(top):
+        folders = {path.parent for path in [*Path(top).glob(RUNS), *Path(top).glob(f"**/{RUNS}")]}
+        # Copied from a URI, with the tool of its store.
+        copied = {
+            path.parent.parent for path in Path(top).glob(f"**/{RUNS_DIR}/*") if is_separate_file(RUNS_DIR, path.name)
+        }
+        return sorted(folders | {folder for folder in copied if has_runs(folder)})
 
     uris = set()
     for entry in ObjectStore(location).list(deep=True):
         folder, _, name = entry.name.rpartition("/")
-        if name != RUNS and Path(folder).name == PENDING_DIR and name.endswith(".json"):
+        if name != RUNS and Path(folder).name == RUNS_DIR and is_separate_file(RUNS_DIR, name):
             folder, name = folder.rpartition("/")[0], RUNS
         if name == RUNS and not entry.is_folder:
             uris.add(below(location, folder) if folder else location)
@@ -86,8 +86,8 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
 
 def _contains_sweep(location: str | Path) -> bool:
     if isinstance(location, str):
-        return any(entry.name in (RUNS, SWEEP, PENDING_DIR) for entry in ObjectStore(location).list())
+        return any(entry.name in (RUNS, SWEEP, RUNS_DIR, SESSIONS_DIR) for entry in ObjectStore(location).list())
     try:
-        return (location / RUNS).exists() or (location / SWEEP).exists()
+        return (location / RUNS).exists() or (location / SWEEP).exists() or has_runs(location)
     except OSError as error:
         raise StoreError(f"--out {location} cannot be a folder ({error}); name another.") from error

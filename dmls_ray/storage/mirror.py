@@ -1,43 +1,52 @@
 """A results folder at a URI, and its local copy.
 
     s3://bucket/batch_size/
-        runs.jsonl                              as in every results folder, but always written whole
-        runs/<time>-<run_id>-<unique>.json      a run that has ended since: its line
-        sweep.json, report.html, table.md, tensorboard/, ...
+        runs/s<sweep>-<number>-<run_id>-<unique>.jsonl    lines of a runs.jsonl: of an ended run, or of copied runs
+        sessions/s<sweep>-<number>-<unique>.json          a sweep.json with the session of one call, or copied ones
+        report.html, table.md, tensorboard/, ...          what follows from the runs
+        runs.jsonl, sweep.json                            of an earlier version, which merged the runs into one object
 
-A run counts that is in runs.jsonl or in a separate object; a line that is in both counts once. Objects are deleted only
-after runs.jsonl has their lines, so a reader that reads the objects first and runs.jsonl second misses no run.
+Runs and sessions are objects that no process changes or deletes, so nothing of them can be lost. Where a run was
+written more than once, the order of the names decides, and not the clock of a machine: a sweep's number is one more
+than the highest that it found, so a sweep that began after another had written sorts after it.
+
+An object that is empty or torn is left out: some stores (Azure) make an object at its opening, so a process that dies
+there leaves an empty one.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 import tempfile
 import weakref
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any, Literal
 
-from dmls_ray.records.model import RunRecord
-from dmls_ray.storage.object_store import ObjectStore
-from dmls_ray.storage.runs_file import RUNS, merge_lines
-from dmls_ray.storage.sweep_file import SWEEP, read_sweep
-from dmls_ray.util.errors import StoreError
-from dmls_ray.util.uri import below, is_uri
-
-PENDING_DIR = "runs"
-"""The folder of runs that are separate objects."""
+from dmls_ray.records.codec import SharedObjects
+from dmls_ray.storage.object_store import Entry, ObjectStore
+from dmls_ray.storage.runs_file import RUNS, merge_lines, parse_lines
+from dmls_ray.storage.separate_files import RUNS_DIR, SESSIONS_DIR, is_separate_file
+from dmls_ray.storage.sweep_file import SWEEP, merge_sessions, parse_sweep, write_sweep
+from dmls_ray.util.uri import below
 
 GENERATED_DIRS = ("tensorboard",)
 """Folders that are written as a whole: a file that is missing in the local copy is deleted at the URI, too."""
+
+_NUMBERED = re.compile(r"(?:runs|sessions)/s(\d+)-")
 
 
 class Mirror:
     """A copy of a results folder at a URI, in a temporary folder that is deleted with this object.
 
+    The copy has all runs in runs.jsonl and all sessions in sweep.json.
+
     Args:
         uri: the results folder.
-        files: names of files to copy, in addition to the runs and sweep.json, with their times. Of a folder, only the
+        files: names of files to copy, in addition to the runs and sessions, with their times. Of a folder, only the
             existence is copied.
 
     Raises:
@@ -50,20 +59,20 @@ class Mirror:
         self.folder = Path(tempfile.mkdtemp(prefix="dmls_ray-mirror-"))
         self.is_kept = False
         """Whether the copy is kept, since it has runs that could not be uploaded."""
-        self._discard = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self.pending = self.objects.get_all(self.pending_names())
-        """The runs that were separate objects when this copy was made."""
+        self._discard = self._at_the_end()
+        self.run_objects: frozenset[str] = frozenset()
+        """The names of the objects with runs when this copy was made."""
+        self.last_sweep = 0
+        """The highest number of a sweep that has written there."""
         self._fill(files)
         self._before = self._files()
 
-    def pending_names(self) -> list[str]:
-        """Names of the objects with one run each, in the order of writing."""
-        return [
-            item.name for item in self.objects.list(PENDING_DIR) if item.name.endswith(".json") and not item.is_folder
-        ]
+    def new_run_objects(self) -> set[str]:
+        """Names of the objects with runs that have been written since this copy was made."""
+        return {item.name for item in self._list(RUNS_DIR)} - self.run_objects
 
     def push(self) -> None:
-        """Upload new and changed files, except runs.jsonl and sweep.json, which other sweeps may have changed.
+        """Upload new and changed files, except runs.jsonl and sweep.json, whose content is in other objects.
 
         Raises:
             StoreError: a file cannot be written.
@@ -77,29 +86,65 @@ class Mirror:
         self._before = files
 
     def keep(self) -> None:
-        """Keep the copy."""
+        """Keep the copy after the end of this process, unless `release` is called."""
         self.is_kept = True
         self._discard.detach()
 
+    def release(self) -> None:
+        """Delete the copy with this object."""
+        self.is_kept = False
+        self._discard.detach()
+        self._discard = self._at_the_end()
+
+    def _at_the_end(self) -> weakref.finalize[Any, Any]:
+        return weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    def _list(self, subfolder: Literal["runs", "sessions"]) -> list[Entry]:
+        return [
+            item
+            for item in self.objects.list(subfolder)
+            if is_separate_file(subfolder, item.name) and not item.is_folder
+        ]
+
     def _fill(self, files: Collection[str]) -> None:
-        for name, content in self.pending.items():
-            _check_record(content, below(self.uri, name))
+        runs, sessions = self._list(RUNS_DIR), [item.name for item in self._list(SESSIONS_DIR)]
+        self.run_objects = frozenset(item.name for item in runs)
+        numbers = [int(found[1]) for name in (*self.run_objects, *sessions) if (found := _NUMBERED.match(name))]
+        self.last_sweep = max(numbers, default=0)
+        contents = self.objects.get_all([*(item.name for item in runs), *sessions])
+
+        # Read after the objects: a sweep of an earlier version moves its runs into runs.jsonl, and then deletes them.
         entries = {item.name: item for item in self.objects.list()}
-        wanted = [name for name in (SWEEP, *files) if name in entries]
-        # runs.jsonl is read after the objects: a run that has moved meanwhile is in one of the two.
-        files = [name for name in (RUNS, *wanted) if name in entries and not entries[name].is_folder]
-        contents = self.objects.get_all(files)
-        if self.pending:
-            contents[RUNS] = merge_lines(contents.get(RUNS, b""), self.pending.values())
-        for name, content in contents.items():
+        wanted = [name for name in (RUNS, SWEEP, *files) if name in entries]
+        single = self.objects.get_all([name for name in wanted if not entries[name].is_folder])
+        self._write_runs(single.pop(RUNS, None), [(item.name, contents.get(item.name, b"")) for item in runs])
+        times = [item.modified_ns for item in (*runs, *filter(None, [entries.get(RUNS)]))]
+        if (self.folder / RUNS).exists():
+            os.utime(self.folder / RUNS, ns=(max(times), max(times)))
+        self._write_sessions(single.pop(SWEEP, None), {name: contents.get(name, b"") for name in sessions})
+
+        for name, content in single.items():
             path = self.folder / name
             path.write_bytes(content)
-            if name != RUNS or not self.pending:
-                os.utime(path, ns=(entries[name].modified_ns, entries[name].modified_ns))
+            os.utime(path, ns=(entries[name].modified_ns, entries[name].modified_ns))
         for name in wanted:
             if entries[name].is_folder:
                 (self.folder / name).mkdir()
-        read_sweep(self.folder, self.uri)
+
+    def _write_runs(self, content: bytes | None, objects: list[tuple[str, bytes]]) -> None:
+        """Write the local runs.jsonl of that at the URI, if there is one, and of the objects in their order."""
+        shared = SharedObjects()
+        lines = [
+            line for name, item in objects for line, _ in parse_lines(io.BytesIO(item), below(self.uri, name), shared)
+        ]
+        if lines or content is not None:
+            (self.folder / RUNS).write_bytes(merge_lines(content or b"", lines))
+
+    def _write_sessions(self, content: bytes | None, objects: dict[str, bytes]) -> None:
+        described = {} if content is None else parse_sweep(content, below(self.uri, SWEEP))
+        merged = merge_sessions(described, objects, self.uri)
+        if merged:
+            write_sweep(self.folder, merged)
 
     def _files(self) -> dict[str, tuple[int, int]]:
         """Name of each file that `push` uploads -> its size and time."""
@@ -110,31 +155,3 @@ class Mirror:
                 state = path.stat()
                 states[name] = (state.st_size, state.st_mtime_ns)
         return states
-
-
-def is_record(content: bytes) -> bool:
-    """Whether the content of an object is one run."""
-    try:
-        _check_record(content, "")
-    except StoreError:
-        return False
-    return True
-
-
-def pending_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """Return the runs that a sweep, which wrote to this folder by its URI, has left as separate files."""
-    return (
-        [] if is_uri(folder) else sorted(path for path in Path(folder).glob(f"{PENDING_DIR}/*.json") if path.is_file())
-    )
-
-
-def _check_record(content: bytes, named: str) -> None:
-    try:
-        if b"\n" in content.strip():
-            raise ValueError("it has several lines")
-        record = RunRecord.from_json(content)
-        _ = record.epochs, record.ranks
-    except (ValueError, RecursionError, StoreError) as error:
-        raise StoreError(
-            f"{named} is no record ({type(error).__name__}: {error}); remove it, or name another folder with --out."
-        ) from error

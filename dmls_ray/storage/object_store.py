@@ -1,7 +1,8 @@
-"""A folder at a URI, on an object store or a file system: s3://, gs://, abfs://, hdfs://, file://.
+"""A folder at a URI, on an object store or a distributed file system: s3://, gs://, abfs://, hdfs://.
 
-An object is written whole or not at all, and every later list and read finds it. S3, GCS and Azure guarantee that; on a
-file system an object is written under a temporary name and renamed. Nothing is appended to an object.
+An object that was written is found by every later list and read. On a file system it is written under a temporary name
+and renamed. A process that dies while it writes may leave an empty object: Azure has one from the opening on. An
+object that is written again may be lost then, so nothing is that cannot be made again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from dmls_ray.util.atomic import TEMPORARY_SUFFIX, sync_to_disk, temporary_name
+from dmls_ray.util.atomic import TEMPORARY_SUFFIX, temporary_name
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.text import first_line
 from dmls_ray.util.uri import check_location
@@ -97,6 +98,20 @@ class ObjectStore:
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object; it is complete when this returns."""
+        self.put_all([name], lambda _: content)
+
+    def put_all(self, names: Iterable[str], content_of: Callable[[str], bytes]) -> None:
+        """Write many objects in parallel; `content_of` is called for each as it is written.
+
+        In other threads, even a single one: a signal interrupts this thread, and closes no object that is half written.
+        """
+        _in_parallel(lambda name: self._put(name, content_of(name)), list(names))
+
+    def delete_all(self, names: Collection[str]) -> None:
+        """Delete the objects that exist."""
+        _in_parallel(self._delete, list(names))
+
+    def _put(self, name: str, content: bytes) -> None:
         path = self._path(name)
         with _store_errors(self.uri, "written"):
             if not self._renames:
@@ -107,21 +122,11 @@ class ObjectStore:
             temporary = f"{folder}/{temporary_name(last)}"
             try:
                 self._write(temporary, content)
-                if self._files.type_name == "local":
-                    sync_to_disk(temporary)
                 self._files.move(temporary, path)
             except BaseException:
                 with suppress(OSError):
                     self._files.delete_file(temporary)
                 raise
-
-    def put_all(self, names: Iterable[str], content_of: Callable[[str], bytes]) -> None:
-        """Write many objects in parallel; `content_of` is called for each as it is written."""
-        _in_parallel(lambda name: self.put(name, content_of(name)), list(names))
-
-    def delete_all(self, names: Collection[str]) -> None:
-        """Delete the objects that exist."""
-        _in_parallel(self._delete, list(names))
 
     def _delete(self, name: str) -> None:
         with _store_errors(self.uri, "written"):
@@ -232,5 +237,5 @@ def _way_out(reason: str) -> str:
     if re.search(r"NETWORK_CONNECTION|curlCode|timed? ?out|INTERNAL_FAILURE|SLOW_DOWN", reason, re.IGNORECASE):
         return "see to the network and the endpoint (AWS_ENDPOINT_URL, or ?endpoint_override=http://HOST:PORT)"
     if "Unrecognized filesystem" in reason:
-        return "use one of s3://, gs://, abfs://, hdfs://, file:///, or a path"
+        return "use one of s3://, gs://, abfs://, hdfs://, or a path"
     return "check its access rights, or name another"

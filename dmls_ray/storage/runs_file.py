@@ -1,22 +1,30 @@
 """`runs.jsonl`: one line a run, each a whole `RunRecord` with its epochs and ranks.
 
 A line that a crash tore off is left out when reading, and cut off before the next line is written. Where a run has
-several lines (a skipped run that became feasible), the last one counts. A run with another version of the user's code
-or data counts as another run.
+several lines (a skipped run that became feasible), the last one counts, unless it is a failure after an answer. A run
+with another version of the user's code or data counts as another run.
+
+A folder that was copied from a URI has its runs in other files, which are never changed: `runs/*.jsonl`, of one or more
+such lines each. They are read after runs.jsonl.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.records.model import SCHEMA, RunRecord
-from dmls_ray.records.versions import VersionKey, version_key
+from dmls_ray.records.versions import VersionKey, replaces, version_key
+from dmls_ray.storage.separate_files import RUNS_DIR, read_separate_files, separate_files
+from dmls_ray.util.atomic import sync_to_disk
 from dmls_ray.util.errors import NewerSchemaError, StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import below
@@ -38,29 +46,51 @@ def read_records(
         NewerSchemaError: a record was written by a newer version.
         StoreError: a line other than a torn last one is no record. Epochs and ranks are checked at their first use.
     """
-    path = Path(folder) / RUNS
-    named = below(where or folder, RUNS)
-    try:
-        file = open(path, "rb", buffering=2**20)  # noqa: SIM115 - closed below; only errors of opening are caught here
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise StoreError(f"{named} cannot be read ({error}); name another folder with --out.") from error
     shared = shared or SharedObjects()
-    with file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n") and not is_complete(line):
-                return
-            try:
-                record = RunRecord.from_json(line, shared)
-                refuse_newer(record.schema, named)
+    named = below(where or folder, RUNS)
+    separate = read_separate_files(folder, RUNS_DIR)
+    file = _open_runs(Path(folder) / RUNS, named)
+    seen = set()
+    if file is not None:
+        with file:
+            for line, record in parse_lines(file, named, shared):
+                if separate:
+                    seen.add(line.strip())
                 yield record
-            except (ValueError, RecursionError) as error:
-                refuse_newer(_schema_of(line), named)
-                raise StoreError(
-                    f"{named}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
-                    "another folder with --out."
-                ) from error
+    for name, content in separate.items():
+        for line, record in parse_lines(io.BytesIO(content), below(where or folder, name), shared):
+            if line.strip() not in seen:
+                yield record
+
+
+def parse_lines(
+    lines: Iterable[bytes], named: str, shared: SharedObjects | None = None
+) -> Iterator[tuple[bytes, RunRecord]]:
+    """Yield each line with its record; a torn last line and empty lines are left out.
+
+    Args:
+        lines: each with its newline.
+        named: the name of the file in an error.
+        shared: as of `read_records`.
+
+    Raises:
+        NewerSchemaError, StoreError: as `read_records`.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n") and not is_complete(line):
+            return
+        if line.isspace():
+            continue
+        try:
+            record = RunRecord.from_json(line, shared)
+            refuse_newer(record.schema, named)
+        except (ValueError, RecursionError) as error:
+            refuse_newer(_schema_of(line), named)
+            raise StoreError(
+                f"{named}, line {number} is no record ({type(error).__name__}: {error}); remove the line, or name "
+                "another folder with --out."
+            ) from error
+        yield line, record
 
 
 @gc_disabled()
@@ -75,10 +105,24 @@ def records_by_version(
 
 
 def add_record(records: dict[VersionKey, RunRecord], record: RunRecord) -> None:
-    """Add a record at the end, in place of an earlier one of its run and version."""
+    """Add a record at the end, in place of an earlier one of its run and version that does not count any more."""
     key = version_key(record)
-    records.pop(key, None)
-    records[key] = record
+    earlier = records.get(key)
+    if earlier is None or replaces(record, earlier):
+        records.pop(key, None)
+        records[key] = record
+
+
+def has_runs(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder has a file with runs.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        return (Path(folder) / RUNS).is_file() or bool(separate_files(folder, RUNS_DIR))
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be read ({error}); name another folder.") from error
 
 
 def merge_lines(content: bytes, lines: Iterable[bytes]) -> bytes:
@@ -93,6 +137,49 @@ def merge_lines(content: bytes, lines: Iterable[bytes]) -> bytes:
     return content + b"".join(line + b"\n" for line in missing)
 
 
+def append_lines(path: Path, lines: bytes) -> None:
+    """Append lines; they are on the disk when this returns, or none of them is in the file.
+
+    Raises:
+        StoreError: they cannot be written: the disk is full, say.
+    """
+    try:
+        is_new = not path.exists()
+        # Without a buffer, which would be written at the closing, after an error.
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            size = os.fstat(handle).st_size
+            try:
+                written = 0
+                while written < len(lines):
+                    written += os.write(handle, lines[written:])
+                os.fsync(handle)
+            except BaseException:
+                os.ftruncate(handle, size)  # a part of a line would be a line that cannot be read, after the next
+                raise
+        finally:
+            os.close(handle)
+        if is_new:
+            sync_to_disk(path.parent)  # the name of a new file, too
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{path} cannot be written ({reason}); free some space, or name another folder.") from error
+
+
+def add_separate_lines(folder: Path) -> None:
+    """Append to runs.jsonl what it lacks of the runs in other files, so that later lines follow them.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    separate = b"".join(content.rstrip(b"\n") + b"\n" for content in read_separate_files(folder, RUNS_DIR).values())
+    if separate:
+        path = folder / RUNS
+        content = path.read_bytes() if path.exists() else b""
+        whole = [line for line in separate.split(b"\n") if is_complete(line)]
+        append_lines(path, merge_lines(content, whole)[len(content) :])
+
+
 def cut_torn_line(path: Path) -> int:
     """Cut off what a crash left of the last line, and return the number of bytes.
 
@@ -103,16 +190,16 @@ def cut_torn_line(path: Path) -> int:
     with open(path, "rb+") as file:
         content = file.read()
         end = content.rfind(b"\n") + 1
-        if end == len(content):
+        last = content[end:]
+        if not last:
             return 0
-        if is_complete(content[end:]):
+        if is_complete(last):
             file.write(b"\n")
-            end = len(content)
         else:
             file.truncate(end)
         file.flush()
         os.fsync(file.fileno())
-        return len(content) - end
+        return 0 if is_complete(last) or last.isspace() else len(last)
 
 
 def is_complete(line: bytes) -> bool:
@@ -146,3 +233,21 @@ def _schema_of(line: bytes) -> int:
         return msgspec.json.decode(line, type=Versioned).schema
     except (ValueError, RecursionError):
         return 0
+
+
+def _open_runs(path: Path, named: str) -> BinaryIO | None:
+    """Open a runs.jsonl for reading; None if there is none.
+
+    Raises:
+        StoreError: it cannot be read, or is no regular file: a pipe would block the reader.
+    """
+    try:
+        file = open(path, "rb", buffering=2**20, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115 - the caller closes it
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreError(f"{named} cannot be read ({error}); name another folder with --out.") from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise StoreError(f"{named} cannot be read (it is no regular file); remove it, or name another folder.")
+    return file

@@ -1,4 +1,8 @@
-"""`sweep.json`: a session for each call of a sweep, with its question, its command, its machine and its versions."""
+"""`sweep.json`: a session for each call of a sweep, with its question, its command, its machine and its versions.
+
+A folder that was copied from a URI has sessions in other files, which are never changed: `sessions/*.json`, each like a
+sweep.json.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dmls_ray.records.validation import check_sweep_file
-from dmls_ray.storage.runs_file import RUNS, refuse_newer
+from dmls_ray.storage.runs_file import RUNS, is_complete, refuse_newer
+from dmls_ray.storage.separate_files import SESSIONS_DIR, read_separate_files
 from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import below
@@ -22,34 +27,84 @@ SWEEP_SCHEMA = 2
 
 
 def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, Any]:
-    """Return the content of sweep.json; empty where there is none. `where` is the folder's name in an error.
+    """Return the content of sweep.json, with the sessions of other files; empty where there is none.
+
+    Args:
+        folder: the results folder.
+        where: the folder's name in an error.
 
     Raises:
-        NewerSchemaError: the file was written by a newer version.
-        StoreError: it cannot be read.
+        NewerSchemaError: a file was written by a newer version.
+        StoreError: one cannot be read.
     """
     path = Path(folder) / SWEEP
-    named = below(where or folder, SWEEP)
+    where = where or str(folder)
+    described: dict[str, Any] = {}
+    if path.is_file():
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise StoreError(f"{below(where, SWEEP)} cannot be read ({error}); see to its access rights.") from error
+        described = parse_sweep(content, below(where, SWEEP))
+    return merge_sessions(described, read_separate_files(folder, SESSIONS_DIR), where)
+
+
+def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
+    """Return the content of a sweep.json, checked.
+
+    Raises:
+        NewerSchemaError, StoreError: as `read_sweep`, with the file's name.
+    """
+    way_out = f"remove it: the runs themselves are in {RUNS}"
     try:
-        if not path.is_file():
-            return {}
-        described: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{named} cannot be read ({error}); remove it: the runs themselves are in {RUNS}.") from error
+        described: dict[str, Any] = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{named} cannot be read ({error}); {way_out}.") from error
     try:
         check_sweep_file(described)
     except ValueError as error:
-        raise StoreError(
-            f"{named} describes no sweep ({error}); remove it: the runs themselves are in {RUNS}."
-        ) from error
+        raise StoreError(f"{named} describes no sweep ({error}); {way_out}.") from error
     refuse_newer(described.get("schema", 0), named, newest=SWEEP_SCHEMA)
     return described
 
 
+def merge_sessions(described: dict[str, Any], files: Mapping[str, bytes], where: str) -> dict[str, Any]:
+    """Add to the content of a sweep.json the sessions of other files that it lacks.
+
+    Args:
+        described: the content; it is not changed.
+        files: name -> content. One that a crash cut short is left out.
+        where: the results folder in an error.
+
+    Raises:
+        NewerSchemaError, StoreError: as `read_sweep`.
+    """
+    sessions: list[Any] = list(described.get("sessions", []))
+    for name, content in files.items():
+        if content.endswith(b"\n") or is_complete(content):
+            added = parse_sweep(content, below(where, name)).get("sessions", [])
+            sessions += [session for session in added if session not in sessions]
+    return {**described, "schema": SWEEP_SCHEMA, "sessions": sessions} if files else described
+
+
 def write_sweep(folder: str | os.PathLike[str], described: Mapping[str, Any]) -> None:
-    """Write sweep.json, whole or not at all, with the present version as its schema."""
+    """Write sweep.json, whole or not at all, with the present version as its schema.
+
+    Raises:
+        StoreError: it cannot be written: the disk is full, say.
+    """
+    path = Path(folder) / SWEEP
+    try:
+        atomic_write_text(path, sweep_text(described), durable=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{path} cannot be written ({reason}); free some space, or name another folder.") from error
+
+
+def sweep_text(described: Mapping[str, Any]) -> str:
+    """Return the content of a sweep.json as text, with the present version as its schema."""
     content = {"schema": SWEEP_SCHEMA} | {name: value for name, value in described.items() if name != "schema"}
-    atomic_write_text(Path(folder) / SWEEP, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def command_words(session: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and that survive a power failure once they have been written."""
+"""Files that appear whole or not at all, and, where asked for, survive a power failure once they have been written."""
 
 from __future__ import annotations
 
@@ -9,27 +9,35 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def atomic_write_text(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the old one or the new one, never a part."""
-    with atomic_replace(path) as temporary:
+def atomic_write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a file so that a reader finds the old one or the new one, never a part; see `atomic_replace`."""
+    with atomic_replace(path, durable=durable) as temporary:
         temporary.write_text(text)
 
 
 @contextmanager
-def atomic_replace(path: Path) -> Iterator[Path]:
+def atomic_replace(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary name; the file written there replaces `path` at the end of the block.
 
     If the block fails, the temporary file is deleted. Each call has its own name, so several processes can replace the
     same file at the same time; the last one wins.
+
+    Args:
+        path: the file.
+        durable: return only when the file is on the disk. Without it, a power failure may leave an empty file.
     """
     temporary = path.with_name(temporary_name(path.name))
     try:
         yield temporary
+        if durable:
+            sync_to_disk(temporary)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
+    if durable:
+        sync_to_disk(path.parent)
 
 
 TEMPORARY_SUFFIX = ".new"

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
+import os
+import shutil
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
 
+from dmls_ray import load
 from dmls_ray.records.model import SCHEMA, RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage.folder import Store, latest_records
-from dmls_ray.storage.location import first_free_location
+from dmls_ray.storage.location import find_sweeps, first_free_location, open_store
+from dmls_ray.storage.remote_store import RemoteStore
 from dmls_ray.storage.sweep_file import SWEEP_SCHEMA, read_sweep
 from dmls_ray.util.errors import NewerSchemaError, StoreError, StoreInUseError
 from tests.records.test_model import record
@@ -169,3 +174,105 @@ def test_a_sweep_file_that_describes_none_is_refused_with_the_way_out(tmp_path: 
     (tmp_path / "sweep.json").write_text(text)
     with pytest.raises(StoreError, match=r"sweep.json .*; remove it: the runs themselves are in runs.jsonl"):
         read_sweep(tmp_path)
+
+
+def test_a_blank_line_is_no_record_and_no_error(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append(run(0))
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(b"\n" + path.read_bytes() + b"\n  \n\t")  # as an editor or `cat a b` may leave it
+    assert latest_records(tmp_path) == [run(0)]
+    with Store(tmp_path) as store:
+        assert store.cut_bytes == 0, "no run was cut off"
+        store.append(run(1))
+    assert latest_records(tmp_path) == [run(0), run(1)]
+
+
+def test_a_folder_and_its_uri_have_one_lock_and_one_file(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    with open_store(folder.as_uri(), print) as store:
+        store.append(run(0))
+        for location in (folder, str(folder), folder.as_uri(), f"file://localhost{folder}"):
+            with pytest.raises(StoreInUseError, match="in use by another process"):
+                open_store(location, print)
+    assert (folder / "runs.jsonl").exists()
+    assert load(folder.as_uri()).where == str(folder)
+    assert latest_records(folder) == [run(0)]
+    assert find_sweeps(tmp_path.as_uri()) == [folder]
+    assert first_free_location(folder.as_uri()) == tmp_path / "a folder-2"
+
+
+def test_a_copy_of_the_objects_of_a_uri_is_a_results_folder(tmp_path: Path) -> None:
+    folder, copied = tmp_path / "sweep", tmp_path / "copied"
+    store = RemoteStore(folder.as_uri(), print)
+    store.add_session({"name": "at the URI"})
+    store.append(run(0))
+    store.append(run(1, Outcome.KILLED))
+    shutil.copytree(folder, copied)  # as `aws s3 sync` does
+    assert find_sweeps(str(tmp_path)) == [copied, folder]
+    assert first_free_location(copied) == tmp_path / "copied-2"
+    assert load(copied).records == [run(0), run(1, Outcome.KILLED)]
+    with open_store(copied, print) as local:
+        local.add_session({"name": "here"})
+        local.append(run(1, Outcome.ERROR))
+    assert load(copied).records == [run(0), run(1, Outcome.ERROR)], "what was written here is newer"
+    assert len((copied / "runs.jsonl").read_bytes().splitlines()) == 3
+    assert [session["name"] for session in read_sweep(copied)["sessions"]] == ["at the URI", "here"]
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    RemoteStore((tmp_path / "sweep").as_uri(), print).append(run(0))
+    for name in ("runs", "sessions"):
+        folder = tmp_path / "sweep" / name
+        folder.mkdir(exist_ok=True)
+        os.mkfifo(folder / "pipe.json")
+        (folder / "link.json").symlink_to(tmp_path / "secret.json")
+    (tmp_path / "secret.json").write_bytes(run(1).to_json() + b"\n")
+    assert load(tmp_path / "sweep").records == [run(0)]
+    assert read_sweep(tmp_path / "sweep") == {}
+    os.mkfifo(tmp_path / "sweep" / "runs.jsonl")
+    with pytest.raises(StoreError, match="it is no regular file"):
+        load(tmp_path / "sweep")
+    with pytest.raises(StoreError, match="it is no regular file"):
+        open_store(tmp_path / "sweep", print)
+
+
+@pytest.mark.parametrize("fails", ["write", "fsync"])
+def test_a_run_that_does_not_fit_on_the_disk_leaves_no_part_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    write = os.write
+
+    def write_half(handle: int, content: bytes) -> int:
+        if len(content) < 100:
+            raise full
+        return write(handle, content[: len(content) // 2])
+
+    def sync(handle: int) -> None:
+        raise full
+
+    with Store(tmp_path) as store:
+        store.append(run(0))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, fails, write_half if fails == "write" else sync)
+            with pytest.raises(StoreError, match=r"runs.jsonl cannot be written \(No space left on device\)"):
+                store.append(run(1))
+        assert store.records == [run(0)]
+        store.append(run(2))
+    assert latest_records(tmp_path) == [run(0), run(2)]
+
+
+def test_a_failure_replaces_no_answer_but_one_that_did_not_suffice(tmp_path: Path) -> None:
+    searched, stopped = record(run_id="a-2", mode="search"), record(run_id="a-3", mode="search", stopped_epoch=1)
+    failed = [
+        run(0, Outcome.KILLED),
+        run(1, Outcome.KILLED),
+        record(run_id="a-2", outcome=Outcome.KILLED),
+        record(run_id="a-3", outcome=Outcome.KILLED, mode="search"),
+    ]
+    with Store(tmp_path) as store:
+        for item in (run(0), run(1, Outcome.ERROR), searched, stopped, *failed):
+            store.append(item)
+        assert store.records == [run(0), *failed[1:]]
+    assert latest_records(tmp_path) == [run(0), *failed[1:]]

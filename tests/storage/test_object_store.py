@@ -49,7 +49,7 @@ def test_an_object_that_is_not_whole_yet_is_not_listed_and_one_that_fails_leaves
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("ftp://host/x", "use one of s3://, gs://, abfs://, hdfs://, file:///, or a path"),
+        ("ftp://host/x", "use one of s3://, gs://, abfs://, hdfs://, or a path"),
         ("file://relative/x", "Unsupported hostname"),
         ("s3://absent-bucket/x", "there is no bucket absent-bucket; make it, or name another"),
         ("s3://b/x?colour=red", "colour is no option of an s3 URI; choose from region, scheme, endpoint_override"),

@@ -1,11 +1,11 @@
-"""Results at a URI: file:// and S3. No run is lost if a process dies, or if several write at the same time."""
+"""Results at a URI: S3, and a file system. No run is lost if a process dies, or if several write at the same time."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import threading
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from dmls_ray.storage.location import first_free_location, open_store, records_a
 from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RemoteStore
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.uri import numbered
 from dmls_ray.workloads.registry import workload
@@ -47,12 +48,9 @@ def numbers(uri: str | Path) -> list[int]:
     return sorted(item.repeat for item in load(uri).records)
 
 
-def loose(uri: str) -> list[str]:
+def objects_of(uri: str) -> list[str]:
+    """The names of the objects with runs."""
     return [item.name for item in ObjectStore(uri).list("runs") if not item.is_folder]
-
-
-def lines(uri: str) -> list[Any]:
-    return [json.loads(line) for line in (ObjectStore(uri).get("runs.jsonl") or b"").splitlines()]
 
 
 def path_of(uri: str) -> Path:
@@ -69,7 +67,7 @@ def left_by_a_death(uri: str, *runs: RunRecord) -> RemoteStore:
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
-    """A results folder as file://."""
+    """A folder as file://, which stands for a distributed file system."""
     return f"{tmp_path.as_uri()}/sweep"
 
 
@@ -78,154 +76,192 @@ def notes() -> list[str]:
     return []
 
 
-def test_a_run_is_an_object_when_it_is_appended_and_a_line_when_the_sweep_has_ended(uri: str, notes: list[str]) -> None:
-    with open_store(uri, notes.append) as store:
+def test_a_run_is_an_object_when_it_is_appended_and_stays_one(uri: str, notes: list[str]) -> None:
+    with RemoteStore(uri, notes.append) as store:
         store.add_session({"axis": "lr"})
-        assert [item.name for item in ObjectStore(uri).list()] == ["sweep.json"], "what was asked for is there at once"
+        assert [item.name for item in ObjectStore(uri).list()] == ["sessions"], "what was asked for is there at once"
         for number in (0, 1):
             store.append(run(number))
-            assert len(loose(uri)) == number + 1
+            assert len(objects_of(uri)) == number + 1
             assert numbers(uri) == list(range(number + 1)), "every reader sees it"
-        assert "a-1" in loose(uri)[1]
-        assert lines(uri) == []
-    assert loose(uri) == []
-    assert [line["run_id"] for line in lines(uri)] == ["a-0", "a-1"]
+        before = objects_of(uri)
+        assert "s000001-000002-a-1-" in before[1]
+    assert objects_of(uri) == before
+    assert sorted(item.name for item in ObjectStore(uri).list()) == ["runs", "sessions"], "no object is written again"
     assert load(uri).records == [run(0), run(1)]
-    assert repr(load(uri)) == f"Results({uri!r}, 2 runs: 2 ok)"
     assert notes == []
 
 
-def test_runs_of_a_dead_process_are_read_and_merged_by_the_next_sweep(uri: str, notes: list[str]) -> None:
+def test_runs_of_a_dead_process_are_read_by_the_next_sweep_and_its_own_follow_them(uri: str, notes: list[str]) -> None:
     left_by_a_death(uri, run(0), run(1, Outcome.KILLED))
-    assert numbers(uri) == [0, 1]
-    with open_store(uri, notes.append) as store:
+    with RemoteStore(uri, notes.append) as store:
         assert [item.outcome for item in store.records] == [Outcome.OK, Outcome.KILLED]
+        store.append(run(1, Outcome.ERROR))
+        assert [item.outcome for item in load(uri).records] == [Outcome.OK, Outcome.ERROR], "the last one counts"
         store.append(run(1))
-        assert [item.outcome for item in load(uri).records] == [Outcome.OK, Outcome.OK], "the last line counts"
-    assert loose(uri) == []
-    assert [(line["repeat"], line["outcome"]) for line in lines(uri)] == [(0, "ok"), (1, "killed"), (1, "ok")]
+    assert [item.outcome for item in load(uri).records] == [Outcome.OK, Outcome.OK]
     assert notes == []
 
 
-def test_a_death_before_the_objects_are_deleted_neither_counts_a_run_twice_nor_restores_an_older_line(
-    uri: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
+def test_no_object_with_runs_or_sessions_is_ever_written_again_or_deleted(
+    uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_by_a_death(uri, run(0), run(1, Outcome.KILLED))
-    store = open_store(uri, notes.append)
-    store.append(run(1))
-    store.append(run(2))
-    delete_all = ObjectStore.delete_all
+    written: list[str] = []
+    put_all, delete_all = ObjectStore.put_all, ObjectStore.delete_all
 
-    def die_after_some(self: ObjectStore, names: Any) -> None:
-        if len(names) == 4:
-            delete_all(self, sorted(names)[2:])  # the newer ones are gone, the older ones stay
-            raise KeyboardInterrupt
+    def put(self: ObjectStore, names: Any, content_of: Any) -> None:
+        written.extend(names)
+        put_all(self, names, content_of)
+
+    def delete(self: ObjectStore, names: Any) -> None:
+        assert not [name for name in names if not name.startswith("tensorboard/")]
         delete_all(self, names)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ObjectStore, "delete_all", die_after_some)
-        with pytest.raises(KeyboardInterrupt):
-            store.close()
-    assert (len(lines(uri)), len(loose(uri))) == (4, 2)
-    assert [(item.repeat, item.outcome.value) for item in load(uri).records] == [(0, "ok"), (1, "ok"), (2, "ok")]
-    open_store(uri, notes.append).close()
-    assert (len(lines(uri)), len(loose(uri))) == (4, 0)
-    assert numbers(uri) == [0, 1, 2]
+    monkeypatch.setattr(ObjectStore, "put_all", put)
+    monkeypatch.setattr(ObjectStore, "delete_all", delete)
+    for number in range(3):
+        with RemoteStore(uri, print) as store:
+            store.add_session({"axis": "lr", "started_at": str(number)})
+            store.append(run(0, Outcome.KILLED))
+            store.append(run(number))
+    assert len(written) == len(set(written)) == 9
+    assert {name.partition("/")[0] for name in written} == {"runs", "sessions"}
 
 
-def test_two_sweeps_at_once_lose_no_run_and_each_notes_the_other(uri: str, notes: list[str]) -> None:
-    first, second = open_store(uri, notes.append), open_store(uri, notes.append)
+def test_two_sweeps_at_once_lose_neither_run_nor_session_and_each_notes_the_other(uri: str, notes: list[str]) -> None:
+    first, second = RemoteStore(uri, notes.append), RemoteStore(uri, notes.append)
     first.add_session({"started_at": "1", "name": "first"})
     second.add_session({"started_at": "2", "name": "second"})
     first.append(run(0))
     second.append(run(1))
     first.append(run(2))
     first.close()
-    assert loose(uri) == []
     second.append(run(3))
     second.close()
-    assert loose(uri) == []
     assert numbers(uri) == [0, 1, 2, 3]
-    assert len(lines(uri)) == 4
-    sessions = json.loads(ObjectStore(uri).get("sweep.json") or b"")["sessions"]
-    assert [session["name"] for session in sessions] == ["first", "second"]
-    assert notes == [
-        f"Another sweep has written {count} runs to {uri} meanwhile; they are kept, too. Two sweeps at once run the "
-        "same twice and disturb each other's times: give each a different --out."
-        for count in (1, 2)
-    ]  # fmt: skip
-
-
-def test_of_two_that_merge_runs_at_once_one_leaves_its_runs_to_the_next_sweep(
-    place: str, notes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = open_store(place, print), open_store(place, notes.append)
-    first.append(run(0))
-    second.append(run(1))
-    put, came = ObjectStore.put, []
-
-    def second_comes_between(self: ObjectStore, name: str, content: bytes) -> None:
-        if name == "runs.jsonl" and not came:
-            came.append(name)
-            second.append(run(2))  # the first has looked already
-            second.close()
-        put(self, name, content)
-
-    monkeypatch.setattr(ObjectStore, "put", second_comes_between)
-    first.close()
-    assert notes[0].startswith(f"Another sweep merges its runs into {place}/runs.jsonl at this moment")
-    assert [line["repeat"] for line in lines(place)] == [0, 1]
-    assert len(loose(place)) == 1
-    assert numbers(place) == [0, 1, 2]
-    open_store(place, print).close()
-    assert (len(lines(place)), loose(place)) == (3, [])
-
-
-def test_many_sweeps_that_end_at_the_same_moment_lose_no_run(place: str) -> None:
-    for again in range(5):
-        stores = [open_store(place, lambda note: None) for _ in range(4)]
-        for number, store in enumerate(stores):
-            for count in range(3):
-                store.append(run(100 * again + 10 * number + count))
-        threads = [threading.Thread(target=store.close) for store in stores]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    expected = sorted(
-        100 * again + 10 * number + count for again in range(5) for number in range(4) for count in range(3)
+    assert len(objects_of(uri)) == 4
+    again = RemoteStore(uri, print)
+    sessions = read_sweep(again.folder)["sessions"]
+    assert {session["name"] for session in sessions} == {"first", "second"}
+    note = (
+        f"Another sweep has written runs to {uri} meanwhile; they are kept, too. Two sweeps at once run the same twice "
+        "and disturb each other's times: give each a different --out."
     )
-    assert numbers(place) == expected
-    open_store(place, print).close()
-    assert sorted(line["repeat"] for line in lines(place)) == expected
+    assert notes == [note, note]
 
 
-def test_a_claim_of_a_dead_process_is_valid_for_an_hour(place: str, notes: list[str]) -> None:
-    left_by_a_death(place, run(0))
-    ObjectStore(place).put("compacting/other.json", b"{}")
-    open_store(place, notes.append).close()
-    assert len(notes) == len(loose(place)) == 1
-    claim = path_of(place) / "compacting" / "other.json"
-    before = claim.stat().st_mtime - 3700
-    os.utime(claim, (before, before))
-    open_store(place, notes.append).close()
-    assert (len(notes), loose(place), len(lines(place))) == (1, [], 1)
-    assert not list(claim.parent.iterdir())
+@pytest.mark.parametrize("later", [Outcome.KILLED, Outcome.SKIPPED, Outcome.TIMEOUT, Outcome.ERROR])
+def test_a_failure_of_another_sweep_at_the_same_place_hides_no_answer(place: str, later: Outcome) -> None:
+    first, second = RemoteStore(place, print), RemoteStore(place, print)
+    first.append(run(0))
+    second.append(run(0, later))
+    first.close()
+    second.close()
+    for records in (load(place).records, RemoteStore(place, print).records):
+        assert [item.outcome for item in records] == [Outcome.OK]
 
 
-def test_a_reader_misses_no_run_while_runs_are_merged(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = left_by_a_death(uri, run(0), run(1))
-    names = Mirror.pending_names
+def test_the_order_of_runs_does_not_depend_on_a_clock(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = time.time() + 3600
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: ahead)
+        left_by_a_death(uri, run(0, Outcome.KILLED), run(1))
+    with RemoteStore(uri, print) as store:
+        store.append(run(0, Outcome.ERROR))
+        store.append(run(1, Outcome.OOM))
+    assert [item.outcome for item in load(uri).records] == [Outcome.ERROR, Outcome.OOM]
 
-    def others_merge_them(self: Mirror) -> list[str]:
-        found = names(self)
-        monkeypatch.setattr(Mirror, "pending_names", names)
-        store.close()
-        assert loose(uri) == []
+
+def test_ctrl_c_while_an_object_is_written_leaves_it_whole(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = f"{bucket}/sweep"
+    left_by_a_death(uri, run(0), run(1))
+    store = RemoteStore(uri, print)
+
+    class Interrupted:
+        """A file system whose streams are interrupted when they are open and nothing is written yet."""
+
+        def __init__(self, files: Any) -> None:
+            self._files = files
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._files, name)
+
+        def open_output_stream(self, path: str, **how: Any) -> Any:
+            stream = self._files.open_output_stream(path, **how)
+            signal.raise_signal(signal.SIGINT)
+            return stream
+
+    monkeypatch.setattr(store.mirror.objects, "_files", Interrupted(store.mirror.objects._files))
+    with pytest.raises(KeyboardInterrupt):
+        store.append(run(2))
+    sizes = [len(ObjectStore(uri).get(name) or b"") for name in objects_of(uri)]
+    assert len(sizes) == 3
+    assert min(sizes) > 100
+    assert numbers(uri) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"run_id": "a-1", "outc'])
+def test_an_object_that_a_death_left_empty_or_torn_is_left_out_and_its_run_is_missing(
+    uri: str, content: bytes, notes: list[str]
+) -> None:
+    left_by_a_death(uri, run(0))
+    ObjectStore(uri).put("runs/s000001-000002-a-1-0123.jsonl", content)
+    ObjectStore(uri).put("sessions/s000001-000003-0123.json", content)
+    assert numbers(uri) == [0]
+    with RemoteStore(uri, notes.append) as store:
+        assert [item.repeat for item in store.records] == [0]
+        store.append(run(1))
+    assert numbers(uri) == [0, 1]
+
+
+def test_what_an_earlier_version_has_merged_is_read_together_with_newer_objects(uri: str) -> None:
+    objects = ObjectStore(uri)
+    merged = [run(0), run(1, Outcome.KILLED)]
+    objects.put("runs.jsonl", b"".join(item.to_json() + b"\n" for item in merged))
+    objects.put("runs/20261122T101112.000000Z-a-1-01234567.json", run(1, Outcome.KILLED).to_json() + b"\n")
+    objects.put("runs/20261122T101113.000000Z-a-2-01234567.json", run(2).to_json() + b"\n")
+    objects.put("sweep.json", b'{"schema": 2, "sessions": [{"name": "before"}]}\n')
+    with RemoteStore(uri, print) as store:
+        store.add_session({"name": "after"})
+        store.append(run(1))
+    assert [(item.repeat, item.outcome.value) for item in load(uri).records] == [(0, "ok"), (1, "ok"), (2, "ok")]
+    again = RemoteStore(uri, print)
+    assert len((again.folder / "runs.jsonl").read_bytes().splitlines()) == 4, "no line comes twice"
+    assert [session["name"] for session in read_sweep(again.folder)["sessions"]] == ["before", "after"]
+
+
+def test_many_runs_are_copied_to_a_uri_as_one_object(bucket: str, tmp_path: Path) -> None:
+    uri, other = f"{bucket}/sweep", f"{bucket}/copy"
+    with RemoteStore(uri, print) as store:
+        store.add_session({"name": "first"})
+        store.add_session({"name": "second"})
+        for number in range(12):
+            store.append(run(number))
+    with pytest.raises(SystemExit) as ended:
+        main(["copy", uri, other])
+    assert ended.value.code == 0
+    assert len(objects_of(other)) == 1
+    assert numbers(other) == list(range(12))
+    assert len(ObjectStore(other).list("sessions")) == 1
+
+
+def test_a_reader_misses_no_run_while_an_earlier_version_merges_runs(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"{bucket}/sweep"
+    objects, name = ObjectStore(uri), "runs/20261122T101112.000000Z-a-0-01234567.json"
+    objects.put(name, run(0).to_json() + b"\n")
+    list_all = ObjectStore.list
+
+    def merged_meanwhile(self: ObjectStore, folder: str = "", *, deep: bool = False) -> Any:
+        found = list_all(self, folder, deep=deep)
+        if folder == "runs":
+            objects.put("runs.jsonl", run(0).to_json() + b"\n")
+            objects.delete_all([name])
         return found
 
-    monkeypatch.setattr(Mirror, "pending_names", others_merge_them)
-    assert numbers(uri) == [0, 1]
+    monkeypatch.setattr(ObjectStore, "list", merged_meanwhile)
+    assert numbers(uri) == [0]
 
 
 def test_a_store_that_goes_away_and_comes_back_gets_every_run(
@@ -233,7 +269,7 @@ def test_a_store_that_goes_away_and_comes_back_gets_every_run(
 ) -> None:
     monkeypatch.setattr(remote_store, "_RETRY_S", 0.0)
     monkeypatch.setattr(remote_store, "_RETRY_SHARE", 0)
-    with open_store(place, notes.append) as store:
+    with RemoteStore(place, notes.append) as store:
         store.append(run(0))
         folder = path_of(place)
         folder.rename(folder.with_name("away"))
@@ -242,13 +278,14 @@ def test_a_store_that_goes_away_and_comes_back_gets_every_run(
         store.append(run(2))
         assert len(notes) == 1
         assert "the sweep goes on" in notes[0]
+        assert store.mirror.is_kept, "a kill would leave runs here alone"
         folder.unlink()
         folder.with_name("away").rename(folder)
         store.append(run(3))
         assert notes[1:] == [f"{place} answers again, and has all runs that have ended."]
-        assert len(loose(place)) == 4
+        assert len(objects_of(place)) == 4
     assert numbers(place) == [0, 1, 2, 3]
-    assert not store.mirror.is_kept  # type: ignore[union-attr]
+    assert not store.mirror.is_kept
 
 
 def test_a_store_that_does_not_answer_is_not_asked_at_every_run(
@@ -260,9 +297,9 @@ def test_a_store_that_does_not_answer_is_not_asked_at_every_run(
         tried.append(1)
         raise StoreError("it does not answer.")
 
-    with open_store(place, notes.append) as store:
+    with RemoteStore(place, notes.append) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(ObjectStore, "put", fail)
+            patch.setattr(ObjectStore, "put_all", fail)
             for number in range(5):
                 store.append(run(number))
         assert len(tried) == 1
@@ -291,16 +328,16 @@ def test_runs_that_cannot_be_uploaded_are_kept_and_the_note_has_the_command_that
     assert ended.value.code == 0
     assert "2 of 2 runs added" in capsys.readouterr().out
     assert numbers(place) == [0, 1]
-    assert load(place).where == place
+    assert load(place).where == str(path_of(place))
     with pytest.raises(SystemExit):
         main(["copy", str(store.folder), place])
     assert "0 of 2 runs added" in capsys.readouterr().out
     shutil.rmtree(store.folder)
-    assert len(lines(place)) == 2
+    assert numbers(place) == [0, 1]
 
 
 def test_a_store_that_cannot_be_written_is_reported_before_anything_starts(place: str, notes: list[str]) -> None:
-    store = open_store(place, notes.append)
+    store = RemoteStore(place, notes.append)
     path_of(place).parent.joinpath("sweep").write_text("no folder")
     with pytest.raises(StoreError, match="cannot be written"):
         store.add_session({})
@@ -308,36 +345,27 @@ def test_a_store_that_cannot_be_written_is_reported_before_anything_starts(place
     assert notes == []
 
 
-def test_an_object_that_is_no_record_is_refused_by_its_name(place: str) -> None:
-    left_by_a_death(place, run(0))
-    ObjectStore(place).put("runs/by-hand.json", b"[]")
-    with pytest.raises(StoreError, match=r"sweep/runs/by-hand.json is no record .*; remove it, or name another"):
-        load(place)
-    ObjectStore(place).delete_all(["runs/by-hand.json"])
-    ObjectStore(place).put("runs.jsonl", b"no json\n")
-    with pytest.raises(StoreError, match=rf"{place}/runs.jsonl, line 1 is no record"):
-        load(place)
+def test_an_object_that_is_no_record_is_refused_by_its_name(uri: str) -> None:
+    left_by_a_death(uri, run(0))
+    ObjectStore(uri).put("runs/by-hand.jsonl", b"[]\n")
+    with pytest.raises(StoreError, match=r"sweep/runs/by-hand.jsonl, line 1 is no record .*; remove the line, or name"):
+        load(uri)
+    ObjectStore(uri).delete_all(["runs/by-hand.jsonl"])
+    ObjectStore(uri).put("runs.jsonl", b"no json\n")
+    with pytest.raises(StoreError, match="sweep/runs.jsonl, line 1 is no record"):
+        load(uri)
 
 
-def test_a_fresh_location_is_the_first_without_a_sweep(uri: str) -> None:
+def test_a_fresh_location_is_the_first_without_a_sweep(bucket: str) -> None:
+    uri = f"{bucket}/sweep"
     assert first_free_location(uri) == uri
-    left_by_a_death(uri, run(0))  # no runs.jsonl yet
+    left_by_a_death(uri, run(0))
     assert first_free_location(uri) == numbered(uri, 2)
     with open_store(numbered(uri, 2), print) as store:
         store.append(run(0))
     assert results_location(Options(out=uri, fresh=True)) == numbered(uri, 3)
     assert records_at(numbered(uri, 3)) == []
     assert len(records_at(numbered(uri, 2))) == 1
-
-
-def test_a_folder_that_is_read_by_its_path_has_what_was_written_by_its_uri(place: str) -> None:
-    left_by_a_death(place, run(0))
-    assert numbers(path_of(place)) == [0]
-    with pytest.raises(StoreError, match=f"1 runs as single files in runs/, .* go on with --out {place}, which"):
-        open_store(path_of(place), print)
-    open_store(place, print).close()
-    with open_store(path_of(place), print) as store:
-        assert len(store.records) == 1
 
 
 def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri: str) -> None:
@@ -356,9 +384,11 @@ def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri
     assert {item.name: item.modified_ns for item in objects.list()}["table.md"] == at["table.md"], "it is not changed"
 
 
-def test_the_local_copy_is_deleted_with_its_last_reference(place: str) -> None:
+def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:
+    place = f"{bucket}/sweep"
     left_by_a_death(place, run(0))
     found = load(place)
+    assert repr(found) == f"Results({place!r}, 1 runs: 1 ok)"
     part = found.of(found.records[:1])
     folder = found.folder
     del found
@@ -372,8 +402,9 @@ def test_the_local_copy_is_deleted_with_its_last_reference(place: str) -> None:
 
 
 @pytest.fixture
-def finished(uri: str) -> str:
+def finished(bucket: str) -> str:
     """A URI where every run of the grid has ended."""
+    uri = f"{bucket}/a folder/sweep"
     with open_store(uri, print) as store:
         store.add_session({"axes": {"batch_per_rank": [16, 32]}, "axis": "batch_per_rank"})
         for item in results(GRID, lambda values, repeat: 100.0 * values["batch_per_rank"]).records:
@@ -390,7 +421,7 @@ def test_a_call_leaves_all_files_at_the_uri_and_the_next_leaves_them_as_they_are
     found, notes = call(finished)
     assert (len(found), notes) == (6, [])
     there = {item.name: item.modified_ns for item in ObjectStore(finished).list()}
-    assert {"runs.jsonl", "sweep.json", "report.html", "table.md", "runs.parquet", "tensorboard"} <= there.keys()
+    assert {"runs", "sessions", "report.html", "table.md", "runs.parquet", "tensorboard"} <= there.keys()
     assert b"batch_per_rank 16 to 32" in (ObjectStore(finished).get("table.md") or b"")
     call(finished)
     assert {item.name: item.modified_ns for item in ObjectStore(finished).list()} == there
@@ -413,9 +444,9 @@ def test_another_functions_runs_are_refused_by_the_uri(finished: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "save_weights"])
-def test_what_ranks_keep_needs_a_folder(place: str, name: str) -> None:
+def test_what_ranks_keep_needs_a_folder(name: str) -> None:
     with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} needs a folder that the ranks can write to"):
-        Options(out=place, **{name: True})
+        Options(out="s3://bucket/sweep", **{name: True})
 
 
 def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
@@ -425,11 +456,13 @@ def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
         Options(out=Path("s3://bucket/x"))  # type: ignore[arg-type]
 
 
-def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Executor, "run", lambda self, pending: None)
     plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
     kept, chosen = [], workload("classification")
-    for out in (place, str(path_of(place))):
+    for out in (f"{bucket}/sweep", str(tmp_path / "sweep")):
         view, options = Notes(), Options(out=out)
         run_plan(plan, options, view)  # type: ignore[arg-type]
         jobs = JobFactory(local_resources(), options, chosen, Path("folder"), Identities(chosen))

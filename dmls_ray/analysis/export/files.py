@@ -21,10 +21,11 @@ DERIVED_FILES = ("report.html", "table.md", "table.csv", "runs.csv", "ranks.csv"
 
 
 def derived_files_are_current(folder: Path) -> bool:
-    """Whether all derived files exist and are newer than the last run."""
+    """Whether all derived files exist and are newer than the last run. A power failure may have left empty ones."""
     source = folder / RUNS
     return not source.exists() or all(
-        (path := folder / name).is_file() and path.stat().st_mtime >= source.stat().st_mtime for name in DERIVED_FILES
+        (path := folder / name).is_file() and path.stat().st_size and path.stat().st_mtime >= source.stat().st_mtime
+        for name in DERIVED_FILES
     )
 
 

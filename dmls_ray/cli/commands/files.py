@@ -22,7 +22,7 @@ from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import ConfigError, StoreError
-from dmls_ray.util.uri import below, check_location, is_uri
+from dmls_ray.util.uri import below, check_location, is_uri, without_file_scheme
 
 
 def local_folder(place: str | None, flag: str) -> Path | None:
@@ -31,6 +31,7 @@ def local_folder(place: str | None, flag: str) -> Path | None:
     Raises:
         ConfigError: it is a URI.
     """
+    place = str(without_file_scheme(place)) if place is not None else None
     if place is not None and is_uri(place):
         check_location(place, flag)
         raise ConfigError(f"{flag} {place} is no folder here; give a path, and copy from there.")
@@ -155,7 +156,10 @@ def copy_arguments(parser: Parser) -> None:
 
 
 def copy(given: argparse.Namespace, console: Console) -> int:
-    """Add the runs of a sweep to another folder or URI; what is there stays, and no run comes twice."""
+    """Add the runs of a sweep to another folder or URI; what is there stays, and no run comes twice.
+
+    At a URI they are one object. So a copy of very many runs from one URI to another is read faster.
+    """
     results = load(given.a)
     versions = results.versions
     assert versions is not None
@@ -163,14 +167,13 @@ def copy(given: argparse.Namespace, console: Console) -> int:
     check_location(given.b, "B")
     with open_store(given.b, lambda note: say(console, note)) as store:
         present_sessions = read_sweep(store.folder, store.where).get("sessions", [])
-        for session in sessions:
-            if session not in present_sessions:
-                store.add_session(session)
+        if new := [session for session in sessions if session not in present_sessions]:
+            store.add_sessions(new)
         present = {version_key(record): record for record in store.all_records}
         records = [*versions.earlier, *versions.current]
         missing = [record for record in records if _adds(record, present.get(version_key(record)))]
-        for record in missing:
-            store.append(record)
+        if missing:
+            store.append_all(missing)
     if store.mirror is not None and store.mirror.is_kept:
         return EXIT_FAILED
     say(
