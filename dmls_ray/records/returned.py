@@ -20,6 +20,9 @@ from dmls_ray.records.validation import DEEPEST, check_picture
 RUN_FACTS = ("device", "backend", "fast_units", "compile_cache")
 """Fields of a run that are equal on all of its ranks, and no numbers."""
 
+DEEPEST_RESULT = DEEPEST + 2
+"""Most levels of a result, which has what a user's function returned two levels below."""
+
 _RunPart = msgspec.defstruct(
     "_RunPart",
     [
@@ -59,7 +62,7 @@ def checked_result(returned: Any, what: str) -> dict[str, Any]:
     Raises:
         ValueError: with the name of the value that is wrong.
     """
-    result = plain_values(returned, what)
+    result = plain_values(returned, what, deepest=DEEPEST_RESULT)
     _check_types(result, _Result, what)
     run = result.get("run") or {}
     checked_returned(run.get("returned") or {}, what)
@@ -98,19 +101,24 @@ def checked_returned(values: Any, what: str) -> dict[str, Any]:
     return plain_values(values, what)
 
 
-def plain_values(values: Any, what: str) -> dict[str, Any]:
+def plain_values(values: Any, what: str, *, deepest: int = DEEPEST) -> dict[str, Any]:
     """The values as plain ones: tensors and numpy's scalars of one element become numbers.
+
+    Args:
+        values: the values by name.
+        what: says in a message whose values these are.
+        deepest: most levels of lists and dicts within one another, the given one included.
 
     Raises:
         ValueError: a value is not plain, or the value of a metric that tables have is not a number.
     """
     if not isinstance(values, Mapping):
         raise ValueError(f"{what} is a {type(values).__name__}; give a dict of plain values.")
-    return {str(name): _plain(str(name), value, what) for name, value in values.items()}
+    return {str(name): _plain(str(name), value, what, deepest - 1) for name, value in values.items()}
 
 
-def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
-    if depth > DEEPEST:
+def _plain(name: str, value: Any, what: str, levels: int) -> Any:
+    if levels <= 0 and isinstance(value, list | tuple | Mapping):
         raise ValueError(f"{name} in {what} has more than {DEEPEST} lists and dicts within one another; give fewer.")
     if hasattr(value, "item") and getattr(value, "size", None) is not None:
         # The size of a tensor is a method.
@@ -121,9 +129,9 @@ def _plain(name: str, value: Any, what: str, depth: int = 0) -> Any:
     if name in RETURNABLE and (isinstance(value, bool) or not isinstance(value, int | float | None)):
         raise ValueError(f"{name}={value!r} in {what} is no number.")
     if isinstance(value, list | tuple):
-        return [_plain(name, item, what, depth + 1) for item in value]
+        return [_plain(name, item, what, levels - 1) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(str(key), item, what, depth + 1) for key, item in value.items()}
+        return {str(key): _plain(str(key), item, what, levels - 1) for key, item in value.items()}
     if isinstance(value, int) and abs(value) >= 2**63:
         raise ValueError(f"{name} in {what} has more than 64 bits; give a float.")
     if value is None or isinstance(value, bool | int | float | str):

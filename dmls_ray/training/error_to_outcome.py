@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import checked_epoch, plain_values
+from dmls_ray.records.returned import DEEPEST_RESULT, checked_epoch, plain_values
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.code_check import check_code
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
@@ -35,7 +35,8 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         check_code(rank.identity, rank.machine)
         rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
         with torchrun_environment(rank, config.threads_per_rank):
-            returned = plain_values(train(config, rank, checked_emit), f"what {name} returned")
+            returned = train(config, rank, checked_emit)
+            returned = plain_values(returned, f"what {name} returned", deepest=DEEPEST_RESULT)
         facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
         result = RankResult.of({**facts, **returned}, f"what {name} returned")
         if result.rank != rank.rank:

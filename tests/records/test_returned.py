@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.records.aggregate import take_results
+from dmls_ray.records.aggregate import take_epochs, take_results
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult
+from dmls_ray.records.validation import DEEPEST
 from dmls_ray.training.rank import Emit
 from dmls_ray.workloads.classification.config import TrialConfig
 
@@ -107,3 +108,19 @@ def test_an_epoch_has_any_whole_number() -> None:
 def test_a_best_epoch_that_is_none_of_the_epochs_is_the_last() -> None:
     record = record_of(result_of({"run": {"best_epoch": 9, "epochs": [{"epoch": 1, "train_loss": 0.5}]}}))
     assert record.train_loss == 0.5
+
+
+@pytest.mark.parametrize("levels", range(12, 18))
+def test_what_is_nested_too_deeply_for_a_record_is_an_error_and_all_else_is_kept(levels: int) -> None:
+    value: Any = 1.0
+    for _ in range(levels):
+        value = [value]
+    returned = result_of({"run": {"returned": {"m": value}}})
+    assert (returned.outcome is Outcome.OK) is (levels < DEEPEST)
+    assert record_of(returned).outcome is returned.outcome
+    epochs: list[Any] = []
+    emitted = result_of({}, emitted=EpochRecord(epoch=1, measures={"m": value}), emit=epochs.append)
+    assert (emitted.outcome is Outcome.OK) is (levels < DEEPEST - 1)
+    record = record_of(emitted)
+    take_epochs(record, [event.epoch for event in epochs])
+    assert RunRecord.from_dict(record.to_dict()).epochs == [event.epoch for event in epochs]
