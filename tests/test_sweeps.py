@@ -7,6 +7,8 @@ import html
 import json
 import os
 import random
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -252,6 +254,40 @@ def test_a_run_of_a_killed_sweep_resumes_from_its_checkpoint_with_equal_results(
     assert undisturbed.resumed_epoch is None
     assert epoch_metrics(resumed) == epoch_metrics(undisturbed)
     assert len(resumed.epochs) == 150
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["bench", "search"])
+def test_a_full_disk_ends_a_sweep_with_one_line_and_the_same_command_completes_it_when_there_is_space(
+    mode: str, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("mounting a small file system needs root and unshare")
+    flags = ["--dataset", SMALL, "--epochs", "2", "--repeats", "10", "--device", "cpu", "--batch-per-rank", "8", "16"]
+    if mode == "search":
+        flags = [
+            "--dataset", SMALL, "--epochs", "9", "--device", "cpu", "--mode", "search", "--searcher", "grid",
+            "--lr", *(f"1e-{power}" for power in range(1, 21)),
+        ]  # fmt: skip
+    sweep = shlex.join(command_line("grid", *flags, "--out", "disk"))
+    script = f"""
+        mkdir disk && mount -t tmpfs -o size=96k none disk
+        {sweep} > out1 2> err1; echo $? > code1
+        cp disk/runs.jsonl first.jsonl
+        mount -o remount,size=16m disk
+        {sweep} > out2 2> err2; echo $? > code2
+        cp disk/runs.jsonl second.jsonl
+    """
+    subprocess.run(
+        ["unshare", "-m", "sh", "-ec", script.replace("; echo", " || true; echo")], cwd=tmp_path, check=False
+    )
+    first, second = ((tmp_path / f"{name}.jsonl").read_text().splitlines() for name in ("first", "second"))
+    assert (tmp_path / "err1").read_text().count("\n") == 1, (tmp_path / "err1").read_text()
+    assert "runs.jsonl cannot be written (No space left on device)" in (tmp_path / "err1").read_text()
+    assert 0 < len(first) < 20
+    assert second[: len(first)] == first
+    assert len({json.loads(line)["run_id"] for line in second}) == 20
+    assert (tmp_path / "err2").read_text() == ""
 
 
 MODEL = """

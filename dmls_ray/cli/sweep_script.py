@@ -21,7 +21,7 @@ from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_sweep, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan, run_plan
-from dmls_ray.util.errors import HeadLostError, InputError, WorkerGroupError
+from dmls_ray.util.errors import HeadLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
@@ -43,7 +43,7 @@ def main(
     """Run a sweep from the command line, and exit.
 
     The exit code is 0 when every run has an answer (ok, oom, diverged, skipped), 1 when one ended in error, killed
-    or timeout, or could not be uploaded to the URI of the results, 2 for bad input, and 130 after Ctrl-C.
+    or timeout, or could not be written or uploaded, 2 for bad input, and 130 after Ctrl-C.
 
     Args:
         name: names the results folder.
@@ -87,7 +87,7 @@ def main(
         parser.error(str(error))
     except HeadLostError as error:
         _exit_now(error)
-    except WorkerGroupError as error:
+    except (NotKeptError, WorkerGroupError) as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
         again = "the same command"

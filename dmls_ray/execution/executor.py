@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,14 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
 from dmls_ray.execution.recorder import Recorder, describe_session
+from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
 from dmls_ray.execution.search import Search
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFinished, RunStarted, SkipKind
 from dmls_ray.storage.folder import Store
-from dmls_ray.util.errors import HeadLostError, WorkerGroupError
+from dmls_ray.util.errors import HeadLostError, NotKeptError, StoreError, WorkerGroupError
+from dmls_ray.util.interrupts import uninterrupted
 from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class Executor:
         self._late: LateMachines | None = None
         self._broken = ""
         """Why the worker group is lost for good."""
+        self._not_kept: NotKeptError | None = None
+        """Why the record of a run could not be written."""
         self._head_lost = threading.Event()
         self._unwound = threading.Event()
         """This thread does not wait for Ray any more."""
@@ -85,6 +88,7 @@ class Executor:
 
         Raises:
             InputError: nothing can be run, or a data set or a searcher cannot be used; nothing was started.
+            NotKeptError: the record of a run cannot be written.
             WorkerGroupError: the ranks are gone for good.
         """
         if self.options.mode == "search":
@@ -199,7 +203,7 @@ class Executor:
                 run_jobs(group, listed(late), self._listen, launch=run_command)
             cut_short = bool(self._broken)
         except KeyboardInterrupt:
-            if not self._head_lost.is_set():
+            if not (self._head_lost.is_set() or self._not_kept):
                 raise
         finally:
             self._unwound.set()
@@ -208,6 +212,8 @@ class Executor:
             else:
                 group.end(cut_short=cut_short)
 
+        if self._not_kept:
+            raise self._not_kept
         if self._head_lost.is_set():
             raise HeadLostError(_HEAD_LOST)
         if self._broken:
@@ -257,7 +263,12 @@ class Executor:
         if isinstance(event, RunAborted):
             self._broken = event.reason
         elif isinstance(event, RunFinished):
-            self._finish(run, self.recorder.finished(run, event, proposed), event)
+            try:
+                self._finish(run, self.recorder.finished(run, event, proposed), event)
+            except NotKeptError as error:
+                # Ray Tune logs an Exception of a callback, and goes on.
+                self._not_kept = error
+                raise KeyboardInterrupt from error
         else:
             if isinstance(event, RunStarted):
                 self.board.run_started(self.recorder.started(run, event, proposed))
@@ -267,38 +278,22 @@ class Executor:
             self.view.event(run, event)
 
     def _finish(self, run: Run, record: RunRecord, event: RunFinished) -> None:
+        self._keep(record)
+        if self.options.checkpoints and record.outcome.is_final():
+            remove_checkpoints(run_folder(self.store.folder, run.run_id))
         self._ended.add(run.run_id)
         if event.verdict.skip is SkipKind.NO_RANKS and self._late is not None:
             self._late.lacked_ranks.add(run.run_id)
-        self._keep(record)
         self.view.done(run, record)
         self.board.run_finished(record)
         if self.search and (note := self.search.missing_metric_note(record)):
             self.view.note(note)
 
     def _keep(self, record: RunRecord) -> None:
-        with uninterrupted():
-            self.store.append(record)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the block is over. Outside the main thread they cannot arrive.
-
-    Raises:
-        KeyboardInterrupt: at the end of the block, if a signal arrived in it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    arrived: list[int] = []
-    # Blocked signals would go to one of Ray's threads, and Python would still handle them in this one.
-    interrupts = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda given, _: arrived.append(given)) for number in interrupts}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if arrived:
-        raise KeyboardInterrupt
+        try:
+            with uninterrupted():
+                self.store.append(record)
+        except StoreError as error:
+            raise NotKeptError(
+                f"{error} The runs that had ended are kept; the same command runs the others."
+            ) from error

@@ -13,7 +13,7 @@ from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.identities import Identities
-from dmls_ray.execution.run_folder import prepare_run_folder
+from dmls_ray.execution.run_folder import prepare_run_folder, run_folder
 from dmls_ray.launchers import base as launchers
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -90,7 +90,7 @@ class JobFactory:
         # Machines that write to a URI share no folder.
         if not wanted or self.options.is_remote:
             return None
-        folder = self.folder.resolve() / "runs" / run.run_id
+        folder = run_folder(self.folder, run.run_id)
         prepare_run_folder(folder, self.identities.of(run).digest)
         return ArtifactOptions(
             folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights

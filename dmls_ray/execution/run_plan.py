@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.recorder import describe_session
+from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.execution.search import proposed_before
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
@@ -39,7 +40,7 @@ from dmls_ray.records.versions import describe_earlier
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
-from dmls_ray.util.errors import HeadLostError, StoreError
+from dmls_ray.util.errors import HeadLostError, NotKeptError, StoreError
 from dmls_ray.util.importing import import_function
 from dmls_ray.util.uri import below, is_uri
 from dmls_ray.workloads.registry import workload_of
@@ -82,6 +83,11 @@ def run_plan(
         pending = plan.pending(finished)
         if options.is_remote and any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
             view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
+        if options.save_weights and (missing_weights := _without_weights(store.folder, finished)):
+            view.note(
+                f"{count_noun(missing_weights, 'run')} that had ended {'has' if missing_weights == 1 else 'have'} no "
+                "weights.pt, which is written at the end of a run. Pass --fresh to run all again."
+            )
         if space is not None:
             # The runs of the plan are examples: they show whether anything is feasible.
             before = proposed_before(space, store.all_records, identities)
@@ -90,6 +96,7 @@ def run_plan(
             pending = plan.runs if missing else ()
         count = len(store.all_records)
         was_restored = not pending and _restore_version(plan, options, store, identities)
+        has_space = True
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         try:
             if pending:
@@ -103,8 +110,12 @@ def run_plan(
                     on_stuck(error)
 
                 Executor(plan, options, store, view, board, identities, space=space, on_stuck=leave).run(pending)
+        except NotKeptError:
+            has_space = False
+            raise
         finally:
-            _write_derived(store, view, changed=len(store.all_records) > count or was_restored)
+            if has_space:
+                _write_derived(store, view, changed=len(store.all_records) > count or was_restored)
             board.end(store.records)
         versions = store.versions.of(functools.partial(_of_this_call, plan, space))
         results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
@@ -136,6 +147,10 @@ def check_plan(
     if not workload.entrypoint.startswith("dmls_ray."):  # those load PyTorch, and exist
         import_function(workload.entrypoint, flag=f"workload {workload.name}: its entrypoint")
     workload.check(configs_of(plan.pending(finished_run_ids(plan, records, options, identities))))
+
+
+def _without_weights(folder: Path, finished: Iterable[str]) -> int:
+    return sum(not (run_folder(folder, run_id) / "weights.pt").exists() for run_id in finished)
 
 
 def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:

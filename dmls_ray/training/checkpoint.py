@@ -4,7 +4,8 @@
     <folder>/weights.pt                            the final weights, as torch.load(weights_only=True) reads them
 
 Files are written under a temporary name and renamed. A file that the disk damaged fails its checksums, and the
-checkpoint before it is used. Runs on several machines need the folder on a shared disk.
+checkpoint before it is used. Runs on several machines need the folder on a shared disk. The driver deletes the
+checkpoints of a run when the record of the run is kept (`execution/run_folder.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import os
 import pickle
 import random
-import shutil
 import warnings
 import zipfile
 import zlib
@@ -90,13 +90,6 @@ class Checkpoints:
                 _set_random_state(local["random"])
                 return int(epoch), shared["shared"], local["own"]
         return None
-
-    def remove(self) -> None:
-        """Delete the checkpoints of a finished run."""
-        if self._wanted:
-            self._collective.barrier()
-            if self._rank == 0:
-                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self, epoch: int, device: torch.device) -> tuple[dict[str, Any], dict[str, Any]] | None:
         try:

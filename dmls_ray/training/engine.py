@@ -146,8 +146,8 @@ class RankTrainer(Generic[Task]):
                     lambda forward: self._evaluate("test", forward).means(self.collective)
                 )
         with self.clock.phase("checkpoint_s"):
+            # The checkpoints stay until the driver has the record of the run.
             save_weights(self.model, self.rank)
-            self.checkpoints.remove()
         if outcome is Outcome.OK and self.task.train_eval_samples:
             with self.clock.untimed():
                 self.finish_metrics |= self._evaluate_on_training_samples()

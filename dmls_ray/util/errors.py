@@ -11,6 +11,7 @@
     │   │   ├── StoreInUseError
     │   │   └── NewerSchemaError
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
+    ├── NotKeptError          a run has ended and cannot be written down; the command line exits with 1
     ├── WorkerGroupError      the ranks are lost in the middle of a sweep; the command line exits with 1
     │   └── HeadLostError     the head of the cluster is gone; no call to Ray returns any more
     ├── CodeDiffersError      a rank has other sources than the driver; the run ends with the outcome `error`
@@ -67,6 +68,10 @@ class NewerSchemaError(StoreError):
 
 class ClusterError(InputError):
     """Ray cannot be reached or does not have what the sweep needs."""
+
+
+class NotKeptError(DmlsRayError):
+    """The record of a run that has ended cannot be written; those before it are kept."""
 
 
 class WorkerGroupError(DmlsRayError):

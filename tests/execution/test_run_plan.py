@@ -14,6 +14,7 @@ from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.util.errors import NotKeptError
 from tests.analysis.samples import results
 
 GRID = {"batch_per_rank": [16, 32], "world_size": 1}
@@ -110,3 +111,36 @@ def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypa
     last = read_sweep(finished)["sessions"][-1]
     assert set(last["trials"]) == {run.trial_id for run in plan.runs}
     assert last["repeats"] == 3
+
+
+def test_weights_that_a_finished_run_did_not_keep_are_named(finished: Path) -> None:
+    def notes() -> list[str]:
+        view = Notes()
+        run_plan(make_plan(GRID), Options(out=str(finished), save_weights=True), view)  # type: ignore[arg-type]
+        return view.notes
+
+    run_ids = [run.run_id for run in make_plan(GRID).runs]
+    text = "no weights.pt, which is written at the end of a run. Pass --fresh to run all again."
+    assert notes() == [f"6 runs that had ended have {text}"]
+    for run_id in run_ids[1:]:
+        (finished / "runs" / run_id).mkdir(parents=True)
+        (finished / "runs" / run_id / "weights.pt").touch()
+    assert notes() == [f"1 run that had ended has {text}"]
+
+
+def test_a_disk_without_space_ends_the_sweep_without_further_files(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise NotKeptError("no space.")
+
+    monkeypatch.setattr(Executor, "run", end)
+    monkeypatch.setattr(run_plan_module, "write_derived_files", lambda *_: pytest.fail("files are written"))
+    with pytest.raises(NotKeptError):
+        call(finished, make_plan({**GRID, "batch_per_rank": [16, 64]}))
+    with pytest.raises(SystemExit) as ended:
+        main(
+            name="test", question="What?", axis="batch_per_rank", defaults={**GRID, "batch_per_rank": [16, 64]},
+            arguments=["--out", str(finished)],
+        )  # fmt: skip
+    assert ended.value.code == 1

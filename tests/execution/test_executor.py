@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmls_ray import load
+from dmls_ray.config.options import Options
+from dmls_ray.execution.executor import Executor
+from dmls_ray.execution.identities import Identities
+from dmls_ray.execution.planning import make_plan
+from dmls_ray.execution.run_folder import run_folder
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
+from dmls_ray.storage.folder import Store
+from dmls_ray.util.errors import NotKeptError
+from dmls_ray.workloads.registry import workload
+from tests.execution.test_run_plan import GRID, Notes
+
+
+class View(Notes):
+    """A view that keeps which runs have ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[str] = []
+
+    def event(self, *_: object) -> None:
+        """A run goes on."""
+
+    def done(self, run: Any, record: Any) -> None:
+        self.ended.append(run.run_id)
+
+
+class Board:
+    """TensorBoard, without files."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Iterator[Executor]:
+    plan, options, chosen = make_plan(GRID), Options(out=str(tmp_path), checkpoints=True), workload("classification")
+    with Store(tmp_path) as store:
+        executor = Executor(
+            plan, options, store, View(), Board(), Identities(chosen), space=None, on_stuck=lambda _: None  # type: ignore[arg-type]
+        )  # fmt: skip
+        executor._by_id = {run.run_id: run for run in plan.runs}
+        yield executor
+
+
+def end_run(executor: Executor, number: int, outcome: Outcome = Outcome.OK) -> str:
+    """Pass the events of a run to the executor, as Ray Tune does."""
+    run = executor.plan.runs[number]
+    finished = RunFinished(
+        verdict=Verdict(outcome=outcome), attempts=1, results=(RankResult(rank=0, values={"total_s": 1.0}),)
+    )
+    for event in (RunStarted(attempt=1), finished):
+        executor._listen({"run_id": run.run_id}, event)
+    return run.run_id
+
+
+def test_a_run_that_cannot_be_written_is_not_shown_as_ended_and_ends_the_sweep(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = end_run(executor, 0)
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        # What Ray Tune does not swallow when a search's scheduler stops a run.
+        with pytest.raises(KeyboardInterrupt):
+            end_run(executor, 1)
+    assert executor.view.ended == [first]  # type: ignore[attr-defined]
+    assert isinstance(executor._not_kept, NotKeptError)
+    assert str(executor._not_kept) == (
+        f"{tmp_path}/runs.jsonl cannot be written (No space left on device); free some space, or name another folder. "
+        "The runs that had ended are kept; the same command runs the others."
+    )
+    second = end_run(executor, 1)  # Tune's actor repeats the events: the run is not taken for one that was kept
+    assert {record.run_id for record in load(tmp_path).records} == {first, second}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_left"),
+    [
+        (Outcome.OK, False),
+        (Outcome.DIVERGED, False),
+        (Outcome.OOM, False),
+        (Outcome.KILLED, True),
+        (Outcome.ERROR, True),
+    ],
+)
+def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
+    executor: Executor, outcome: Outcome, is_left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = run_folder(executor.store.folder, executor.plan.runs[0].run_id) / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "3.rank-0.pt").touch()
+    append = Store.append
+
+    def look(self: Store, record: Any) -> None:
+        assert (checkpoints / "3.rank-0.pt").exists()
+        append(self, record)
+
+    monkeypatch.setattr(Store, "append", look)
+    end_run(executor, 0, outcome)
+    assert checkpoints.exists() is not outcome.is_final(), "a run that is repeated resumes there"
