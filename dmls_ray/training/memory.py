@@ -28,7 +28,7 @@ class MemoryMeter:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._highest: dict[str, float] = {}
-        """Peaks so far, of the whole run (`peak`, `reserved`) and of training (`training`), in MiB."""
+        """Peaks in MiB: of the whole run (`peak`, `added`, `reserved`), and `training peak` and `training added`."""
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             self.start_mib = torch.cuda.memory_allocated(device) / MIB
@@ -45,7 +45,7 @@ class MemoryMeter:
         self._update()
         self._reset()
         yield
-        self._update("training")
+        self._update("training ")
 
     def read(self, data_bytes: int = 0) -> dict[str, float | None]:
         """The peaks so far, as the fields of a rank's record.
@@ -57,7 +57,7 @@ class MemoryMeter:
         """
         self._update()
         peak = self._highest.get("peak")
-        training = self._highest.get("training", peak)
+        training = self._highest.get("training peak", peak)
         on_gpu = self._device.type == "cuda"
         return {
             "start_mem_mib": self.start_mib,
@@ -65,14 +65,14 @@ class MemoryMeter:
             "peak_reserved_mib": self._highest.get("reserved"),
             "data_mib": data_bytes / MIB or None,
             "device_mem_mib": training - data_bytes / MIB if on_gpu and training is not None else None,
-            "host_mem_mib": None if on_gpu or training is None else self._added_mib(training),
+            "host_mem_mib": self._highest.get("training added", self._highest.get("added")),
         }
 
     def _added_mib(self, peak: float) -> float:
-        """What the run added to the resident set, without pages of files.
+        """What the run has added to the resident set by now, without pages of files.
 
         Such pages are libraries and the decoded images. They count in the run that touches them first in its process,
-        and the size of the data set has a field.
+        and the size of the data set has a field. Those that are read later, as test images, are not in this peak.
         """
         return max(peak - self.start_mib - max(_mapped_mib() - self._mapped_mib, 0.0), 0.0)
 
@@ -82,15 +82,18 @@ class MemoryMeter:
         else:
             _reset_peak()
 
-    def _update(self, *also: str) -> None:
-        """Take the peak since the last reset into account."""
+    def _update(self, part: str = "") -> None:
+        """Take the peak since the last reset into account, also for a part of the run."""
         if self._device.type == "cuda":
             peak: float | None = torch.cuda.max_memory_allocated(self._device) / MIB
             self._raise("reserved", torch.cuda.max_memory_reserved(self._device) / MIB)
         else:
             peak = _status_mib("VmHWM") if self._resettable else None
+            if peak is not None:
+                for name in {"added", f"{part}added"}:
+                    self._raise(name, self._added_mib(peak))
         if peak is not None:
-            for name in ("peak", *also):
+            for name in {"peak", f"{part}peak"}:
                 self._raise(name, peak)
 
     def _raise(self, name: str, mib: float) -> None:
