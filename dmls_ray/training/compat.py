@@ -84,6 +84,14 @@ def sequence_numbers() -> dict[str, int] | None:
         return None
 
 
+def groups_made() -> int:
+    """How many process groups were made, with those that are no longer there and those without this rank.
+
+    Without it: ranks whose group the training function has destroyed count as ranks that trained apart.
+    """
+    return dist.distributed_c10d._world.group_count
+
+
 def reset_compiler() -> None:
     """Forget compiled graphs and counters of earlier runs in this process.
 

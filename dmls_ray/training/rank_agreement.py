@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmls_ray.training.compat import sequence_numbers
+from dmls_ray.training.compat import groups_made, sequence_numbers
 
 _CHUNK = 2**18
 """Elements that are multiplied at once, with 2 MiB of signs."""
 _SEED = 0
 _KEPT_OPTIMIZERS = 4
-"""Optimizers that are kept until the end; more than one, since several may take turns."""
+"""Optimizers whose parameters are kept until the end; more than one, since several may take turns."""
 
 
 class AgreementMeter:
@@ -30,19 +30,19 @@ class AgreementMeter:
     """
 
     def __init__(self) -> None:
-        self._before = sequence_numbers()
+        self._before, self._made = sequence_numbers(), groups_made()
         self._steps: Counter[int] = Counter()
-        self._optimizers: dict[int, torch.optim.Optimizer] = {}
+        self._groups: dict[int, list[dict[str, Any]]] = {}
+        """The groups of parameters of each optimizer, without its state."""
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made a step."""
         name = id(optimizer)
         self._steps[name] += 1
-        if next(reversed(self._optimizers), None) != name:
-            self._optimizers.pop(name, None)
-            self._optimizers[name] = optimizer
-            if len(self._optimizers) > _KEPT_OPTIMIZERS:
-                del self._optimizers[next(iter(self._optimizers))]
+        self._groups.pop(name, None)
+        self._groups[name] = optimizer.param_groups
+        if len(self._groups) > _KEPT_OPTIMIZERS:
+            del self._groups[next(iter(self._groups))]
 
     def read_optimizers(self) -> dict[str, Any]:
         """`read` of the steps and the parameters of the optimizers, which are released."""
@@ -50,11 +50,11 @@ class AgreementMeter:
         steps = max(self._steps.values(), default=0)
         parameters = {
             id(parameter): parameter
-            for optimizer in self._optimizers.values()
-            for group in optimizer.param_groups
+            for groups in self._groups.values()
+            for group in groups
             for parameter in group["params"]
         }
-        self._optimizers.clear()
+        self._groups.clear()
         return self.read(steps, parameters.values())
 
     def read(self, steps: int, parameters: Iterable[Tensor]) -> dict[str, Any]:
@@ -64,6 +64,9 @@ class AgreementMeter:
         if after is not None and self._before is not None:
             # A group that was made during the run starts at 0.
             collectives = sum(number - self._before.get(group, 0) for group, number in after.items())
+            is_complete = groups_made() - self._made == len(after.keys() - self._before.keys())
+            if not is_complete and collectives < steps:
+                collectives = None  # those of a group that is no longer there are not known
         return {
             "collectives": collectives,
             "optimizer_steps": steps,

@@ -30,8 +30,9 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
     how = config["how"]
     generator = torch.Generator().manual_seed(rank.rank if how in ("ddp", "apart", "zero", "local steps") else 0)
     model: nn.Module = nn.Linear(300, 300)
-    if how in ("ddp", "zero"):
-        model = DistributedDataParallel(model)
+    group = dist.new_group() if how == "own group" else None
+    if how in ("ddp", "zero", "own group"):
+        model = DistributedDataParallel(model, process_group=group)
     if how == "zero":
         optimizer: Any = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
     else:
@@ -46,6 +47,8 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
     if how == "local steps":
         for parameter in model.parameters():
             dist.all_reduce(parameter.data, op=dist.ReduceOp.AVG if dist.get_backend() == "nccl" else dist.ReduceOp.SUM)
+    if group is not None:
+        dist.destroy_process_group(group)
 
 
 def independence(how: str) -> str:
@@ -60,7 +63,7 @@ def independence(how: str) -> str:
     return record.independent_ranks
 
 
-@pytest.mark.parametrize("how", ["ddp", "zero"])
+@pytest.mark.parametrize("how", ["ddp", "zero", "own group"])
 def test_ranks_under_ddp_and_zero_train_one_model(how: str) -> None:
     assert independence(how) == ""
 

@@ -61,7 +61,8 @@ def run_user_function(
         train, config_class = load(config)
         given = config.for_function(config_class)
     reporter = _Reporter(rank, emit)
-    agreement = AgreementMeter()
+    # It keeps the parameters of optimizers that the function no longer needs.
+    agreement = AgreementMeter() if rank.world_size > 1 else None
     steps = _Steps(device, emit, agreement)
     returned: dict[str, Any] = {}
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
@@ -70,7 +71,7 @@ def run_user_function(
     total_s = clock.total_s
     measured_memory = memory.read()
     with clock.untimed():
-        agreed = agreement.read_optimizers() if rank.world_size > 1 else {}
+        agreed = agreement.read_optimizers() if agreement is not None else {}
     diverged = reporter.not_finite or _not_finite(returned)
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
@@ -142,7 +143,7 @@ class _Steps:
     An optimizer may step another one, as ZeRO does: that is one step. Of several optimizers each step counts.
     """
 
-    def __init__(self, device: torch.device, emit: Emit, agreement: AgreementMeter) -> None:
+    def __init__(self, device: torch.device, emit: Emit, agreement: AgreementMeter | None) -> None:
         self.timer = StepTimer(device, _WARMUP_STEPS)
         self.count = 0
         self._agreement = agreement
@@ -170,7 +171,8 @@ class _Steps:
         self._outermost = None
         self.count += 1
         self.timer.step()
-        self._agreement.step(optimizer)
+        if self._agreement is not None:
+            self._agreement.step(optimizer)
         self._emit(Progress())
 
 

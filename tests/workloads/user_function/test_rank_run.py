@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,28 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         emit({"kind": "progress"})
         emit({"epoch": 2, "train_loss": 2.0, "grad_norm": 0.5})
     return returned
+
+
+def train_folds(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Trains a model for each fold; returns how many of them are still there after the last."""
+    models = []
+    for _ in range(3):
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        models.append(weakref.ref(model.weight))
+        del model, optimizer
+        gc.collect()
+    return {"kept": sum(model() is not None for model in models)}
+
+
+def test_models_that_the_function_has_dropped_do_not_stay_in_memory() -> None:
+    config = user_function_schema(train_folds, ["x"]).make(x=1, device="cpu")
+    result = run_inline(config, train=run_user_function)
+    assert result.outcome == "ok", result.traceback
+    assert result.run["steps"] == 3
+    assert result.run["returned"] == {"kept": 0}
 
 
 def result_of(**values: Any) -> tuple[RunRecord, list[RankEvent]]:
