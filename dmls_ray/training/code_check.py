@@ -22,7 +22,7 @@ def check_code(identity: Identity, machine: str) -> None:
         CodeDiffersError: with the files and the machine.
     """
     expected = {name: digest for name, digest in identity.code.items() if not name.endswith(OF_FUNCTION)}
-    here = _sources_of_this_process(identity.modules, tuple(expected))
+    here = _sources_of_this_process(identity.modules)
     differing = [name for name in expected.keys() | here.keys() if expected.get(name) != here.get(name)]
     files = sorted(name for name in differing if not name.endswith(AND_IMPORTS))
     kinds = {
@@ -41,14 +41,13 @@ def check_code(identity: Identity, machine: str) -> None:
 
 
 @functools.cache
-def _sources_of_this_process(modules: tuple[str, ...], expected: tuple[str, ...]) -> Mapping[str, str]:
+def _sources_of_this_process(modules: tuple[str, ...]) -> Mapping[str, str]:
     """Digests at the first run that imports the modules: a process imports a module once, whatever happens to its file
     afterwards.
+
+    The modules are imported here: one may extend the search path for those that it imports, and the first run of a
+    process would otherwise have the time and the memory of the imports in its numbers.
     """
-    found = source_digests(modules)
-    if set(expected) <= found.keys():
-        return found
-    # A module may extend the search path for those that it imports.
     for module in modules:
         try_import(module)
     return source_digests(modules)

@@ -15,6 +15,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import DEEPEST_RESULT, checked_epoch, plain_values
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.code_check import check_code
+from dmls_ray.training.process import wait_for_others
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.torchrun_environment import torchrun_environment
 from dmls_ray.util.errors import DivergedError, InfeasibleError
@@ -31,10 +32,12 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         return emit(event)
 
     try:
-        began = time.perf_counter()
-        check_code(rank.identity, rank.machine)
-        rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
         with torchrun_environment(rank, config.threads_per_rank):
+            began = time.perf_counter()
+            check_code(rank.identity, rank.machine)
+            if rank.identity.code:
+                wait_for_others(rank)
+            rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
             returned = train(config, rank, checked_emit)
             returned = plain_values(returned, f"what {name} returned", deepest=DEEPEST_RESULT)
         facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}

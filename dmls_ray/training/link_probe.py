@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from dmls_ray.training.clocks import synchronize
-from dmls_ray.training.process import Collective
+from dmls_ray.training.process import wait_for_others
 from dmls_ray.training.rank import RankInfo
 
 _SMALL_ROUNDS = 20
@@ -43,8 +43,7 @@ def measure_link(rank: RankInfo, machines: Sequence[str]) -> tuple[dict[str, Any
     began = time.perf_counter()
     group = dist.new_group(leaders)
     metrics = _measured(group, rank, len(leaders)) if rank.rank in leaders else {}
-    # A rank that does not take part would otherwise wait in its set-up, which is timed.
-    Collective(rank, torch.device(rank.device)).barrier()
+    wait_for_others(rank)
     return metrics if rank.rank == 0 else {}, time.perf_counter() - began
 
 

@@ -175,3 +175,8 @@ class Collective:
         dist.all_reduce(tensor, op=op)
         reduced: list[float] = tensor.tolist()
         return reduced
+
+
+def wait_for_others(rank: RankInfo) -> None:
+    """Wait for all ranks after untimed work: a rank that had less of it would wait in its set-up, which is timed."""
+    Collective(rank, torch.device(rank.device)).barrier()

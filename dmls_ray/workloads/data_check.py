@@ -23,6 +23,8 @@ def check_data(workload: Workload, config: Any, rank: RankInfo) -> RankInfo:
     Raises:
         DataError: with the data set and the machine.
     """
+    from dmls_ray.training.process import wait_for_others
+
     began = time.perf_counter()
     expected = rank.identity.data
     data_sets = workload.data_sets(config) if expected else {}
@@ -37,4 +39,6 @@ def check_data(workload: Workload, config: Any, rank: RankInfo) -> RankInfo:
                 f"{name} on machine {rank.machine} is not what this sweep began with; copy it to each machine, or "
                 "share their folder. If they were changed since, run the same command again."
             )
+    if expected:
+        wait_for_others(rank)
     return replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)

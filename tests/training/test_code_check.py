@@ -60,3 +60,18 @@ def test_a_module_that_extends_the_search_path_is_checked_with_what_it_imports_f
     code = dict.fromkeys(("checked_f.py", "checked_g.py"), "x")
     with pytest.raises(CodeDiffersError, match=r"\(checked_f.py, checked_g.py: another version"):
         check_code(Identity(modules=("checked_f",), code=code), "host-2")
+
+
+def test_the_import_of_the_users_modules_is_in_no_time_of_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checked_h.py").write_text(
+        "import time\nfrom torch import nn\ntime.sleep(0.6)\n"
+        "def tiny(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    identity = Identity(modules=("checked_h",), code=source_digests(["checked_h"]))
+    result = run_inline(config(model="checked_h:tiny"), identity=identity)
+    assert result.outcome == "ok", result.traceback
+    assert result.values["instruments_s"] >= 0.6
+    assert result.values["setup_s"] < 0.6

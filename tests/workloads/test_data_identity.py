@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.data_check import check_data
+from tests.new_processes import run_ranks
 from tests.workloads.classification.data.test_sources import idx, write_arrays, write_folder, write_mnist
 
 
@@ -167,3 +169,24 @@ def test_a_rank_may_download_what_the_driver_did_not_know(tmp_path: Path, monkey
     trial = config(dataset="mnist", data_dir=str(tmp_path))
     ((name, _),) = ClassificationWorkload().data_sets(trial).items()
     check_data(ClassificationWorkload(), trial, RankInfo(identity=Identity(data={name: "of the driver"})))
+
+
+def check_slowly(config: TrialConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """The time of the check of data that rank 1 reads for half a second."""
+
+    class Slow(ClassificationWorkload):
+        def data_sets(self, config: TrialConfig) -> dict[str, tuple[Any, ...]]:
+            return {"images": ("images",)}
+
+        def fingerprint(self, *arguments: Any) -> str:
+            time.sleep(0.5 * rank.rank)
+            return "as before"
+
+    return {"run": {}, "instruments_s": check_data(Slow(), config, rank).instruments_s}
+
+
+def test_a_rank_that_has_read_its_data_before_the_others_waits_for_them_in_no_time_of_the_run() -> None:
+    trial = TrialConfig(dataset="digits", batch_per_rank=8, world_size=2, device="cpu")
+    results = run_ranks(trial, train=check_slowly, identity=Identity(data={"images": "as before"}))
+    assert [item.outcome for item in results] == ["ok", "ok"], results[0].traceback
+    assert all(item.values["instruments_s"] > 0.3 for item in results)
