@@ -66,10 +66,10 @@ def files_below(root: str) -> list[str]:
     entered = set()
     for folder, folders, names in os.walk(root, followlinks=True):
         entered.add(os.path.realpath(folder))
-        # A link may lead back to a folder above.
+        # A link may lead back to a folder above. In order, since of two links to one folder the first is followed.
         folders[:] = [
             name
-            for name in folders
+            for name in sorted(folders)
             if not name.startswith(".") and os.path.realpath(os.path.join(folder, name)) not in entered
         ]
         found += [os.path.join(folder, name) for name in names if not name.startswith(".")]
