@@ -23,8 +23,12 @@ def memory_change(first: Row, last: Row) -> str:
     if before == after:
         return f"{words} {before} MiB in both"
     more = last.difference_from(first, metric)
-    is_same = more is not None and verdict_of(more, 0, "more", "less") == "indistinguishable"
-    return f"{words} from {before} to {after} MiB{_main_kind(first, last)}{' (indistinguishable)' if is_same else ''}"
+    verdict = ""
+    if more is not None and verdict_of(more, 0, "more", "less") == "indistinguishable":
+        verdict = " (indistinguishable)"
+    elif hardly_differs([row.estimates[metric].median for row in (first, last)], metric):
+        verdict = " (hardly differs)"
+    return f"{words} from {before} to {after} MiB{_main_kind(first, last)}{verdict}"
 
 
 def memory_among(group: Sequence[Row], axis: str) -> str:

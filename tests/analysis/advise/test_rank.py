@@ -136,6 +136,18 @@ def test_tensor_memory_of_two_runs_that_differ_is_not_decided() -> None:
     assert advise(swept, "memory").worse == []
 
 
+def test_a_resident_set_that_grew_by_less_than_repeats_differ_by_decides_nothing() -> None:
+    def worse_at(mib: float) -> list[str]:
+        swept = results({"batch_per_rank": [16, 32]}, uneven)
+        for record in swept.records:
+            more = mib if record.config["batch_per_rank"] == 32 else 0.0
+            record.tensor_mem_mib, record.host_mem_mib = None, 10 + more + 0.01 * record.repeat
+        return [item.name for item in advise(swept, "memory").worse]
+
+    assert worse_at(3.0) == []
+    assert worse_at(5.0) == ["batch_per_rank=32"]
+
+
 def test_the_front_is_of_time_memory_and_accuracy() -> None:
     def accurate(values: dict[str, Any], repeat: int) -> float:
         return {16: 0.9, 32: 0.8, 64: 0.8}[values["batch_per_rank"]]

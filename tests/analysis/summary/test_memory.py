@@ -57,6 +57,16 @@ def test_a_resident_set_that_grew_by_chance_is_called_indistinguishable() -> Non
     assert change(runs) == "growth of the resident set from 1.3 to 1.5 MiB (indistinguishable)"
 
 
+def test_a_change_that_is_of_no_use_is_said_to_be_small() -> None:
+    def grown(batch: int, repeat: int) -> float:
+        return (10.0 if batch == 16 else 12.0) + 0.01 * repeat
+
+    runs = of_batches(tensor_mem_mib=lambda batch, repeat: None, host_mem_mib=grown)
+    assert change(runs) == "growth of the resident set from 10.0 to 12.0 MiB (hardly differs)"
+    runs = of_batches(tensor_mem_mib=lambda batch, repeat: 100.0 if batch == 16 else 101.0)
+    assert change(runs) == "tensor memory from 100 to 101 MiB (hardly differs)"
+
+
 def test_no_memory_is_known_and_none_is_named() -> None:
     runs = of_batches(tensor_mem_mib=lambda batch, repeat: None, peak_mem_mib=lambda batch, repeat: 877.0)
     assert change(runs) == ""
