@@ -2,7 +2,7 @@
 
 PyTorch's profiler records every allocation, so compiled code, autocast and threads of the backward pass are included,
 and the same configuration has the same bytes in every run. What existed before the step is counted from the tensors
-themselves. The step has the size of a training step and trains on zeros.
+themselves. The step has the size of a training step and trains on an example batch.
 
 Each rank makes the step alone, so that a rank where it fails leaves no other rank waiting. DDP's buckets are added.
 The temporary tensors of a compression hook are not.
@@ -57,13 +57,13 @@ def measure_tensors(
     if is_profiling():
         return {"no_tensor_mem": "another profile was under way"}
     try:
-        state = [*model.parameters(), *model.buffers()]
-        saved = [tensor.detach().clone() for tensor in state]
+        # Without a copy of the parameters, for which a machine that the training has filled would have no memory.
+        saved = [buffer.clone() for buffer in model.buffers()]
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             sizes = _measured(config, rank, task, ddp_model, optimizer_step)
         with torch.no_grad():
-            for tensor, values in zip(state, saved, strict=True):
-                tensor.copy_(values)
+            for buffer, values in zip(model.buffers(), saved, strict=True):
+                buffer.copy_(values)
     except Exception as error:  # noqa: BLE001  # the run is over and its numbers are known, so this must not end it
         return {"no_tensor_mem": f"the step that measures it failed ({type(error).__name__}: {error})".splitlines()[0]}
     finally:

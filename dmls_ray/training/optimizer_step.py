@@ -84,12 +84,21 @@ class OptimizerStep:
                 self.schedule.step()
 
     def step_alone(self) -> None:
-        """Apply the gradients on this rank only, without its counters and its schedule: what a step allocates."""
+        """What a step allocates, on this rank only and without counters and schedule.
+
+        From here on the learning rate is 0, so that the parameters stay as they are.
+        """
         optimizer = self._local_optimizer
-        self.scaler.unscale_(optimizer)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
+        # With ZeRO, a rank may have no share, and the scaler refuses to step without gradients.
+        has_share = any(item.grad is not None for group in optimizer.param_groups for item in group["params"])
+        if has_share:
+            self.scaler.unscale_(optimizer)
         self._penalise_and_clip()
-        self.scaler.step(optimizer)
-        self.scaler.update()
+        if has_share:
+            self.scaler.step(optimizer)
+            self.scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
     def state_tensors(self) -> list[Tensor]:

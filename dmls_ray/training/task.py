@@ -68,7 +68,7 @@ class TrainingTask(ABC):
 
     @abstractmethod
     def example_batch(self, samples: int) -> Any:
-        """A batch of zeros on the device, for the compiler."""
+        """A batch on the device that is the same in each run, for the compiler and for the memory of a step."""
 
     @abstractmethod
     def predict(self, forward: Forward, batch: Any) -> Any:

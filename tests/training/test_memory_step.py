@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmls_ray.launchers.inline import run_inline
 from dmls_ray.records.run_events import RankResult
@@ -49,6 +50,12 @@ def test_a_larger_batch_needs_more_memory(model: str) -> None:
     assert large["tensor"] > small["tensor"]
     assert large["activation"] > small["activation"]
     assert large["parameter"] == small["parameter"]
+
+
+def test_the_memory_of_a_model_that_looks_at_its_images_is_not_that_of_blank_ones() -> None:
+    measured = tensors(run_inline(config(model="tests.training.probes:masked", batch_per_rank=64)))
+    # 64 samples of 256 pixels, half of which have 64 values.
+    assert measured["activation"] > 0.4 * 64 * 256 * 64 * 4 / MIB
 
 
 @pytest.mark.parametrize(
@@ -135,6 +142,23 @@ def test_the_step_leaves_the_model_and_the_random_numbers_as_they_are() -> None:
     tensors(measure_tensors(trainer.config, 0, *parts))
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
     assert torch.equal(generator, torch.get_rng_state())
+
+
+def test_the_step_makes_no_copy_of_the_parameters() -> None:
+    """A machine whose memory the training has filled would end the process, and the run would be lost."""
+    copied: list[int] = []
+
+    class Copies(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.ops.aten.clone.default:
+                copied.append(args[0].numel())
+            return func(*args, **(kwargs or {}))
+
+    trainer = rank_trainer(config(batch_norm="on"), RankInfo())
+    trainer.run(lambda event: None)
+    with Copies():
+        tensors(measure_tensors(trainer.config, 0, trainer.task, trainer.ddp_model, trainer.optimizer_step))
+    assert sum(copied) == sum(buffer.numel() for buffer in trainer.model.buffers())
 
 
 def test_a_step_that_fails_leaves_the_run_ok_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,9 @@ class ClassificationTask(TrainingTask):
         return self.loader.evaluation(split)
 
     def example_batch(self, samples: int) -> Batch:
-        images = torch.zeros(samples, *self.loader.shape, device=self.device)
+        # Not zeros: what a model computes, and keeps, may depend on its images.
+        generator = torch.Generator(self.device).manual_seed(0)
+        images = torch.empty(samples, *self.loader.shape, device=self.device).uniform_(-1, 1, generator=generator)
         return to_memory_format(images, self.config), torch.zeros(samples, dtype=torch.int64, device=self.device)
 
     def predict(self, forward: Forward, batch: Batch) -> Tensor:
