@@ -1,23 +1,17 @@
-"""`BrokerClient`, calls that survive the death of a broker, and the functions that the broker runs on other machines.
+"""`BrokerClient`: calls that survive the death of a broker.
 
 Loads no PyTorch, since Train's controller imports it as well.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import psutil
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dmls_ray.cluster.connect import NAMESPACE
-from dmls_ray.cluster.messages import RankRegistration
 
 BROKER_RESTART_TIMEOUT_S = 60.0
 """How long a broker that died may take to be replaced."""
@@ -25,9 +19,6 @@ BROKER_RESTART_TIMEOUT_S = 60.0
 
 MAX_GENERATION_GAP = 5
 """How many brokers may have died unnoticed by a client."""
-
-_ANSWERS_WITHIN_S = 5.0
-"""How long a machine may take to report its memory: it may be gone itself."""
 
 
 def actor_name(name: str, generation: int) -> str:
@@ -93,49 +84,3 @@ class BrokerClient:
                 self._handle = ray.get_actor(actor_name(self.name, generation), namespace=NAMESPACE)
                 self._generation = newest = generation
             generation += 1
-
-
-def end_process(card: RankRegistration) -> None:
-    """End a rank's process, whatever it does; returns at once.
-
-    A task on its machine does it: `ray.kill` takes 5 s where the process is stopped, and this 0.1 s.
-    """
-    _there(card, _end_process_here).remote(card.pid, card.process_start_time)
-
-
-async def oom_kills_there(card: RankRegistration) -> int | None:
-    """`oom_kills` of a rank's machine; None where it does not answer soon."""
-    with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
-        count: int | None = await asyncio.wait_for(_there(card, oom_kills).remote(), _ANSWERS_WITHIN_S)
-        return count
-    return None
-
-
-def _there(card: RankRegistration, function: Callable[..., Any]) -> Any:
-    """A function as a task on a rank's machine."""
-    strategy = NodeAffinitySchedulingStrategy(card.node_id, soft=False)
-    return ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy, max_retries=3)
-
-
-def _end_process_here(pid: int, started: float) -> None:
-    """Kill a process of this machine and its children, if it is still the one that was meant."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        if abs(process.create_time() - started) < 0.1:
-            for member in [*process.children(recursive=True), process]:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    member.kill()
-
-
-def oom_kills() -> int | None:
-    """How many processes the kernel has ended for want of memory here: in this container, else on this machine.
-
-    None if the kernel does not report it (cgroup v2's memory.events, /proc/vmstat since Linux 4.13).
-    """
-    for path, key in (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/proc/vmstat", "oom_kill")):
-        with contextlib.suppress(OSError):
-            for line in Path(path).read_text().splitlines():
-                name, _, value = line.partition(" ")
-                if name == key:
-                    return int(value)
-    return None

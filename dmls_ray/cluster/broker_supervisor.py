@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from dmls_ray.cluster.broker_client import actor_name, end_process, oom_kills_there
+from dmls_ray.cluster.broker_client import actor_name
 from dmls_ray.cluster.connect import NAMESPACE
+from dmls_ray.cluster.messages import ExpectedTrainer
+from dmls_ray.cluster.processes import end_process_there, oom_kills_there
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
+
+CHECK_INTERVAL_S = 10.0
+"""Interval in which the broker is asked whether it answers."""
+
+ANSWER_TIMEOUT_S = 60.0
+"""How long it may take to answer; then another takes its place."""
+
+RETRY_INTERVAL_S = 0.5
+"""Seconds until a broker that the network hides is looked for again."""
 
 
 class BrokerSupervisor:
@@ -21,8 +33,7 @@ class BrokerSupervisor:
 
     Args:
         name: name of the worker group; each broker has its own name, see `actor_name`.
-        expected: returns the ranks of each trainer that a new broker is to expect, and the trainers among them that
-            runs need not wait for.
+        expected: returns the trainers that a new broker is to expect.
         exclusive: whether runs go one at a time.
         limits: timeouts, retries and the memory of ranks.
         ended: set when the sweep is over.
@@ -32,7 +43,7 @@ class BrokerSupervisor:
         self,
         name: str,
         *,
-        expected: Callable[[], tuple[dict[str, int], list[str]]],
+        expected: Callable[[], dict[str, ExpectedTrainer]],
         exclusive: bool,
         limits: RunLimits,
         ended: threading.Event,
@@ -49,7 +60,6 @@ class BrokerSupervisor:
         self._thread.join(timeout)
 
     def _start_broker(self, generation: int) -> Any:
-        expected, joining_later = self._expected()
         # On this machine, so that it does not leave with another.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         actor = ray.remote(Broker).options(
@@ -60,18 +70,18 @@ class BrokerSupervisor:
             scheduling_strategy=here,
         )
         return actor.remote(
-            expected,
-            joining_later=joining_later,
+            self._expected(),
             exclusive=self._exclusive,
             limits=self._limits,
-            end_process=end_process,
+            end_process=end_process_there,
             oom_kills_on=oom_kills_there,
+            stop_controller=ray.kill,
         )
 
     def _restart_dead_brokers(self) -> None:
         for generation in itertools.count(1):
             try:
-                ray.get(self._actor.wait_for_death.remote())
+                _wait_for_death(self._actor)
             except SystemExit:
                 return  # raised by ray.shutdown() in a waiting thread
             except ray.exceptions.RayActorError:
@@ -80,3 +90,24 @@ class BrokerSupervisor:
                 self._actor = self._start_broker(generation)
             except ray.exceptions.RayError:
                 return  # Ray itself is gone
+
+
+def _wait_for_death(actor: Any) -> None:
+    """Wait until a broker is gone, and end one that does not answer.
+
+    Raises:
+        RayActorError: it is gone.
+    """
+    death = actor.wait_for_death.remote()
+    while True:
+        try:
+            if not ray.wait([death], timeout=CHECK_INTERVAL_S)[0]:
+                ray.get(actor.is_alive.remote(), timeout=ANSWER_TIMEOUT_S)
+                continue
+            ray.get(death)
+        except ray.exceptions.GetTimeoutError:
+            ray.kill(actor)  # its process is stopped, and all that call it would wait
+        except ray.exceptions.ActorUnavailableError:
+            # The network fails, and the broker lives: another would not know what this one does.
+            time.sleep(RETRY_INTERVAL_S)
+            death = actor.wait_for_death.remote()

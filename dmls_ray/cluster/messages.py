@@ -33,10 +33,30 @@ class TrainerSettings:
     """Name of a machine -> its position in the order in which runs take machines."""
     data: tuple[tuple[Any, ...], ...] = ()
     """Workload and arguments of each data set that the first rank prepares."""
-    max_leases: int | None = None
-    """Number of leases after which a rank ends; None for no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedTrainer:
+    """What the broker expects of a trainer."""
+
+    ranks: int
+    machine: str = ""
+    """Name of its machine; empty if its ranks may be anywhere."""
     is_optional: bool = False
-    """Whether the sweep continues if this trainer fails: its machine joined later."""
+    """Its machine joined later: the sweep continues without it, and runs that find other ranks do not wait for it until
+    it has served."""
+    has_served: bool = False
+    """All of its ranks have joined before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankDeath:
+    """What Ray reports about the death of a rank."""
+
+    memory: str = ""
+    """Evidence that it was killed for lack of memory; empty without."""
+    left: bool = False
+    """Whether its machine is gone with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +78,8 @@ class RankRegistration:
     """Host and port of the key-value store that it serves. The ranks of a run that it leads meet there."""
     node_id: str = ""
     """Ray's id of its machine."""
-    process_start_time: float = 0.0
-    """Seconds since the epoch: pids are reused."""
+    process_started: float = 0.0
+    """When its process started, by `processes.start_of`: pids are reused."""
     oom_kills: int | None = None
     """Processes that the kernel of its machine has killed for lack of memory; None if unknown."""
     machine_order: int = 0

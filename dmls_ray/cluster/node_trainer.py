@@ -11,7 +11,7 @@ from typing import Any
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from dmls_ray.cluster.messages import TrainerSettings
+from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.resources import Machine
 from dmls_ray.cluster.train_callbacks import NoProcessGroup, TellController, TellDeaths
 from dmls_ray.cluster.worker import serve
@@ -37,6 +37,15 @@ class NodeTrainer:
     """The machine has left, or cannot be used."""
     reported: bool = False
     """The broker knows that it has."""
+    has_served: bool = False
+    """All of its ranks have joined the broker."""
+
+    @property
+    def expected(self) -> ExpectedTrainer:
+        """What a broker is to expect of its trainer."""
+        return ExpectedTrainer(
+            ranks=self.ranks, machine=self.machine.name, is_optional=self.later, has_served=self.has_served
+        )
 
     @property
     def is_running(self) -> bool:

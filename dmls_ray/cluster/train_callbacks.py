@@ -11,6 +11,7 @@ from ray.train.backend import Backend, BackendConfig
 
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.compat import LOW_MEMORY_TEXT, NODE_DIED_TEXT, controller_callback_class
+from dmls_ray.cluster.messages import RankDeath
 
 
 class _NothingToSetUp(Backend):
@@ -49,10 +50,10 @@ class TellDeaths(UserCallback):
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
         """Called by Train in its controller."""
-        broker = BrokerClient(self._broker)
+        deaths = {}
         for index, error in worker_exceptions.items():
             # What Ray says of other deaths lists want of memory as well, among "common causes".
             cause = str(getattr(error, "health_check_failure", error))
             memory = "Ray's memory monitor ended it" if LOW_MEMORY_TEXT in cause else ""
-            left = NODE_DIED_TEXT in cause
-            broker.call("rank_failed", self._trainer, index, memory=memory, left=left)
+            deaths[index] = RankDeath(memory=memory, left=NODE_DIED_TEXT in cause)
+        BrokerClient(self._broker).call("ranks_failed", self._trainer, deaths)

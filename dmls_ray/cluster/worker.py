@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -20,8 +20,9 @@ import ray.train
 from ray.train.collective import broadcast_from_rank_zero
 
 from dmls_ray.cluster.abort import abort_pending_collectives
-from dmls_ray.cluster.broker_client import BrokerClient, oom_kills
+from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.messages import Lease, Leave, RankRegistration, TrainerSettings
+from dmls_ray.cluster.processes import oom_kills, start_of
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import describe_machine
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
@@ -37,7 +38,10 @@ EMIT_ACK_TIMEOUT_S = 5.0
 """Seconds to wait for pending `emit` calls before sending the result."""
 
 RETRY_INTERVAL_S = 2.0
-"""Seconds until the next call to a broker that is gone, or does not know this rank."""
+"""Seconds until the next question whether a run is broken, to a broker that is gone or does not know this rank."""
+
+NO_BROKER_INTERVAL_S = 0.1
+"""Seconds until the next call to a broker that does not answer."""
 
 PROGRESS_INTERVAL_S = 1.0
 """Minimum time between two signs of progress."""
@@ -52,27 +56,18 @@ def serve(train_loop_config: dict[str, TrainerSettings]) -> None:
     settings = train_loop_config["settings"]
     _enter_working_dir(settings.working_dir, settings.module_path)
     try:
-        worker = _RankWorker(settings)
+        worker = RankWorker(settings)
     except Exception as error:  # noqa: BLE001 - another start would fail in the same way
         reason = (
             f"A rank on {_machine(settings)} could not start: {type(error).__name__}: {first_line(error, empty='')}"
         )
-        broker = BrokerClient(settings.broker)
-        if settings.is_optional:
-            broker.call("end_trainer", settings.trainer, refused=reason)
-        else:
-            broker.call("abort", reason)
+        BrokerClient(settings.broker).call("trainer_failed", settings.trainer, reason)
         return
-    served = 0
-    while settings.max_leases is None or served < settings.max_leases:
-        lease = worker.next_lease()
-        if lease is None:
-            return
+    while (lease := worker.next_lease()) is not None:
         _serve_lease(lease, worker)
-        served += 1
 
 
-class _RankWorker:
+class RankWorker:
     """This rank, registered with the broker."""
 
     def __init__(self, settings: TrainerSettings) -> None:
@@ -80,39 +75,49 @@ class _RankWorker:
         self.card, self.store = _register(settings)
         self.name = self.broker.call("join", self.card)
         self.folder = os.getcwd()
-        self._last: tuple[str, RankResult] | None = None
-        """Lease and result that were sent last."""
+        self._sent: _Sent | None = None
+        """The last result, until the broker has it."""
+        self._lease_id = ""
+        """The run under way."""
         self._emitted: list[Any] = []
         """Pending `emit` calls of the current run."""
         # Long poll in its own thread: returns only when a peer is lost or the sweep ends.
         threading.Thread(target=self._watch_for_lost_peers, daemon=True, name="lost-ranks").start()
 
     def _watch_for_lost_peers(self) -> None:
-        """Abort collectives that wait for lost ranks, when the broker reports them."""
+        """Abort collectives that wait for lost ranks, when the broker reports them.
+
+        End this process if the broker does not know its run: after the death of a broker, the run starts again from its
+        beginning, and waits for this rank.
+        """
         client = BrokerClient(self.broker.name)
+        unknown = ""
         while True:
+            lease_id = self._lease_id
             try:
                 addresses = client.call_once("interruption", self.name)
             except ray.exceptions.RayActorError:
-                addresses = ()
+                addresses = ()  # there is no broker now
+            if addresses is None and lease_id and unknown == lease_id == self._lease_id:
+                os._exit(1)
+            unknown = lease_id if addresses is None else ""
             if addresses:
                 abort_pending_collectives(addresses)
             else:
-                # There is no broker now, or it does not know this rank.
                 time.sleep(RETRY_INTERVAL_S)
 
     def next_lease(self) -> Lease | None:
         """Wait for work; None when there is no more."""
+        self._confirm_result()
         while True:
             try:
                 lease = self.broker.call_once("next_lease", self.name)
             except ray.exceptions.RayActorError:
-                # The broker died, or the network failed: then the last result may not have arrived either.
-                if self._last is not None:
-                    self.broker.call("finish", self.name, *self._last)
+                time.sleep(NO_BROKER_INTERVAL_S)
                 continue
             if not isinstance(lease, Leave):
                 assert lease is None or isinstance(lease, Lease)
+                self._lease_id = lease.lease_id if lease is not None else ""
                 return lease
             if not lease.join_again:
                 os._exit(1)
@@ -143,24 +148,55 @@ class _RankWorker:
     def finish(self, lease: Lease, result: RankResult) -> None:
         """Send the result of a run; this may end the process."""
         result = replace(result, rss_mib=psutil.Process().memory_info().rss / 2**20)
-        self._last = (lease.lease_id, result)
+        self._lease_id = ""
         # The broker may take calls in another order than they were made, and hears no more of a run that has ended.
         if self._emitted:
             ray.wait(self._emitted, num_returns=len(self._emitted), timeout=EMIT_ACK_TIMEOUT_S)
             self._emitted.clear()
-        may_stay = None
-        while may_stay is None:
-            try:
-                answer = self.broker.submit("finish", self.name, lease.lease_id, result)
-                may_stay = result.outcome == Outcome.OK or ray.get(answer)
-            except ray.exceptions.ActorUnavailableError:
-                time.sleep(0.1)  # the network fails
-            except ray.exceptions.RayActorError:
-                may_stay = False  # there is no broker to ask, and other ranks may wait for this one
+        self._sent = _Sent(lease.lease_id, result)
+        self._send_result()
+        # The answer to an ok is waited for in `next_lease`, so that the process group ends meanwhile.
+        may_stay = result.outcome == Outcome.OK or self._confirm_result()
         if not may_stay or result.device_lost:
             # Other ranks wait for this one in a collective, and only the end of its process ends that; or its GPU
             # serves this process no more. Train starts a new one.
             os._exit(1)
+
+    def _send_result(self) -> None:
+        assert self._sent is not None
+        try:
+            self._sent.answer = self.broker.submit("finish", self.name, self._sent.lease_id, self._sent.result)
+        except ray.exceptions.RayActorError:
+            self._sent.answer = None
+
+    def _confirm_result(self) -> bool:
+        """Wait until the broker has the last result; returns whether this process may stay.
+
+        False if there is no broker to ask, and other ranks may wait for this one.
+        """
+        while self._sent is not None:
+            sent = self._sent
+            try:
+                may_stay = sent.answer is not None and bool(ray.get(sent.answer))
+            except ray.exceptions.ActorUnavailableError:
+                # The network fails, and the result may not have arrived.
+                time.sleep(NO_BROKER_INTERVAL_S)
+                self._send_result()
+                continue
+            except ray.exceptions.RayActorError:
+                may_stay = False
+            self._sent = None
+            return may_stay or sent.result.outcome == Outcome.OK
+        return True
+
+
+@dataclass
+class _Sent:
+    """A result on its way to the broker."""
+
+    lease_id: str
+    result: RankResult
+    answer: Any = None
 
 
 def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
@@ -192,7 +228,7 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
         device=device,
         store=(host, store.port),
         node_id=ray.get_runtime_context().get_node_id(),
-        process_start_time=psutil.Process().create_time(),
+        process_started=start_of(os.getpid()),
         oom_kills=oom_kills(),
         machine_order=settings.machine_order.get(_machine(settings), 0),
         machine_info=describe_machine(),
@@ -241,7 +277,7 @@ def _machine(settings: TrainerSettings) -> str:
     return settings.machine_names.get(ray.get_runtime_context().get_node_id(), socket.gethostname())
 
 
-def _serve_lease(lease: Lease, worker: _RankWorker) -> None:
+def _serve_lease(lease: Lease, worker: RankWorker) -> None:
     import torch.distributed as dist
 
     from dmls_ray.training.error_to_outcome import failure, run_guarded

@@ -5,7 +5,6 @@ One module because starting, resizing and ending trainers change one list of tra
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import tempfile
@@ -21,19 +20,15 @@ from dmls_ray.cluster import node_trainer
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
 from dmls_ray.cluster.cluster_watch import watch_head, watch_nodes
-from dmls_ray.cluster.compat import free_unnamed_placement_groups
-from dmls_ray.cluster.messages import TrainerSettings
+from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.node_check import check_machines
 from dmls_ray.cluster.node_trainer import NodeTrainer, module_path
 from dmls_ray.cluster.placement import WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
+from dmls_ray.cluster.trainer_lives import run_trainer
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.text import first_line
-
-QUICK_DEATH_S = 60.0
-MAX_QUICK_RESTARTS = 3
-"""How often in a row a trainer may die within `QUICK_DEATH_S` before the sweep ends."""
 
 KILL_TIMEOUT_S = 5.0
 """How long the thread of a trainer that was killed may take to end."""
@@ -111,7 +106,7 @@ class WorkerGroup:
         cpu = 1.0 if most <= 1 else int(1000 / most) / 1000
         return {"CPU": cpu} | ({"GPU": 1.0} if self._demand.device == "cuda" else {})
 
-    def settings(self, trainer: str, *, max_leases: int | None = None, is_optional: bool = False) -> TrainerSettings:
+    def settings(self, trainer: str) -> TrainerSettings:
         """The settings of a trainer and its ranks."""
         return TrainerSettings(
             broker=self.name,
@@ -123,8 +118,6 @@ class WorkerGroup:
             machine_names={machine.node_id: machine.name for machine in self._resources.machines},
             machine_order=dict(self._places),
             data=tuple(self._demand.data),
-            max_leases=max_leases,
-            is_optional=is_optional,
         )
 
     def start(self) -> None:
@@ -186,7 +179,7 @@ class WorkerGroup:
         aborted: set[str] = set()
         while cut_short:
             # A controller that was still starting registers a little later.
-            self.note_controllers()
+            self.note_trainers()
             for trainer in self._controllers.keys() - aborted:
                 self._controllers[trainer].abort.remote()
                 aborted.add(trainer)
@@ -202,16 +195,19 @@ class WorkerGroup:
                 self._kill_trainer(node)
                 node.thread.join(KILL_TIMEOUT_S)
 
-    def note_controllers(self) -> None:
-        """Remember the controllers of the trainers: a broker that died has forgotten them."""
-        if self._ended.is_set() or not {node.trainer for node in self._nodes} <= self._controllers.keys():
-            self._controllers |= self.broker.call("controllers")
+    def note_trainers(self) -> None:
+        """Remember the controllers of the trainers, and which have served: a broker that died has forgotten it."""
+        known = all(node.trainer in self._controllers and (node.has_served or node.departed) for node in self._nodes)
+        if self._ended.is_set() or not known:
+            controllers, served = self.broker.call("trainers")
+            self._controllers |= controllers
+            for node in self._nodes:
+                node.has_served = node.has_served or node.trainer in served
 
-    def _expected(self) -> tuple[dict[str, int], list[str]]:
-        """Ranks of each trainer that a new broker is to expect, and the trainers that runs need not wait for."""
+    def _expected(self) -> dict[str, ExpectedTrainer]:
+        """The trainers that a new broker is to expect."""
         with self._changing:
-            present = [node for node in self._nodes if not node.departed]
-            return {node.trainer: node.ranks for node in present}, [node.trainer for node in present if node.later]
+            return {node.trainer: node.expected for node in self._nodes if not node.departed}
 
     # --- machines -------------------------------------------------------------------------------------------
 
@@ -263,7 +259,7 @@ class WorkerGroup:
             with self._changing:
                 added = self._plan_missing(later=True)
             for node in added:
-                self.broker.call("expect", node.trainer, node.ranks, later=True)
+                self.broker.call("expect", node.trainer, node.expected)
                 self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
                 self._start_node(node)
 
@@ -288,7 +284,7 @@ class WorkerGroup:
 
     def _kill_trainer(self, node: NodeTrainer) -> None:
         """End a trainer whose machine is gone or does not answer: it would wait for ever."""
-        self.note_controllers()
+        self.note_trainers()
         controller = self._controllers.get(node.trainer)
         if controller is not None:
             ray.kill(controller)
@@ -296,45 +292,30 @@ class WorkerGroup:
     # --- trainers -------------------------------------------------------------------------------------------
 
     def _run_trainer(self, node: NodeTrainer) -> None:
-        """Hold ranks on a machine until the sweep is over, or the machine is gone.
+        """Hold ranks on a machine until the sweep is over, or the machine is gone."""
 
-        A trainer whose controller dies is followed by another; one that fails in another way ends the sweep, with its
-        reason, and so do several that die at once.
-        """
-        quick_deaths = 0
-        for life in itertools.count():
-            if node.departed:
-                return
-            settings = self.settings(node.trainer, is_optional=node.later)
-            began = time.monotonic()
-            try:
-                node_id = node.machine.node_id
-                node_trainer.make_trainer(settings, ranks=node.ranks, per_rank=node.per_rank, node_id=node_id).fit()
-                if not self._ended.is_set() and (reason := self.broker.call("refusal", node.trainer)):
-                    self._exclude(node, reason)
-                return
-            except SystemExit:
-                return  # ray.shutdown() ends a waiting thread so
-            except Exception as error:  # noqa: BLE001 - whatever it is, waiting runs must be ended
-                if self._ended.is_set() or node.departed:
-                    return
-                quick_deaths = quick_deaths + 1 if time.monotonic() - began < QUICK_DEATH_S else 1
-                if not isinstance(error, ray.exceptions.RayActorError) or quick_deaths > MAX_QUICK_RESTARTS:
-                    reason = f"Ray Train's worker group failed: {first_line(error)}"
-                    if node.later:
-                        self.broker.call("end_trainer", node.trainer, refused=reason)
-                        self._exclude(node, reason)
-                    else:
-                        self.broker.call("abort", reason)
-                    return
-                with self._changing:
-                    if node.departed:
-                        return
-                    before, node.trainer = node.trainer, f"{self.name}-{node.number}.{life + 1}"
-                self.broker.call("expect", node.trainer, node.ranks, later=node.later)
-                self.broker.call("end_trainer", before)
-                if self._private_cluster:
-                    free_unnamed_placement_groups()
+        def fit(trainer: str) -> None:
+            node_trainer.make_trainer(
+                self.settings(trainer), ranks=node.ranks, per_rank=node.per_rank, node_id=node.machine.node_id
+            ).fit()
+
+        def rename(trainer: str) -> bool:
+            with self._changing:
+                if not node.departed:
+                    node.trainer = trainer
+                return not node.departed
+
+        reason = run_trainer(
+            self.broker,
+            node.trainer,
+            lambda: node.expected,
+            fit=fit,
+            is_over=lambda: self._ended.is_set() or node.departed,
+            rename=rename,
+            private_cluster=self._private_cluster,
+        )
+        if reason and node.later:
+            self._exclude(node, reason)
 
     def _exclude(self, node: NodeTrainer, reason: str) -> None:
         """Leave out a machine that cannot be used; the broker knows it, and a new broker does not wait for it."""

@@ -79,7 +79,8 @@ class Options:
     """Seconds without an optimizer step, a test batch or an event after which a run is ended, and without a request for
     work after which an idle rank is replaced; none: no limit."""
     wait_for_ranks: float = setting(RunLimits.wait_for_ranks, at_least=0)
-    """Seconds that a run waits for ranks whose machine has left, before it is skipped."""
+    """Seconds that a run waits for ranks whose machine has left, before it is skipped; above 600, also how long a sweep
+    waits for a full cluster."""
     give_up_after: int = setting(RunLimits.give_up_after, at_least=1)
     """Number of equal failures of a trial in a row after which its further repeats are skipped."""
     recycle_above_mib: float | None = setting(RunLimits.recycle_above_mib, above=0, or_none=True)

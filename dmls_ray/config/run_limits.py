@@ -17,7 +17,8 @@ class RunLimits:
     """Seconds without progress of any rank after which a run is ended, and without a request for work after which an
     idle rank is replaced; None: unlimited."""
     wait_for_ranks: float = 60.0
-    """Seconds that a run waits for ranks whose machine has left."""
+    """Seconds that a run waits for ranks whose machine has left. If it is more than 600, also the seconds that a sweep
+    waits for a full cluster."""
     give_up_after: int = 2
     """Equal failures of a trial in a row after which its further runs are skipped."""
     recycle_above_mib: float | None = None

@@ -128,14 +128,16 @@ class Executor:
     def _note_if_busy(self, runs: Sequence[Run], resources: Resources) -> None:
         """Say that ranks have to wait for other jobs of the cluster: Ray itself would wait in silence."""
         from dmls_ray.cluster.resources import free_resources
+        from dmls_ray.cluster.scheduler.trainers import START_TIMEOUT_S
 
         free, configs = free_resources(), configs_of(runs)
+        wait_s = max(START_TIMEOUT_S, self.options.wait_for_ranks)
         for device, kind in (("cpu", "CPU"), ("cuda", "GPU")):
             ranks = max((item.world_size for item in configs if resources.device_of(item) == device), default=0)
             if free.get(kind, 0) < min(ranks, resources.cores if device == "cpu" else resources.gpus):
                 self.view.note(
                     f"The cluster has {free.get(kind, 0):g} {kind}s free and the ranks need {ranks}: they start when "
-                    "other jobs have ended. Ctrl-C stops waiting."
+                    f"other jobs have ended. The sweep waits {wait_s:g} s for it (--wait-for-ranks)."
                 )
 
     def _set_aside(self, pending: Sequence[Run], resources: Resources) -> list[Run]:

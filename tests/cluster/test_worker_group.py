@@ -22,10 +22,11 @@ class Line:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.controllers: dict[str, Any] = {}
+        self.served: set[str] = set()
 
     def call(self, method: str, *args: Any, **options: Any) -> Any:
-        if method == "controllers":
-            return self.controllers
+        if method == "trainers":
+            return self.controllers, self.served
         self.calls.append((method, *args, options))
         return ""
 
@@ -101,8 +102,8 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
     ):
         group._reconcile(cluster(1, 1))
     methods = [name for name, *_ in line.calls]
-    assert methods == ["expect", "end_trainer"]
-    assert line.calls[-1][-1]["refused"].endswith("worker group failed: no")
+    assert methods == ["expect", "trainer_failed"]
+    assert line.calls[-1][2].endswith("worker group failed: no")
     # Neither is it tried again at each look, nor would another broker wait for it.
     assert [node.departed for node in group._nodes] == [False, True]
     group._reconcile(cluster(1, 1))
@@ -135,3 +136,23 @@ def test_a_failed_notification_of_the_broker_is_repeated_at_the_next_look(made: 
     group._reconcile(cluster(1))
     group._stop_departed()
     assert [name for name, *_ in line.calls] == ["end_trainer"]
+
+
+def test_a_new_broker_learns_which_machines_have_served(made: list[WorkerGroup]) -> None:
+    # Else runs would start while a rank of a machine that joined later is in a run of the broker that died.
+    group, line = group_on(made, cluster(1, 1), RankRequest(world_size=2))
+    group._plan_missing(later=False)
+    first, second = (node.trainer for node in group._nodes)
+    line.served = {second}
+    group.note_trainers()
+    assert {name: item.has_served for name, item in group._expected().items()} == {first: False, second: True}
+    assert [item.machine for item in group._expected().values()] == ["host-1", "host-2"]
+
+
+def test_the_broker_is_not_asked_for_trainers_that_are_all_known(made: list[WorkerGroup]) -> None:
+    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
+    group._plan_missing(later=False)
+    line.controllers, line.served = {group._nodes[0].trainer: "its controller"}, {group._nodes[0].trainer}
+    group.note_trainers()
+    with patch.object(line, "call", side_effect=AssertionError):
+        group.note_trainers()

@@ -35,3 +35,13 @@ def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch)
     )
     record = recorder.finished(run, finished, {})
     assert (record.total_s, record.instruments_s, record.overhead_s) == (6.0, 3.5, 0.5)
+
+
+def test_a_run_whose_brokers_died_before_it_started_has_a_record() -> None:
+    chosen = workload("classification")
+    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=chosen.schema())
+    recorder = Recorder(plan, Options(), chosen, Identities(chosen), session="")
+    verdict = Verdict(outcome=Outcome.KILLED, reason="4 brokers died")
+    record = recorder.finished(plan.runs[0], RunFinished(verdict=verdict, attempts=4), {})
+    assert (record.outcome, record.reason, record.attempts) == (Outcome.KILLED, "4 brokers died", 4)
+    assert record.started_at

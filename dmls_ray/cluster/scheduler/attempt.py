@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, RankResult, Verdict
 
 
-def oom_kill_evidence(before: int | None, now: int | None, machine: str) -> str:
+def oom_kill_evidence(before: int | None, after: int | None, machine: str) -> str:
     """Evidence of a lack of memory: the kernel's count of killed processes has grown. Empty if there is none."""
-    if before is None or now is None or now <= before:
+    if before is None or after is None or after <= before:
         return ""
-    return f"out of memory, the kernel ended {now - before} process{'es' if now - before > 1 else ''} on {machine}"
+    return f"out of memory, the kernel ended {after - before} process{'es' if after - before > 1 else ''} on {machine}"
 
 
 @dataclass
@@ -41,9 +41,9 @@ class Attempt:
     lost: dict[str, str] = field(default_factory=dict)
     """Ranks that will not return, and the reason if it is known."""
     lost_at: float = math.inf
-    """time.monotonic when the first rank was lost."""
+    """When the first rank was lost."""
     missed_at: float = math.inf
-    """time.monotonic when a rank first reported that another is gone."""
+    """When a rank first reported that another is gone."""
     not_at_fault: set[str] = field(default_factory=set)
     """Lost ranks that do not count against the run: restarted together with a dead neighbour, on a departed machine, or
     killed while waiting for one of these."""
@@ -57,8 +57,8 @@ class Attempt:
     """Evidence that a rank was killed for lack of memory."""
     overdue: str = ""
     """Why the attempt was ended early."""
-    started: float = field(default_factory=time.monotonic)
-    progressed: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=now)
+    progressed: float = field(default_factory=now)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     waiting_after: dict[str, int] = field(default_factory=dict)
     """By rank: the number of the epoch after which it last waited for a decision."""
@@ -74,7 +74,7 @@ class Attempt:
         self.waiting_after[name] = number
         while not self.stopped and self.decided < self.waiting_after[name]:
             await self.decision.wait()
-        self.progressed = time.monotonic()
+        self.progressed = now()
         # A decision that was made before this epoch holds on every rank; a stop between two ranks' calls, for both.
         return self.decided >= self.waiting_after[name]
 
@@ -118,12 +118,12 @@ class Attempt:
         """Store the result of a rank; the first of several counts."""
         self.results.setdefault(name, result)
         if result.is_symptom:
-            self.missed_at = min(self.missed_at, time.monotonic())
+            self.missed_at = min(self.missed_at, now())
 
     def lose(self, name: str, reason: str = "", *, not_at_fault: bool = False) -> None:
         """Note that a rank will not return."""
         self.lost[name] = reason
-        self.lost_at = min(self.lost_at, time.monotonic())
+        self.lost_at = min(self.lost_at, now())
         if not_at_fault:
             self.not_at_fault.add(name)
 
@@ -143,11 +143,10 @@ class Attempt:
 
     def overdue_reason(self, limits: RunLimits) -> str:
         """Why the attempt is to be ended early; empty if it may continue."""
-        now = time.monotonic()
-        if limits.run_timeout is not None and now - self.started > limits.run_timeout:
+        if limits.run_timeout is not None and now() - self.started > limits.run_timeout:
             return f"not done after {limits.run_timeout:g} s (run_timeout)"
         is_deciding = any(number > self.decided for number in self.waiting_after.values())
-        if limits.stall_timeout is not None and now - self.progressed > limits.stall_timeout and not is_deciding:
+        if limits.stall_timeout is not None and now() - self.progressed > limits.stall_timeout and not is_deciding:
             return f"no progress for {limits.stall_timeout:g} s (stall_timeout)"
         return ""
 

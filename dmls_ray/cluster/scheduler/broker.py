@@ -19,14 +19,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
-from dmls_ray.cluster.scheduler.attempt import oom_kill_evidence
-from dmls_ray.cluster.scheduler.dispatcher import Dispatcher, skipped
+from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankRegistration
+from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.dispatcher import skipped
 from dmls_ray.cluster.scheduler.retry import Queued
+from dmls_ray.cluster.scheduler.trainer_calls import TrainerCalls
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunAborted, RunEvent, RunFinished, SkipKind, Verdict
 
@@ -37,14 +37,12 @@ MAX_BROKER_DEATHS = 3
 """Broker deaths during one run after which the run itself is blamed."""
 
 
-class Broker(Dispatcher):
-    """The calls that ranks, trainers and Trainables make to the scheduler."""
+class Broker(TrainerCalls):
+    """The calls that ranks and Trainables make to the scheduler, besides those of trainers."""
 
-    def __init__(self, expected: Mapping[str, int], **options: Any) -> None:
+    def __init__(self, expected: Mapping[str, ExpectedTrainer], **options: Any) -> None:
         super().__init__(expected, **options)
         self._closed = False
-        self._abort_reason = ""
-        self._controllers: dict[str, Any] = {}
 
     async def join(self, registration: RankRegistration) -> str:
         """Add a rank; returns its name. The first rank of a new group means that all old ranks of its trainer are lost.
@@ -84,17 +82,19 @@ class Broker(Dispatcher):
         except asyncio.CancelledError:
             # Ray cancels the calls of a process that has ended.
             if rank.waiting is reply:
-                rank.waiting, rank.free_since = None, time.monotonic()
+                rank.waiting, rank.free_since = None, now()
                 self.members.set_busy(name, rank)
             raise
 
-    async def interruption(self, name: str) -> tuple[str, ...]:
+    async def interruption(self, name: str) -> tuple[str, ...] | None:
         """Wait until the rank is to stop waiting for lost ranks of its run; returns the addresses of their machines.
 
-        Empty if the rank need not ask again.
+        None if this broker does not wait for a result of the rank: it was given up, or joined an earlier broker.
         """
         rank = self.members.ranks.get(name)
-        if self._closed or rank is None:
+        if rank is None:
+            return None
+        if self._closed:
             return ()
         rank.interruption = asyncio.get_running_loop().create_future()
         return await rank.interruption
@@ -104,19 +104,19 @@ class Broker(Dispatcher):
         attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
             attempt.begun[name] = oom_kills
-            attempt.progressed = time.monotonic()
+            attempt.progressed = now()
 
     async def progress(self, name: str, lease_id: str) -> None:
         """Note that a rank is getting on with its run."""
         attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
-            attempt.progressed = time.monotonic()
+            attempt.progressed = now()
 
     async def emit(self, name: str, lease_id: str, event: EpochEnded) -> None:
         """Add an event of a run under way."""
         attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
-            attempt.progressed = time.monotonic()
+            attempt.progressed = now()
             self.streams.add(attempt.job.run_id, event)
 
     async def epoch(self, name: str, lease_id: str, event: EpochEnded, *, number: int, reports: bool) -> bool:
@@ -172,72 +172,6 @@ class Broker(Dispatcher):
             self.lose(name)
         return False
 
-    async def rank_failed(self, trainer: str, index: int, *, memory: str = "", left: bool = False) -> None:
-        """Take Ray's report that the process of a rank died.
-
-        Args:
-            trainer: the trainer of the rank.
-            index: its number in that trainer.
-            memory: evidence that it was killed for lack of memory; empty without.
-            left: whether its machine is gone with it.
-        """
-        for name, rank in self.members.of_trainer(trainer).items():
-            if rank.registration.index != index:
-                continue
-            # Before anything is awaited: the trainer's next group may join meanwhile.
-            self.members.broken_groups.add((trainer, rank.registration.group))
-            attempt = rank.attempt
-            if attempt is not None and not left:
-                before = attempt.begun.get(name)
-                if not memory and before is not None:
-                    now = await self.oom_kills_on(rank.registration)
-                    memory = oom_kill_evidence(before, now, rank.registration.machine)
-                attempt.oom_kill = attempt.oom_kill or memory
-            if name in self.members.ranks:
-                self.lose(name, departed=rank.registration.machine if left else "")
-
-    # --- trainers -------------------------------------------------------------------------------------------
-
-    async def expect(self, trainer: str, ranks: int, *, later: bool = False) -> None:
-        """Announce a trainer with this many ranks; with `later`, runs that find other ranks do not wait for it.
-
-        Ignored if the trainer's machine has left meanwhile: another thread may have reported that before.
-        """
-        self.members.expect(trainer, ranks, later=later)
-        self.dispatch()
-
-    async def end_trainer(self, trainer: str, *, left: str = "", refused: str = "") -> None:
-        """Remove the ranks of a trainer, and accept no new ones from it.
-
-        Args:
-            trainer: its name.
-            left: its machine, if that has left the cluster: then no run is charged for it.
-            refused: why its ranks cannot serve, if they cannot.
-        """
-        if refused:
-            self.members.refusals[trainer] = refused
-        self.members.end_trainer(trainer)
-        if left:
-            self.members.departed[left] = None
-        for name in self.members.of_trainer(trainer):
-            if name in self.members.ranks:
-                self.lose(name, departed=left)
-        self.dispatch()
-
-    async def refusal(self, trainer: str) -> str:
-        """Why the ranks of a trainer cannot serve; empty if nothing is known of it."""
-        return self.members.refusals.get(trainer, "")
-
-    async def controlled_by(self, trainer: str, controller: Any) -> None:
-        """Remember the actor that controls a trainer."""
-        self._controllers[trainer] = controller
-
-    async def controllers(self) -> dict[str, Any]:
-        """The actors that control trainers, by trainer, including ended ones."""
-        return self._controllers
-
-    # --- runs -----------------------------------------------------------------------------------------------
-
     async def submit(self, job: Job, brokers_before: int = 0, *, owner: str = "") -> bool:
         """Queue a run; if it is known already, its events are sent again from the start.
 
@@ -253,8 +187,8 @@ class Broker(Dispatcher):
             return False
         if not self.streams.open(job.run_id):
             return True
-        if self._abort_reason:
-            self.streams.add(job.run_id, RunAborted(reason=self._abort_reason))
+        if self.abort_reason:
+            self.streams.add(job.run_id, RunAborted(reason=self.abort_reason))
         elif reason := self.failures.give_up_reason(job.trial_id):
             self.streams.add(job.run_id, skipped(reason, SkipKind.GIVEN_UP))
         elif brokers_before > MAX_BROKER_DEATHS:
@@ -302,13 +236,6 @@ class Broker(Dispatcher):
         """Remove a queued run; a run under way ends by itself, and its result is dropped."""
         self.queue.cancel(run_id)
 
-    async def abort(self, reason: str) -> None:
-        """End all runs: the worker group cannot serve any more."""
-        self._abort_reason = reason
-        self.queue.clear()
-        self.attempts.clear()
-        self.streams.abort(reason)
-
     async def close(self) -> None:
         """Accept no more runs: idle ranks leave at once, the others when they ask for work."""
         self._closed = True
@@ -319,3 +246,7 @@ class Broker(Dispatcher):
     async def wait_for_death(self) -> None:
         """Never return: a caller that waits learns of the death of this process."""
         await asyncio.Event().wait()
+
+    async def is_alive(self) -> bool:
+        """Answer, which a process that is stopped does not."""
+        return True

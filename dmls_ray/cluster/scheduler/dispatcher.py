@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
-from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt, oom_kill_evidence
+from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.cluster.scheduler.membership import Membership
 from dmls_ray.cluster.scheduler.queue import RunQueue
 from dmls_ray.cluster.scheduler.retry import FailureCounter, Queued, retry
@@ -25,41 +26,50 @@ async def _unknown(registration: RankRegistration) -> None:
     return None
 
 
+async def _no_process(registration: RankRegistration) -> bool:
+    return True
+
+
 class Dispatcher:
     """The state of the scheduler and its rules; `Broker` adds the calls of other processes.
 
     Args:
-        expected: trainer -> how many of its ranks must have joined before any run starts. Otherwise a run would be
-            timed while another rank of its machines still starts.
-        joining_later: those of them that runs need not wait for.
+        expected: the trainers all of whose ranks must have joined before any run starts. Otherwise a run would be timed
+            while another rank of its machines still starts.
         exclusive: lease to one run at a time (bench mode), not to as many as there are ranks for.
         limits: timeouts, retries and the memory of ranks.
-        end_process: kills the process of a rank whatever it does; returns at once.
+        end_process: kills the process of a rank, whatever it does; returns whether it is gone.
         oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
+        stop_controller: ends the actor that controls a trainer, and the trainer's ranks with it.
     """
 
     def __init__(
         self,
-        expected: Mapping[str, int],
+        expected: Mapping[str, ExpectedTrainer],
         *,
-        joining_later: Collection[str] = (),
         exclusive: bool = True,
         limits: RunLimits | None = None,
-        end_process: Callable[[RankRegistration], None] = lambda registration: None,
+        end_process: Callable[[RankRegistration], Awaitable[bool]] = _no_process,
         oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
+        stop_controller: Callable[[Any], None] = lambda controller: None,
     ) -> None:
         self.limits = limits = limits or RunLimits()
-        self.end_process, self.oom_kills_on = end_process, oom_kills_on
-        self.members = Membership(expected, joining_later)
+        self.end_process, self.oom_kills_on, self.stop_controller = end_process, oom_kills_on, stop_controller
+        self.members = Membership(expected)
         self.queue = RunQueue(self.members, exclusive=exclusive, wait_for_ranks=limits.wait_for_ranks)
         self.streams = EventStreams()
         self.failures = FailureCounter(limits.give_up_after)
         self.attempts: dict[str, Attempt] = {}
         """Attempts under way, by lease_id."""
+        self.abort_reason = ""
+        """Why no run can be served any more."""
+        self.controllers: dict[str, Any] = {}
+        """The actors that control trainers, by trainer, including ended ones."""
         # Names carry the broker's own id: those of a later broker must not collide with what this one left behind.
         self.nonce = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._watching: asyncio.Task[None] | None = None
+        self._killing: set[asyncio.Task[None]] = set()
 
     def unique(self) -> str:
         """A name that neither this broker nor another has used."""
@@ -149,6 +159,67 @@ class Dispatcher:
             attempt.oom_kill = attempt.oom_kill or evidence
         self.settle(attempt)
 
+    def kill(self, registration: RankRegistration) -> None:
+        """End the process of a rank that is lost. The clock of its trainer runs until another is there."""
+
+        async def end() -> None:
+            trainer = self.members.trainers.get(registration.trainer)
+            if await self.end_process(registration) and trainer is not None:
+                trainer.has_ended(registration)
+
+        task = asyncio.get_running_loop().create_task(end())
+        self._killing.add(task)
+        task.add_done_callback(self._killing.discard)
+
+    def start_failed(self, name: str, reason: str, *, restart: bool = False, is_last: bool = False) -> None:
+        """Note that the ranks of a trainer did not come.
+
+        Args:
+            name: the trainer.
+            reason: what happened.
+            restart: whether to stop its controller, so that the driver starts another trainer; else Train starts other
+                ranks by itself.
+            is_last: whether to give it up at once.
+        """
+        trainer = self.members.trainers[name]
+        if trainer.failed() or is_last:
+            times = f", {trainer.failed_starts} times in a row" if trainer.failed_starts > 1 else ""
+            self.give_up(name, reason + times)
+        elif restart:
+            trainer.is_replaced = True
+            self._stop(name)
+
+    def give_up(self, name: str, reason: str) -> None:
+        """Continue without a trainer whose ranks cannot serve, or end all runs if they count on it."""
+        trainer = self.members.trainers.get(name)
+        if trainer is None:
+            return
+        if trainer.expected.is_optional:
+            self.members.refusals[name] = reason
+            self.end_ranks_of(name)
+            self._stop(name)
+        else:
+            self.abort(reason)
+
+    def end_ranks_of(self, trainer: str, *, departed: str = "") -> None:
+        """Remove the ranks of a trainer, and accept no new ones from it."""
+        self.members.end_trainer(trainer)
+        for name in self.members.of_trainer(trainer):
+            if name in self.members.ranks:
+                self.lose(name, departed=departed)
+        self.dispatch()
+
+    def _stop(self, trainer: str) -> None:
+        if trainer in self.controllers:
+            self.stop_controller(self.controllers[trainer])
+
+    def abort(self, reason: str) -> None:
+        """End all runs: the worker group cannot serve any more."""
+        self.abort_reason = reason
+        self.queue.clear()
+        self.attempts.clear()
+        self.streams.abort(reason)
+
     def release(self, trainer: str) -> None:
         """Let the ranks of a trainer leave once all are idle, since Train replaces all of them when one ends."""
         ranks = self.members.of_trainer(trainer)
@@ -167,7 +238,7 @@ class Dispatcher:
             rank = self.members.ranks.get(name)
             if rank is None:
                 continue
-            rank.attempt, rank.free_since = None, time.monotonic()
+            rank.attempt, rank.free_since = None, now()
             if rank.waiting is not None and not rank.must_leave:
                 # It asked for work before the other ranks of its run had ended.
                 self.members.set_idle(name)

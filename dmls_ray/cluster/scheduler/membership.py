@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.attempt import Attempt
-
-TRAINER_START_TIMEOUT_S = 600.0
-"""How long runs that lack ranks wait for an announced trainer: its machine may prepare data first, or never have enough
-free resources."""
+from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.trainers import Trainer
 
 IDLE_REPORT_TIMEOUT_S = 10.0
 """How long a rank that has joined, or whose run has ended, may take to ask for work before runs start without it."""
@@ -33,7 +30,7 @@ class Rank:
     """Set while the rank asks whether its run is broken."""
     must_leave: bool = False
     """It is to end its process when it asks for work."""
-    free_since: float = field(default_factory=time.monotonic)
+    free_since: float = field(default_factory=now)
     """When it joined, or its last run ended."""
 
     def answer(self, reply: Lease | Leave | None) -> None:
@@ -51,12 +48,13 @@ class Membership:
     """Ranks by name, and what is expected of their trainers.
 
     Args:
-        expected: trainer -> how many ranks it has.
-        joining_later: those of them that runs need not wait for.
+        expected: trainers that are announced already, by name.
     """
 
-    def __init__(self, expected: Mapping[str, int], joining_later: Collection[str]) -> None:
+    def __init__(self, expected: Mapping[str, ExpectedTrainer]) -> None:
         self.ranks: dict[str, Rank] = {}
+        self.trainers = {name: Trainer(item, has_served=item.has_served) for name, item in expected.items()}
+        """Trainers that are announced and not over."""
         self.ended: set[str] = set()
         """Trainers that are over."""
         self.refusals: dict[str, str] = {}
@@ -65,31 +63,24 @@ class Membership:
         """Trainers' groups in which a rank has died: Train replaces the other ranks with it."""
         self.departed: dict[str, None] = {}
         """Machines that have left, and are not back."""
-        self.changed = time.monotonic()
+        self.changed = now()
         """When ranks were last lost for good, or announced."""
         self.slots: Counter[str] = Counter()
         """Ranks of each machine."""
-        self._sizes = dict(expected)
-        self._arriving = dict.fromkeys(joining_later, time.monotonic())
-        """Trainers that runs need not wait for, until all of their ranks have joined for the first time; with the time
-        of their announcement."""
-        self._present: Counter[str] = Counter()
-        """Ranks of each trainer."""
         self._idle: dict[str, set[str]] = {}
         """Idle ranks by machine, in the order in which runs take machines."""
         self._machine_order: dict[str, int] = {}
 
     def add(self, name: str, registration: RankRegistration) -> None:
         """Add a rank, unless its trainer is over."""
-        trainer, machine = registration.trainer, registration.machine
-        if trainer in self.ended:
+        machine = registration.machine
+        if registration.trainer in self.ended:
             return
         self.ranks[name] = Rank(registration)
-        self._present[trainer] += 1
         self.slots[machine] += 1
         self.departed.pop(machine, None)
-        if self._present[trainer] >= self._sizes.get(trainer, 0):
-            self._arriving.pop(trainer, None)
+        if trainer := self.trainers.get(registration.trainer):
+            trainer.joined(registration)
 
         if self._machine_order.get(machine) != registration.machine_order:
             self._machine_order[machine] = registration.machine_order
@@ -99,28 +90,25 @@ class Membership:
     def remove(self, name: str) -> Rank:
         """Remove a rank, and answer what it waits for."""
         rank = self.ranks.pop(name)
-        self._present[rank.registration.trainer] -= 1
         self.slots[rank.registration.machine] -= 1
+        if trainer := self.trainers.get(rank.registration.trainer):
+            trainer.lost_one(rank.registration)
         self.set_busy(name, rank)
         rank.answer(None)
         rank.interrupt(())
         return rank
 
-    def expect(self, trainer: str, ranks: int, *, later: bool) -> None:
-        """Announce a trainer, unless it is over."""
-        if trainer in self.ended:
-            return
-        self._sizes[trainer] = ranks
-        self.changed = time.monotonic()
-        if later:
-            self._arriving[trainer] = time.monotonic()
+    def expect(self, name: str, expected: ExpectedTrainer) -> None:
+        """Announce a trainer, unless it is over or announced already."""
+        if name not in self.ended and name not in self.trainers:
+            self.trainers[name] = Trainer(expected, has_served=expected.has_served)
+            self.changed = now()
 
-    def end_trainer(self, trainer: str) -> None:
-        """Expect no more ranks of a trainer."""
-        self.ended.add(trainer)
-        self._sizes.pop(trainer, None)
-        self._arriving.pop(trainer, None)
-        self.changed = time.monotonic()
+    def end_trainer(self, name: str) -> Trainer | None:
+        """Expect no more ranks of a trainer; returns it, if it was announced."""
+        self.ended.add(name)
+        self.changed = now()
+        return self.trainers.pop(name, None)
 
     def of_trainer(self, trainer: str) -> dict[str, Rank]:
         """The ranks of a trainer, by name."""
@@ -156,9 +144,7 @@ class Membership:
     @property
     def is_complete(self) -> bool:
         """Whether all ranks that runs wait for have joined."""
-        return all(
-            self._present[trainer] >= size for trainer, size in self._sizes.items() if trainer not in self._arriving
-        )
+        return all(trainer.missing_since is None or trainer.is_arriving for trainer in self.trainers.values())
 
     @property
     def has_rank_not_yet_idle(self) -> bool:
@@ -168,10 +154,14 @@ class Membership:
         different machines and overlap with that rank's teardown. A rank that hangs is waited for once, not before
         every run.
         """
-        since = time.monotonic() - IDLE_REPORT_TIMEOUT_S
+        since = now() - IDLE_REPORT_TIMEOUT_S
         return any(rank.waiting is None and rank.free_since > since for rank in self.ranks.values())
 
     def wait_until(self, wait_for_ranks: float) -> float:
-        """time.monotonic until which a run without ranks waits for more of them."""
-        arrivals = [since + TRAINER_START_TIMEOUT_S for since in self._arriving.values()]
+        """Until when a run without ranks waits for more of them."""
+        arrivals = [
+            trainer.missing_since + trainer.timeout(wait_for_ranks)
+            for trainer in self.trainers.values()
+            if trainer.missing_since is not None and trainer.is_arriving
+        ]
         return max([self.changed + wait_for_ranks, *arrivals])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import deque
 from dataclasses import dataclass, field
 
 from dmls_ray.cluster.placement import RankRequest, place_ranks
+from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.cluster.scheduler.membership import Membership
 from dmls_ray.cluster.scheduler.retry import Queued
 
@@ -67,7 +67,7 @@ class RunQueue(deque[Queued]):
             return Decision(self.popleft(), ranks=members.take_idle(chosen))
         # The run gets its ranks once others have returned theirs, or once missing machines are back.
         may_fit_later = bool(place_ranks(members.all_slots, request))
-        if may_fit_later or members.wait_until(self._wait_for_ranks) > time.monotonic():
+        if may_fit_later or members.wait_until(self._wait_for_ranks) > now():
             return None
         return Decision(self.popleft(), skip=self._too_few_ranks(request))
 

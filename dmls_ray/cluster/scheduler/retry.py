@@ -5,11 +5,11 @@ The broker and runs under another launcher both follow it.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.attempt import Attempt
+from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EarlierAttempt, Verdict
@@ -56,7 +56,7 @@ def retry(attempt: Attempt, verdict: Verdict, limits: RunLimits) -> Queued | Non
         attempt=attempt.number,
         outcome=verdict.outcome.value,
         reason=verdict.reason,
-        seconds=round(time.monotonic() - attempt.started, 3),
+        seconds=round(now() - attempt.started, 3),
     )
     return Queued(attempt.job, (*attempt.earlier, ended), retries_used)
 

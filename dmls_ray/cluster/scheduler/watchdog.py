@@ -1,12 +1,13 @@
-"""`watch`: ends runs that take too long, and ranks that hang."""
+"""`watch`: ends runs that take too long, ranks that hang, and the wait for ranks that do not come."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from dmls_ray.cluster.scheduler.attempt import Attempt
+from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.trainers import Trainer
 
 if TYPE_CHECKING:
     from dmls_ray.cluster.scheduler.dispatcher import Dispatcher
@@ -25,18 +26,46 @@ CHECK_INTERVAL_S = 0.5
 
 
 async def watch(dispatcher: Dispatcher) -> None:
-    """Check the clocks of runs and ranks until no run is left: a rank that hangs reports nothing to Ray."""
-    while dispatcher.queue or dispatcher.attempts:
-        for attempt in list(dispatcher.attempts.values()):
-            if reason := attempt.overdue_reason(dispatcher.limits):
-                attempt.overdue = reason
-                for name in attempt.pending:
-                    _kill(dispatcher, name)
-            else:
-                _unblock_survivors(dispatcher, attempt)
-        _kill_hung_ranks(dispatcher)
-        dispatcher.dispatch()
-        await asyncio.sleep(CHECK_INTERVAL_S)
+    """Check all clocks until no run is left: neither a rank that hangs nor one that is missing reports anything."""
+    try:
+        while dispatcher.queue or dispatcher.attempts:
+            _check(dispatcher)
+            dispatcher.dispatch()
+            await asyncio.sleep(CHECK_INTERVAL_S)
+    except Exception as error:
+        # Without its clocks the scheduler might wait for ever.
+        dispatcher.abort(f"the scheduler failed: {type(error).__name__}: {error}")
+        raise
+
+
+def _check(dispatcher: Dispatcher) -> None:
+    for attempt in list(dispatcher.attempts.values()):
+        if reason := attempt.overdue_reason(dispatcher.limits):
+            attempt.overdue = reason
+            for name in attempt.pending:
+                _kill(dispatcher, name)
+        else:
+            _unblock_survivors(dispatcher, attempt)
+    _kill_hung_ranks(dispatcher)
+    for name, trainer in list(dispatcher.members.trainers.items()):
+        _check_trainer(dispatcher, name, trainer)
+
+
+def _check_trainer(dispatcher: Dispatcher, name: str, trainer: Trainer) -> None:
+    """End the wait for missing ranks of a trainer. No run waits for one that is arriving: it may take its time."""
+    if trainer.missing_since is None or trainer.is_arriving:
+        return
+    for registration in trainer.to_kill_again():
+        dispatcher.kill(registration)
+    timeout = trainer.timeout(dispatcher.limits.wait_for_ranks)
+    if now() - trainer.missing_since <= timeout:
+        return
+    count = f"{trainer.expected.ranks - trainer.present} of {trainer.expected.ranks} ranks{trainer.where}"
+    if trainer.has_served:
+        dispatcher.start_failed(name, f"{count} did not come back within {timeout:g} s", restart=True)
+    else:
+        reason = f"{count} did not start within {timeout:g} s; a longer --wait-for-ranks waits for a full cluster"
+        dispatcher.start_failed(name, reason, is_last=True)
 
 
 def _unblock_survivors(dispatcher: Dispatcher, attempt: Attempt) -> None:
@@ -46,7 +75,7 @@ def _unblock_survivors(dispatcher: Dispatcher, attempt: Attempt) -> None:
     for one side only.
     """
     lost_at = min(attempt.lost_at, attempt.missed_at + DEATH_DETECTION_TIMEOUT_S)
-    since = time.monotonic() - lost_at
+    since = now() - lost_at
     if since > PEER_NOTIFY_DELAY_S and not attempt.interrupted:
         attempt.interrupted = True
         for name in attempt.pending:
@@ -60,12 +89,12 @@ def _kill_hung_ranks(dispatcher: Dispatcher) -> None:
     """Kill ranks without a run that have not asked for work for stall_timeout; Train replaces them."""
     if dispatcher.limits.stall_timeout is None:
         return
-    since = time.monotonic() - dispatcher.limits.stall_timeout
+    since = now() - dispatcher.limits.stall_timeout
     for name, rank in list(dispatcher.members.ranks.items()):
         if rank.attempt is None and rank.waiting is None and rank.free_since < since:
             _kill(dispatcher, name)
 
 
 def _kill(dispatcher: Dispatcher, name: str, *, was_waiting: bool = False, reason: str = "") -> None:
-    dispatcher.end_process(dispatcher.members.ranks[name].registration)
+    dispatcher.kill(dispatcher.members.ranks[name].registration)
     dispatcher.lose(name, was_waiting=was_waiting, reason=reason)

@@ -85,7 +85,7 @@ class ForwardEvents(tune.Callback):
     def _pass_on(self, trial: Any, run_id: str, event: RunEvent) -> None:
         if isinstance(event, RunStarted):
             self._attempts[run_id] = event.attempt
-            self._group.note_controllers()
+            self._group.note_trainers()
         if isinstance(event, RunUnknown):
             # The broker has died, and the run with it; the same command runs it again.
             self._complete.add(trial.trial_id)
@@ -123,7 +123,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
     if group.isolation == "per_run":
         trainable = IsolatedRunTrainable
         parameters["group"] = {
-            "settings": group.settings(group.name, max_leases=1),
+            "settings": group.settings(group.name),
             "per_rank": group.per_rank(),
         }
     elif trials.metric:

@@ -16,10 +16,17 @@ from ray.tune import Trainable
 
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.external_run import LaunchedRun
-from dmls_ray.cluster.messages import Job
+from dmls_ray.cluster.messages import ExpectedTrainer, Job
 from dmls_ray.cluster.scheduler.dispatcher import skipped
+from dmls_ray.cluster.trainer_lives import run_trainer
 from dmls_ray.cluster.tune.job_set import JobOf
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunFinished, RunStarted, RunUnknown, SkipKind, is_last
+
+LEAVE_TIMEOUT_S = 20.0
+"""How long the ranks of a run with its own trainer may take to leave after it."""
+
+KILL_TIMEOUT_S = 5.0
+"""How long that trainer may take to end after its controller was killed."""
 
 
 class RunTrainable(Trainable):
@@ -170,25 +177,47 @@ class IsolatedRunTrainable(RunTrainable):
         super().setup(config, **parts)
 
     def begin(self, job: Job) -> None:
-        # It loads PyTorch, which the Trainables of the other isolation do without.
-        from dmls_ray.cluster.node_trainer import make_trainer
-
-        ranks = job.config.world_size
         # Train resumes a run name that was used before.
         self._trainer = f"{self._group['settings'].trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
-        self._broker.call("expect", self._trainer, ranks)
-        settings = replace(self._group["settings"], trainer=self._trainer)
-        trainer = make_trainer(settings, ranks=ranks, per_rank=self._group["per_rank"], node_id=None)
-        self._thread = threading.Thread(target=self._run_trainer, args=(trainer,), daemon=True)
+        self._is_over = threading.Event()
+        expected = ExpectedTrainer(ranks=job.config.world_size)
+        self._broker.call("expect", self._trainer, expected)
+        self._thread = threading.Thread(target=self._hold_ranks, args=(self._is_over, expected), daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        # A rank that died has been restarted by now, and must not wait for work.
+        self._is_over.set()
+        # Its ranks leave when they ask for work; one that died has been restarted by now, and leaves as well.
         self._broker.call("end_trainer", self._trainer)
-        self._thread.join()
+        self._thread.join(LEAVE_TIMEOUT_S)
+        if self._thread.is_alive():
+            # Its ranks were still starting, or the cluster has no free resources for them.
+            controllers, _ = self._broker.call("trainers")
+            if self._trainer in controllers:
+                ray.kill(controllers[self._trainer])
+            self._thread.join(KILL_TIMEOUT_S)
 
-    def _run_trainer(self, trainer: Any) -> None:
-        try:
-            trainer.fit()
-        except Exception as error:  # noqa: BLE001 - the sweep must learn what ended the group
-            self._broker.submit("abort", f"Ray Train's worker group failed: {error}")
+    def _hold_ranks(self, is_over: threading.Event, expected: ExpectedTrainer) -> None:
+        # It loads PyTorch, which the Trainables of the other isolation do without.
+        from dmls_ray.cluster.node_trainer import make_trainer
+
+        settings, per_rank = self._group["settings"], self._group["per_rank"]
+
+        def fit(trainer: str) -> None:
+            make_trainer(
+                replace(settings, trainer=trainer), ranks=expected.ranks, per_rank=per_rank, node_id=None
+            ).fit()
+
+        def rename(trainer: str) -> bool:
+            self._trainer = trainer
+            return not is_over.is_set()
+
+        run_trainer(
+            self._broker,
+            self._trainer,
+            lambda: expected,
+            fit=fit,
+            is_over=is_over.is_set,
+            rename=rename,
+            private_cluster=settings.private_cluster,
+        )

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from dmls_ray.cluster.messages import Job, Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
@@ -19,6 +19,7 @@ from dmls_ray.records.run_events import (
     is_last,
 )
 from dmls_ray.workloads.classification.config import TrialConfig
+from tests.cluster.scheduler.virtual_time import run_virtually
 
 
 def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom_kills: int = 0) -> RankRegistration:
@@ -32,6 +33,20 @@ def card(index: int, machine: str = "a", trainer: str = "t", group: int = 0, oom
         store=(machine, 1000 + index),
         oom_kills=oom_kills,
     )
+
+
+def trainers(**ranks: int) -> dict[str, ExpectedTrainer]:
+    return {name: ExpectedTrainer(ranks=count) for name, count in ranks.items()}
+
+
+def killer(ended: list[int], *, works: bool = True) -> Callable[[RankRegistration], Awaitable[bool]]:
+    """Ends processes, and notes their pids."""
+
+    async def end(registration: RankRegistration) -> bool:
+        ended.append(registration.pid)
+        return works
+
+    return end
 
 
 def job(run_id: str, world_size: int = 1, **place: int) -> Job:
@@ -57,7 +72,7 @@ async def taken_up(broker: Broker, name: str, oom_kills: int | None = 0) -> Leas
 
 def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     def run() -> None:
-        asyncio.run(asyncio.wait_for(test(), 10))
+        run_virtually(test())
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dmls_ray.cluster.messages import Lease
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankDeath
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import (
@@ -28,12 +28,13 @@ from tests.cluster.scheduler.ranks import (
     soon,
     taken_up,
     train,
+    trainers,
 )
 
 
 @scenario
 async def test_a_run_takes_its_ranks_reports_its_events_and_returns_its_ranks() -> None:
-    broker, log = Broker({"t": 2}), []  # type: ignore[var-annotated]
+    broker, log = Broker(trainers(t=2)), []  # type: ignore[var-annotated]
     names = [await broker.join(card(index)) for index in range(2)]
     ranks = [asyncio.ensure_future(serve(broker, name, log)) for name in names]
     for number, size in enumerate((2, 1, 2)):
@@ -56,7 +57,7 @@ async def test_a_run_takes_its_ranks_reports_its_events_and_returns_its_ranks() 
 
 @scenario
 async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     name = await broker.join(card(0))
     waiting = await soon(broker.next_lease(name))
     await broker.submit(job("r"))
@@ -70,9 +71,9 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
 
 @scenario
 async def test_a_failed_group_ends_waiting_and_later_runs() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     await broker.submit(job("before"))
-    await broker.abort("no more ranks")
+    broker.abort("no more ranks")
     await broker.submit(job("after"))
     for run_id in ("before", "after"):
         assert (await follow(broker, run_id))[-1] == RunAborted(reason="no more ranks")
@@ -80,7 +81,7 @@ async def test_a_failed_group_ends_waiting_and_later_runs() -> None:
 
 @scenario
 async def test_nothing_is_kept_of_a_run_that_was_reported() -> None:
-    broker, log = Broker({"t": 1}), []  # type: ignore[var-annotated]
+    broker, log = Broker(trainers(t=1)), []  # type: ignore[var-annotated]
     rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
     for number in range(200):
         await broker.submit(job(f"r{number}"))
@@ -98,7 +99,7 @@ async def test_nothing_is_kept_of_a_run_that_was_reported() -> None:
 
 @scenario
 async def test_a_run_that_is_submitted_again_is_reported_from_its_start_and_not_run_twice() -> None:
-    broker, log = Broker({"t": 1}), list[Lease]()
+    broker, log = Broker(trainers(t=1)), list[Lease]()
     rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), log))
     await broker.submit(job("r"))
     first = await follow(broker, "r")
@@ -111,12 +112,12 @@ async def test_a_run_that_is_submitted_again_is_reported_from_its_start_and_not_
 
 @scenario
 async def test_a_broker_that_follows_a_dead_one_says_that_it_does_not_know_a_run() -> None:
-    assert await Broker({"t": 1}).events("r") == [RunUnknown()]
+    assert await Broker(trainers(t=1)).events("r") == [RunUnknown()]
 
 
 @scenario
 async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_after_the_same_epoch() -> None:
-    broker = Broker({"t": 2}, exclusive=False)
+    broker = Broker(trainers(t=2), exclusive=False)
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(asking("r", 2))
     ranks = [await soon(train(broker, name, 5)) for name in names]
@@ -136,11 +137,11 @@ async def test_all_ranks_of_a_run_that_asks_wait_for_each_decision_and_stop_afte
 
 @scenario
 async def test_a_rank_that_dies_while_it_waits_for_a_decision_starts_its_run_again() -> None:
-    broker = Broker({"t": 1}, exclusive=False)
+    broker = Broker(trainers(t=1), exclusive=False)
     name = await broker.join(card(0))
     await broker.submit(asking("r"))
     waits = await soon(train(broker, name, 2))
-    await broker.rank_failed("t", 0)
+    await broker.ranks_failed("t", {0: RankDeath()})
     waits.cancel()
     again = await soon(train(broker, await broker.join(card(0, group=1)), 2))
     events = [*await broker.events("r")]
@@ -154,7 +155,7 @@ async def test_a_rank_that_dies_while_it_waits_for_a_decision_starts_its_run_aga
 
 @scenario
 async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     dead = await soon(broker.events("r"))
@@ -170,7 +171,7 @@ async def test_what_a_dead_trainable_still_waits_for_goes_to_its_successor() -> 
 
 @scenario
 async def test_a_lease_or_a_result_that_the_network_lost_is_sent_again() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     name = await broker.join(card(0))
     await soon(broker.next_lease(name))
     await broker.submit(job("r"))
@@ -185,7 +186,7 @@ async def test_a_lease_or_a_result_that_the_network_lost_is_sent_again() -> None
 
 @scenario
 async def test_an_epoch_that_is_reported_twice_counts_once() -> None:
-    broker = Broker({"t": 1}, exclusive=False)
+    broker = Broker(trainers(t=1), exclusive=False)
     name = await broker.join(card(0))
     await soon(broker.next_lease(name))
     await broker.submit(asking("r"))
@@ -199,7 +200,7 @@ async def test_an_epoch_that_is_reported_twice_counts_once() -> None:
 @scenario
 async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another_name() -> None:
     # Its ranks would find the addresses of ranks that are gone in the leader's store, and wait for them.
-    broker = Broker({"here": 1, "there": 1}, limits=RunLimits(max_retries=0, wait_for_ranks=0))
+    broker = Broker(trainers(here=1, there=1), limits=RunLimits(max_retries=0, wait_for_ranks=0))
     here = await broker.join(card(0, "a", trainer="here"))
     gone = await broker.join(card(0, "b", trainer="there"))
     first, second = [await soon(broker.next_lease(name)) for name in (here, gone)]
@@ -211,7 +212,7 @@ async def test_a_run_that_was_skipped_and_is_submitted_again_meets_under_another
     waits = await soon(broker.next_lease(here))
     assert await outcome_of(broker, "r") == "skipped"
     await broker.forget("r")
-    await broker.expect("back", 1, later=True)
+    await broker.expect("back", ExpectedTrainer(ranks=1, is_optional=True))
     back = await broker.join(card(0, "b", trainer="back"))
     waiting = [waits, await soon(broker.next_lease(back))]
     await broker.submit(job("r", 2, machines=2))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import Lease, Leave, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import (
     RunStarted,
@@ -26,12 +26,13 @@ from tests.cluster.scheduler.ranks import (
     serve,
     soon,
     taken_up,
+    trainers,
 )
 
 
 @scenario
 async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     first = await soon(broker.next_lease(await broker.join(card(0))))
     await broker.submit(job("r"))
     assert not first.done()
@@ -41,7 +42,7 @@ async def test_no_run_starts_before_all_expected_ranks_are_there() -> None:
 
 @scenario
 async def test_a_rank_that_never_asks_again_is_waited_for_once() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     names = [await broker.join(card(index)) for index in range(2)]
     asks = await soon(broker.next_lease(names[1]))
     await broker.submit(job("r"))
@@ -61,7 +62,7 @@ async def test_a_rank_that_never_asks_again_is_waited_for_once() -> None:
 
 @scenario
 async def test_a_rank_whose_request_was_cancelled_with_its_process_is_given_no_run() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     leases[0].cancel()
@@ -74,18 +75,18 @@ async def test_a_rank_whose_request_was_cancelled_with_its_process_is_given_no_r
 
 @scenario
 async def test_a_request_that_is_cancelled_while_a_run_is_submitted_does_not_fail_the_submission() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     lease = await soon(broker.next_lease(await broker.join(card(0))))
     lease.cancel()
     assert await broker.submit(job("r")), "the broker has not seen the cancellation yet"
-    await broker.rank_failed("t", 0)
+    await broker.ranks_failed("t", {0: RankDeath()})
     name = await broker.join(card(0, group=1))
     assert attempt_of(await broker.next_lease(name)) == "r/2"
 
 
 @scenario
 async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
@@ -106,7 +107,7 @@ async def test_a_rank_that_joins_again_was_lost_and_its_run_is_run_again_once() 
 
 @scenario
 async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     for index in range(2):
         await soon(broker.next_lease(await broker.join(card(index))))
     # Rank 1 comes back first; rank 0 of the old group still waits for work, and is about to be ended.
@@ -120,7 +121,7 @@ async def test_no_run_is_leased_to_a_rank_of_a_group_that_is_being_replaced() ->
 
 @scenario
 async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     mine = await soon(broker.next_lease(await broker.join(card(0, "a", trainer="one"))))
     other = await broker.join(card(0, "b", trainer="two"))
     await broker.end_trainer("one")
@@ -132,24 +133,25 @@ async def test_a_trainer_that_ends_takes_its_ranks_and_wants_no_new_ones() -> No
 
 @scenario
 async def test_a_rank_that_was_given_up_is_to_end_and_one_of_another_broker_to_join_again() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     old = await broker.join(card(0))
     await broker.join(card(0, group=1))
     assert await broker.next_lease(old) == Leave()
-    assert await Broker({"t": 1}).next_lease(old) == Leave(join_again=True)
+    assert await Broker(trainers(t=1)).next_lease(old) == Leave(join_again=True)
 
 
 @scenario
 async def test_whoever_ends_the_group_learns_who_controls_its_trainers() -> None:
-    broker = Broker({"t": 1})
-    assert await broker.controllers() == {}
+    broker = Broker(trainers(t=1))
+    assert await broker.trainers() == ({}, set())
     await broker.controlled_by("t", "one")
-    assert await broker.controllers() == {"t": "one"}
+    await broker.join(card(0))
+    assert await broker.trainers() == ({"t": "one"}, {"t"})
 
 
 @scenario
 async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_its_ranks_are_idle() -> None:
-    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100.0))
+    broker = Broker(trainers(t=2), limits=RunLimits(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
@@ -172,7 +174,7 @@ async def test_a_trainer_with_a_rank_that_grew_too_large_is_replaced_once_all_it
 @scenario
 async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_its_result_is_here() -> None:
     # The broker may take calls in another order than they were made.
-    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100.0))
+    broker = Broker(trainers(t=2), limits=RunLimits(recycle_above_mib=100.0))
     names = [await broker.join(card(index)) for index in range(2)]
     neighbour = await soon(broker.next_lease(names[1]))
     await broker.submit(job("r"))
@@ -184,7 +186,7 @@ async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_it
 
 @scenario
 async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_their_run_last() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(recycle_above_mib=100.0))
+    broker = Broker(trainers(a=1, b=1), limits=RunLimits(recycle_above_mib=100.0))
     names = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
     await broker.submit(job("r", 2))
     leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
@@ -207,11 +209,11 @@ async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_
         await answer.wait()
         return 0
 
-    broker = Broker({"t": 1}, oom_kills_on=count)
+    broker = Broker(trainers(t=1), oom_kills_on=count)
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
-    failed = asyncio.ensure_future(broker.rank_failed("t", 0))
+    failed = asyncio.ensure_future(broker.ranks_failed("t", {0: RankDeath()}))
     await asked.wait()
     await broker.finish(name, lease.lease_id, result(0))
     answer.set()
@@ -222,11 +224,11 @@ async def test_a_rank_whose_run_ends_while_its_machine_is_asked_is_lost_all_the_
 
 @scenario
 async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(wait_for_ranks=5))
+    broker = Broker(trainers(a=1, b=1), limits=RunLimits(wait_for_ranks=5))
     waiting = await on_machines(broker, "a", "b")
     await broker.end_trainer("b", left="b")
     await broker.submit(job("r", 2))
-    await broker.expect("b.2", 1, later=True)
+    await broker.expect("b.2", ExpectedTrainer(ranks=1, is_optional=True))
     back = dataclasses.replace(card(0, "b", trainer="b.2"), machine_order=1)
     lease = await broker.next_lease(await broker.join(back))
     assert isinstance(lease, Lease)
@@ -236,8 +238,8 @@ async def test_a_run_whose_machine_is_back_in_time_goes_on() -> None:
 
 @scenario
 async def test_a_trainer_that_refuses_reports_the_reason_to_its_driver() -> None:
-    broker = Broker({"t": 1})
-    await broker.end_trainer("u", refused="no PyTorch there")
+    broker = Broker(trainers(t=1) | {"u": ExpectedTrainer(ranks=1, is_optional=True)})
+    await broker.trainer_failed("u", "no PyTorch there")
     assert await broker.refusal("u") == "no PyTorch there"
     assert await broker.refusal("t") == ""
 
@@ -245,10 +247,10 @@ async def test_a_trainer_that_refuses_reports_the_reason_to_its_driver() -> None
 @scenario
 async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_waited_for() -> None:
     for later in (False, True):
-        broker = Broker({"here": 1}, limits=RunLimits(wait_for_ranks=0))
+        broker = Broker(trainers(here=1), limits=RunLimits(wait_for_ranks=0))
         here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
         await broker.end_trainer("there", left="b")
-        await broker.expect("there", 1, later=later)
+        await broker.expect("there", ExpectedTrainer(ranks=1, is_optional=later))
         await broker.submit(job("pair", 2))
         assert await outcome_of(broker, "pair") == "skipped"
         await broker.submit(job("alone"))
@@ -257,10 +259,10 @@ async def test_a_trainer_whose_machine_has_left_before_it_was_announced_is_not_w
 
 @scenario
 async def test_a_rank_that_joins_twice_counts_once() -> None:
-    broker = Broker({"t": 2}, limits=RunLimits(recycle_above_mib=100))
+    broker = Broker(trainers(t=2), limits=RunLimits(recycle_above_mib=100))
     await broker.join(card(0))  # the network fails over the answer
     names = [await broker.join(card(index)) for index in range(2)]
-    assert (broker.members._present["t"], broker.members.slots["a"]) == (2, 2)
+    assert (broker.members.trainers["t"].present, broker.members.slots["a"]) == (2, 2)
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
     for number, name in enumerate(names):
@@ -273,21 +275,21 @@ async def test_a_rank_that_joins_twice_counts_once() -> None:
 
 @scenario
 async def test_a_trainer_that_never_comes_is_waited_for_no_longer_than_that() -> None:
-    with patch("dmls_ray.cluster.scheduler.membership.TRAINER_START_TIMEOUT_S", 0.2):
-        broker = Broker({"here": 1}, limits=RunLimits(wait_for_ranks=0))
+    with patch("dmls_ray.cluster.scheduler.trainers.START_TIMEOUT_S", 0.2):
+        broker = Broker(trainers(here=1), limits=RunLimits(wait_for_ranks=0))
         here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
-        await broker.expect("never", 1, later=True)
-        began = time.monotonic()
+        await broker.expect("never", ExpectedTrainer(ranks=1, is_optional=True))
+        began = now()
         await broker.submit(job("pair", 2))
         assert await outcome_of(broker, "pair") == "skipped"
-        assert time.monotonic() - began > 0.2
+        assert now() - began > 0.2
         await broker.submit(job("alone"))
         assert (await here).rank.rank == 0
 
 
 @scenario
 async def test_a_broker_that_follows_another_waits_for_no_trainer_that_came_later() -> None:
-    broker = Broker({"here": 1, "slow": 1}, joining_later=["slow"])
+    broker = Broker(trainers(here=1) | {"slow": ExpectedTrainer(ranks=1, is_optional=True)})
     here = await soon(broker.next_lease(await broker.join(card(0, trainer="here"))))
     await broker.submit(job("alone"))
     assert (await here).rank.rank == 0

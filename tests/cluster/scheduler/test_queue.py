@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dmls_ray.cluster.messages import Lease
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from tests.cluster.scheduler.ranks import (
@@ -19,13 +19,14 @@ from tests.cluster.scheduler.ranks import (
     serve,
     soon,
     taken_up,
+    trainers,
 )
 
 
 @scenario
 async def test_bench_mode_leases_to_one_run_at_a_time_and_search_mode_fills_the_group() -> None:
     for exclusive, under_way in ((True, 1), (False, 2)):
-        broker = Broker({"t": 2}, exclusive=exclusive)
+        broker = Broker(trainers(t=2), exclusive=exclusive)
         waiting = [await soon(broker.next_lease(await broker.join(card(index)))) for index in range(2)]
         for number in range(2):
             await broker.submit(job(f"r{number}"))
@@ -37,7 +38,7 @@ async def test_bench_mode_leases_to_one_run_at_a_time_and_search_mode_fills_the_
 
 @scenario
 async def test_a_run_is_packed_on_one_machine_where_it_fits_and_spread_where_it_does_not() -> None:
-    broker = Broker({"a": 1, "b": 2, "c": 1})
+    broker = Broker(trainers(a=1, b=2, c=1))
     machines = {0: "a", 1: "b", 2: "b", 3: "c"}
     waiting = {}
     for index, machine in machines.items():
@@ -54,7 +55,7 @@ async def test_a_run_is_packed_on_one_machine_where_it_fits_and_spread_where_it_
 @scenario
 async def test_equal_runs_go_on_the_same_machine_whichever_of_its_ranks_is_quicker() -> None:
     # At the start, and after a run over both: "b" asks first, and must not get what belongs on "a".
-    broker = Broker({"a": 1, "b": 1})
+    broker = Broker(trainers(a=1, b=1))
     first, second = [await broker.join(card(0, machine, trainer=machine)) for machine in "ab"]
     for number in range(2):
         await broker.submit(job(f"r{number}"))
@@ -73,7 +74,7 @@ async def test_equal_runs_go_on_the_same_machine_whichever_of_its_ranks_is_quick
 
 @scenario
 async def test_a_cancelled_run_is_not_leased() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     await broker.submit(job("r0"))
     await broker.submit(job("r1"))
     await broker.cancel("r0")
@@ -83,7 +84,7 @@ async def test_a_cancelled_run_is_not_leased() -> None:
 
 @scenario
 async def test_a_run_that_is_run_again_comes_before_those_that_wait() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     name, log = await broker.join(card(0)), list[Lease]()
     waiting = await soon(broker.next_lease(name))
     for run_id in ("first", "second"):
@@ -102,7 +103,7 @@ async def test_a_run_that_is_run_again_comes_before_those_that_wait() -> None:
 
 @scenario
 async def test_a_run_that_is_proposed_twice_is_run_for_the_first_that_asked() -> None:
-    broker = Broker({"t": 1}, exclusive=False)
+    broker = Broker(trainers(t=1), exclusive=False)
     assert await broker.submit(job("r"), owner="one")
     assert not await broker.submit(job("r"), owner="two")
     assert await broker.submit(job("r"), owner="one")
@@ -110,7 +111,7 @@ async def test_a_run_that_is_proposed_twice_is_run_for_the_first_that_asked() ->
 
 @scenario
 async def test_a_run_that_asks_for_two_machines_gets_two_and_the_first_ones_come_first() -> None:
-    broker = Broker({"a": 1, "b": 1, "c": 1})
+    broker = Broker(trainers(a=1, b=1, c=1))
     waiting = await on_machines(broker, "a", "b", "c")
     await broker.submit(job("r", machines=2, ranks_per_machine=1))
     await asyncio.sleep(0)
@@ -123,7 +124,7 @@ async def test_a_run_that_asks_for_two_machines_gets_two_and_the_first_ones_come
 
 @scenario
 async def test_a_run_on_two_machines_is_not_put_on_one_that_has_room_for_all() -> None:
-    broker = Broker({"t": 2}, limits=RunLimits(wait_for_ranks=0.2))
+    broker = Broker(trainers(t=2), limits=RunLimits(wait_for_ranks=0.2))
     for index in range(2):
         await soon(broker.next_lease(await broker.join(card(index))))
     await broker.submit(job("r", machines=2, ranks_per_machine=1))
@@ -134,7 +135,7 @@ async def test_a_run_on_two_machines_is_not_put_on_one_that_has_room_for_all() -
 
 @scenario
 async def test_a_run_reports_its_machines_the_first_ranks_first() -> None:
-    broker = Broker({"a": 1, "b": 1})
+    broker = Broker(trainers(a=1, b=1))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r", 2))
     for name, task in waiting.items():
@@ -145,9 +146,9 @@ async def test_a_run_reports_its_machines_the_first_ranks_first() -> None:
 
 @scenario
 async def test_runs_that_fit_do_not_wait_for_a_machine_that_is_still_coming() -> None:
-    broker = Broker({"a": 1})
+    broker = Broker(trainers(a=1))
     waiting = await on_machines(broker, "a")
-    await broker.expect("b", 1, later=True)
+    await broker.expect("b", ExpectedTrainer(ranks=1, is_optional=True))
     await broker.submit(job("r"))
     (task,) = waiting.values()
     assert attempt_of(await task) == "r/1"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
-from dmls_ray.cluster.messages import Lease, RankRegistration
+from dmls_ray.cluster.messages import Lease, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from tests.cluster.scheduler.ranks import (
     asking,
@@ -23,12 +23,13 @@ from tests.cluster.scheduler.ranks import (
     soon,
     taken_up,
     train,
+    trainers,
 )
 
 
 @scenario
 async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
-    broker = Broker({"t": 1}, limits=RunLimits(max_retries=1))
+    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=1))
     await broker.submit(job("r"))
     for number in range(2):
         await taken_up(broker, await broker.join(card(0, group=number)))
@@ -41,7 +42,7 @@ async def test_a_run_whose_rank_dies_every_time_is_killed() -> None:
 
 @scenario
 async def test_the_first_failure_that_is_no_symptom_is_the_cause() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
@@ -58,7 +59,7 @@ async def test_the_first_failure_that_is_no_symptom_is_the_cause() -> None:
 
 @scenario
 async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_run_again() -> None:
-    broker = Broker({"t": 2})
+    broker = Broker(trainers(t=2))
     names = [await broker.join(card(index)) for index in range(2)]
     leases = [await soon(broker.next_lease(name)) for name in names]
     await broker.submit(job("r", 2))
@@ -73,7 +74,7 @@ async def test_a_rank_that_failed_while_others_wait_for_it_must_go_and_is_not_ru
 
 @scenario
 async def test_an_answer_and_an_error_are_never_tried_again() -> None:
-    broker = Broker({"t": 1}, limits=RunLimits(max_retries=5))
+    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=5))
     name = await broker.join(card(0))
     for outcome in ("oom", "diverged", "error", "skipped"):
         await broker.submit(job(outcome))
@@ -85,7 +86,7 @@ async def test_an_answer_and_an_error_are_never_tried_again() -> None:
 
 @scenario
 async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_retry() -> None:
-    broker = Broker({"t": 1}, limits=RunLimits(max_retries=0))
+    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=0))
     await broker.submit(job("r"))
     await broker.next_lease(await broker.join(card(0)))
     name = await broker.join(card(0, group=1))
@@ -97,7 +98,7 @@ async def test_a_rank_that_died_before_it_took_its_lease_up_costs_the_run_no_ret
 
 @scenario
 async def test_the_wait_for_a_rank_that_always_dies_before_it_begins_ends() -> None:
-    broker = Broker({"t": 1}, limits=RunLimits(max_retries=1))
+    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=1))
     await broker.submit(job("r"))
     for group in range(20):
         waiting = await soon(broker.next_lease(await broker.join(card(0, group=group))))
@@ -109,7 +110,7 @@ async def test_the_wait_for_a_rank_that_always_dies_before_it_begins_ends() -> N
 
 @scenario
 async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -> None:
-    broker = Broker({"t": 1})
+    broker = Broker(trainers(t=1))
     await broker.submit(job("r"))
     await taken_up(broker, await broker.join(card(0, oom_kills=3)), oom_kills=3)
     await broker.join(card(0, group=1, oom_kills=4))
@@ -121,16 +122,16 @@ async def test_a_rank_killed_while_the_kernel_wanted_memory_is_out_of_memory() -
 @scenario
 async def test_a_rank_that_ray_ended_for_memory_is_out_of_memory_and_one_that_just_died_is_killed() -> None:
     for memory, outcome in (("Ray's memory monitor ended it", "oom"), ("", "killed")):
-        broker = Broker({"t": 1}, limits=RunLimits(max_retries=0))
+        broker = Broker(trainers(t=1), limits=RunLimits(max_retries=0))
         await broker.submit(job("r"))
         await taken_up(broker, await broker.join(card(0)))
-        await broker.rank_failed("t", 0, memory=memory)
+        await broker.ranks_failed("t", {0: RankDeath(memory=memory)})
         assert await outcome_of(broker, "r") == outcome
 
 
 @scenario
 async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_not() -> None:
-    broker = Broker({"t": 1}, limits=RunLimits(give_up_after=2))
+    broker = Broker(trainers(t=1), limits=RunLimits(give_up_after=2))
     name = await broker.join(card(0))
 
     async def ends(run_id: str, outcome: str, reason: str) -> tuple[str, str]:
@@ -152,12 +153,12 @@ async def test_a_trial_is_given_up_after_equal_failures_in_a_row_and_others_are_
 
 @scenario
 async def test_a_run_whose_rank_was_only_replaced_next_to_one_that_died_is_not_charged_for_it() -> None:
-    broker = Broker({"t": 2}, exclusive=False, limits=RunLimits(max_retries=0))
+    broker = Broker(trainers(t=2), exclusive=False, limits=RunLimits(max_retries=0))
     names = [await broker.join(card(index)) for index in range(2)]
     for run_id in ("dies", "neighbour"):
         await broker.submit(job(run_id))
     await asyncio.gather(*(taken_up(broker, name) for name in names))
-    await broker.rank_failed("t", 0)
+    await broker.ranks_failed("t", {0: RankDeath()})
     assert await outcome_of(broker, "dies") == "killed"
     log: list[Lease] = []
     fresh = [await broker.join(card(index, group=1)) for index in range(2)]
@@ -171,13 +172,13 @@ async def test_a_run_whose_rank_was_only_replaced_next_to_one_that_died_is_not_c
 @scenario
 async def test_a_stopped_run_is_not_started_again_whenever_its_rank_dies() -> None:
     for when in ("before", "after", "queued"):
-        broker = Broker({"t": 1}, exclusive=False)
+        broker = Broker(trainers(t=1), exclusive=False)
         name = await broker.join(card(0))
         await broker.submit(asking("r"))
         waits = await soon(train(broker, name, 5))
         if when == "before":
             await broker.decide("r", 1, None)
-        await broker.rank_failed("t", 0)
+        await broker.ranks_failed("t", {0: RankDeath()})
         waits.cancel()
         again = None
         if when == "after":
@@ -195,12 +196,12 @@ async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end()
     async def count(card: RankRegistration) -> int:
         return 1
 
-    broker = Broker({"t": 2}, exclusive=False, oom_kills_on=count)
+    broker = Broker(trainers(t=2), exclusive=False, oom_kills_on=count)
     names = [await broker.join(card(index)) for index in range(2)]
     for run_id in ("large", "neighbour"):
         await broker.submit(job(run_id))
     await asyncio.gather(*(taken_up(broker, name, oom_kills=0) for name in names))
-    await broker.rank_failed("t", 0)
+    await broker.ranks_failed("t", {0: RankDeath()})
     assert await outcome_of(broker, "large") == "oom"
     log: list[Lease] = []
     fresh = [await broker.join(card(index, group=1, oom_kills=1)) for index in range(2)]
@@ -212,7 +213,7 @@ async def test_what_ended_its_neighbour_is_no_evidence_of_a_replaced_ranks_end()
 
 @scenario
 async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_wait_once() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(max_retries=0, wait_for_ranks=0.5))
+    broker = Broker(trainers(a=1, b=1), limits=RunLimits(max_retries=0, wait_for_ranks=0.5))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r-0", 2))
     (first, _) = waiting
@@ -220,24 +221,24 @@ async def test_a_machine_that_leaves_costs_the_run_no_retry_and_those_after_it_w
     await broker.begun(first, lease.lease_id, 0)
     await broker.end_trainer("b", left="b")
     await broker.finish(first, lease.lease_id, result(0, "error", is_symptom=True))
-    began = time.monotonic()
+    began = now()
     again = await soon(broker.next_lease(first))
     done = await end_of(broker, "r-0")
-    assert time.monotonic() - began > 0.3
+    assert now() - began > 0.3
     assert (done.verdict.outcome.value, done.attempts) == ("skipped", 1)
     assert "world_size=2 finds 1 ranks since b left, after 0.5 s" in done.verdict.reason
     assert done.earlier[0].reason == "1 of 2 ranks died: b has left"
-    began = time.monotonic()
+    began = now()
     await broker.submit(job("r-1", 2))
     assert await outcome_of(broker, "r-1") == "skipped"
-    assert time.monotonic() - began < 0.3, "the wait is over for all that come after it"
+    assert now() - began < 0.3, "the wait is over for all that come after it"
     await broker.submit(job("s"))
     assert attempt_of(await again) == "s/1", "what fits goes on"
 
 
 @scenario
 async def test_ranks_that_lost_each_other_are_tried_again_and_then_killed_and_no_error_of_the_code() -> None:
-    broker = Broker({"t": 2}, limits=RunLimits(max_retries=1))
+    broker = Broker(trainers(t=2), limits=RunLimits(max_retries=1))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     for _ in range(2):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from unittest.mock import patch
 
-from dmls_ray.cluster.messages import Lease, Leave
+from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from tests.cluster.scheduler.ranks import (
@@ -14,6 +14,7 @@ from tests.cluster.scheduler.ranks import (
     card,
     end_of,
     job,
+    killer,
     on_machines,
     outcome_of,
     result,
@@ -22,6 +23,7 @@ from tests.cluster.scheduler.ranks import (
     soon,
     taken_up,
     train,
+    trainers,
 )
 
 
@@ -29,7 +31,7 @@ from tests.cluster.scheduler.ranks import (
 async def test_a_rank_that_hangs_after_its_run_is_ended_and_runs_go_on_with_its_successor() -> None:
     ended: list[int] = []
     limits = RunLimits(stall_timeout=0.3)
-    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    broker = Broker(trainers(a=1, b=1), limits=limits, end_process=killer(ended))
     first, second = [await broker.join(card(index, "a", trainer=trainer)) for index, trainer in enumerate("ab")]
     waits = await soon(broker.next_lease(first))
     await broker.submit(job("both", 2))
@@ -44,7 +46,7 @@ async def test_a_rank_that_hangs_after_its_run_is_ended_and_runs_go_on_with_its_
 @scenario
 async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() -> None:
     ended: list[int] = []
-    broker = Broker({"t": 2}, limits=RunLimits(stall_timeout=0.2), end_process=lambda card: ended.append(card.pid))
+    broker = Broker(trainers(t=2), limits=RunLimits(stall_timeout=0.2), end_process=killer(ended))
     names = [await broker.join(card(index)) for index in range(2)]
     await broker.submit(job("r", 2))
     for name in names:
@@ -65,7 +67,7 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
 
 @scenario
 async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_its_own() -> None:
-    broker = Broker({"t": 1}, limits=RunLimits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
+    broker = Broker(trainers(t=1), limits=RunLimits(stall_timeout=0.7, run_timeout=1.5, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(job("r"))
     lease = await taken_up(broker, name)
@@ -83,7 +85,7 @@ async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_
 
 @scenario
 async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
-    broker = Broker({"t": 1}, exclusive=False, limits=RunLimits(stall_timeout=0.2, max_retries=0))
+    broker = Broker(trainers(t=1), exclusive=False, limits=RunLimits(stall_timeout=0.2, max_retries=0))
     name = await broker.join(card(0))
     await broker.submit(asking("r"))
     waits = await soon(train(broker, name, 1))
@@ -96,7 +98,7 @@ async def test_time_that_a_run_waits_for_a_decision_is_no_stall() -> None:
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
 @scenario
 async def test_ranks_that_wait_for_a_machine_that_is_gone_get_its_address() -> None:
-    broker = Broker({"a": 1, "b": 1}, limits=RunLimits(max_retries=0, wait_for_ranks=0))
+    broker = Broker(trainers(a=1, b=1), limits=RunLimits(max_retries=0, wait_for_ranks=0))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r", 2))
     first, second = waiting
@@ -105,7 +107,7 @@ async def test_ranks_that_wait_for_a_machine_that_is_gone_get_its_address() -> N
     lost = await soon(broker.interruption(first))
     await broker.end_trainer("b", left="b")
     assert await lost == ("b",), "the host of its store"
-    assert await broker.interruption(second) == ()
+    assert await broker.interruption(second) is None
 
 
 @patch("dmls_ray.cluster.scheduler.watchdog.PEER_NOTIFY_DELAY_S", 0.1)
@@ -114,7 +116,7 @@ async def test_ranks_that_wait_for_a_machine_that_is_gone_get_its_address() -> N
 async def test_a_rank_that_cannot_be_notified_is_ended_and_its_run_not_charged() -> None:
     ended: list[int] = []
     limits = RunLimits(max_retries=0, wait_for_ranks=0)
-    broker = Broker({"a": 1, "b": 1}, limits=limits, end_process=lambda rank: ended.append(rank.pid))
+    broker = Broker(trainers(a=1, b=1), limits=limits, end_process=killer(ended))
     waiting = await on_machines(broker, "a", "b")
     await broker.submit(job("r", 2))
     first, _ = waiting
@@ -134,7 +136,7 @@ async def test_a_rank_that_cannot_be_notified_is_ended_and_its_run_not_charged()
 @scenario
 async def test_the_wait_for_a_rank_whose_peer_gave_up_ends() -> None:
     ended: list[int] = []
-    broker = Broker({"t": 2}, limits=RunLimits(max_retries=0), end_process=lambda rank: ended.append(rank.pid))
+    broker = Broker(trainers(t=2), limits=RunLimits(max_retries=0), end_process=killer(ended))
     first, second = [await broker.join(card(index)) for index in range(2)]
     tasks = [await soon(broker.next_lease(name)) for name in (first, second)]
     await broker.submit(job("r", 2))
@@ -151,7 +153,7 @@ async def test_the_wait_for_a_rank_whose_peer_gave_up_ends() -> None:
 
 @scenario
 async def test_what_a_rank_says_after_notice_of_a_lost_rank_is_no_cause() -> None:
-    broker = Broker({"here": 1, "there": 1}, limits=RunLimits(max_retries=0))
+    broker = Broker(trainers(here=1, there=1), limits=RunLimits(max_retries=0))
     here = await broker.join(card(0, "a", trainer="here"))
     gone = await broker.join(card(0, "b", trainer="there"))
     hears = await soon(broker.interruption(here))
@@ -165,6 +167,6 @@ async def test_what_a_rank_says_after_notice_of_a_lost_rank_is_no_cause() -> Non
     # After NCCL's groups were aborted, say: "Default process group has not been initialized".
     failure = result(0, "error", reason="ValueError: whatever", is_symptom=False)
     assert await broker.finish(here, lease.lease_id, failure), "no rank waits for it"
-    await broker.expect("back", 1, later=True)
+    await broker.expect("back", ExpectedTrainer(ranks=1, is_optional=True))
     waiting = [await soon(broker.next_lease(name)) for name in (here, await broker.join(card(0, "b", trainer="back")))]
     assert [attempt_of(await task) for task in waiting] == ["r/2", "r/2"]

@@ -1,0 +1,119 @@
+"""Processes of ranks: when they started, how the broker ends them, and how many the kernel has ended.
+
+Loads no PyTorch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from dmls_ray.cluster.messages import RankRegistration
+
+ANSWER_TIMEOUT_S = 5.0
+"""How long a machine may take to report its memory: it may be gone itself."""
+
+END_TIMEOUT_S = 30.0
+"""How long a machine may take to start a process that ends another, and to see that gone."""
+
+KILL_TIMEOUT_S = 3.0
+"""How long a process that was killed may take to end. One that waits for a device or a network drive takes longer."""
+
+
+def start_of(pid: int) -> float:
+    """When a process started, as a number that identifies it: another process may get the same pid later.
+
+    Not psutil's `create_time`, which changes on Linux when the system's clock is set.
+
+    Raises:
+        psutil.NoSuchProcess: there is no such process.
+    """
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        # The name of the program, in parentheses, may have spaces; clock ticks since boot are the 22nd field.
+        return float(stat.read_text().rpartition(")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError) as error:
+        if Path("/proc/self/stat").exists():
+            raise psutil.NoSuchProcess(pid) from error
+        return psutil.Process(pid).create_time()
+
+
+async def end_process_there(card: RankRegistration) -> bool:
+    """End a rank's process, whatever it does; returns whether it is known to be gone.
+
+    A task on its machine does it: `ray.kill` takes 5 s where the process is stopped, and this 0.1 s.
+    """
+    with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
+        gone: bool = await asyncio.wait_for(
+            _there(card, end_process).remote(card.pid, card.process_started), END_TIMEOUT_S
+        )
+        return gone
+    return False
+
+
+async def oom_kills_there(card: RankRegistration) -> int | None:
+    """`oom_kills` of a rank's machine; None where it does not answer soon."""
+    with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
+        count: int | None = await asyncio.wait_for(_there(card, oom_kills).remote(), ANSWER_TIMEOUT_S)
+        return count
+    return None
+
+
+def _there(card: RankRegistration, function: Callable[..., Any]) -> Any:
+    """A function as a task on a rank's machine."""
+    strategy = NodeAffinitySchedulingStrategy(card.node_id, soft=False)
+    return ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy, max_retries=3)
+
+
+def end_process(pid: int, started: float) -> bool:
+    """Kill a process of this machine and its children, if it is still the one that was meant.
+
+    Returns:
+        Whether the process is gone.
+    """
+    try:
+        if start_of(pid) != started:
+            return True
+        process = psutil.Process(pid)
+        members = [*process.children(recursive=True), process]
+    except psutil.NoSuchProcess:
+        return True
+    for member in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    _, alive = psutil.wait_procs([process], timeout=KILL_TIMEOUT_S)
+    return not alive or process.status() == psutil.STATUS_ZOMBIE
+
+
+def oom_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """How many processes the kernel has ended for lack of memory, in the control group of this process or below it.
+
+    A rank is in the group of its machine's raylet, and so are the tasks that ask. Without groups of version 2 it is the
+    count of the whole machine (/proc/vmstat since Linux 4.13). None if the kernel does not report it.
+
+    Args:
+        proc: where the kernel describes processes.
+        cgroups: where it describes control groups.
+    """
+    counters = [proc / "vmstat"]
+    with contextlib.suppress(OSError):
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+        group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+        # In a container without a namespace for groups, the path is that of the host and does not exist here.
+        folder = cgroups / group
+        counters = [place / "memory.events" for place in (folder, *folder.parents) if place.is_relative_to(cgroups)]
+        counters.append(proc / "vmstat")
+    for counter in counters:
+        with contextlib.suppress(OSError):
+            for line in counter.read_text().splitlines():
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    return int(value)
+    return None

@@ -1,0 +1,288 @@
+"""Ranks that do not come, or do not come back: no run waits for them for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+from dmls_ray.cluster.messages import ExpectedTrainer, RankDeath
+from dmls_ray.cluster.scheduler.broker import Broker
+from dmls_ray.cluster.scheduler.clock import now
+from dmls_ray.cluster.scheduler.trainers import MAX_FAILED_STARTS, RESTART_TIMEOUT_S, START_TIMEOUT_S
+from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.records.run_events import RunAborted
+from tests.cluster.scheduler.ranks import (
+    card,
+    end_of,
+    follow,
+    job,
+    killer,
+    outcome_of,
+    result,
+    scenario,
+    serve,
+    soon,
+    taken_up,
+    trainers,
+)
+
+
+async def abort_reason(broker: Broker, run_id: str) -> str:
+    last = (await follow(broker, run_id))[-1]
+    assert isinstance(last, RunAborted)
+    return last.reason
+
+
+def on_host(**more: Any) -> dict[str, ExpectedTrainer]:
+    return {"t.0": ExpectedTrainer(ranks=2, machine="host-1", **more)}
+
+
+def driver(broker: list[Broker], **more: Any) -> Callable[[Any], None]:
+    """Starts another trainer when a controller is stopped; the controller has the number of its trainer."""
+
+    def stop_controller(controller: int) -> None:
+        async def replace() -> None:
+            expected = ExpectedTrainer(ranks=2, machine="host-1", **more)
+            name = f"t.{controller + 1}"
+            if not await broker[0].replace_trainer(f"t.{controller}", name, expected):
+                await broker[0].controlled_by(name, controller + 1)
+
+        replacing.append(asyncio.ensure_future(replace()))
+
+    replacing: list[asyncio.Future[None]] = []
+    return stop_controller
+
+
+@scenario
+async def test_ranks_that_die_before_they_can_serve_end_the_sweep_with_their_machine_and_the_cause() -> None:
+    broker = Broker(on_host())
+    await broker.submit(job("r"))
+    for _ in range(MAX_FAILED_STARTS):
+        await broker.ranks_failed("t.0", {0: RankDeath(), 1: RankDeath(memory="Ray's memory monitor ended it")})
+    assert await abort_reason(broker, "r") == (
+        "2 ranks on host-1 died before they could serve (Ray's memory monitor ended it), 4 times in a row"
+    )
+    await broker.submit(job("s"))
+    assert "died before they could serve" in await abort_reason(broker, "s")
+
+
+@scenario
+async def test_deaths_before_ranks_serve_are_forgiven_once_all_of_them_are_there() -> None:
+    broker = Broker(on_host())
+    for group in range(3):
+        for _ in range(MAX_FAILED_STARTS - 1):
+            await broker.ranks_failed("t.0", {1: RankDeath()})
+        names = [await broker.join(card(index, trainer="t.0", group=group)) for index in range(2)]
+        await broker.submit(job(f"r-{group}"))
+        task = asyncio.ensure_future(serve(broker, names[0], []))
+        await soon(broker.next_lease(names[1]))
+        assert await outcome_of(broker, f"r-{group}") == "ok"
+        await broker.ranks_failed("t.0", {0: RankDeath(), 1: RankDeath()})
+        await task
+
+
+@scenario
+async def test_the_death_of_a_rank_that_the_broker_has_killed_is_no_failed_start() -> None:
+    broker = Broker(trainers(t=1), limits=RunLimits(stall_timeout=1, max_retries=0))
+    for group in range(2 * MAX_FAILED_STARTS):
+        name = await broker.join(card(0, group=group))
+        await broker.submit(job(f"{group}"))
+        await taken_up(broker, name)
+        assert await outcome_of(broker, f"{group}") == "timeout"
+        await broker.ranks_failed("t", {0: RankDeath()})
+    assert not broker.abort_reason
+
+
+@scenario
+async def test_a_process_that_a_kill_does_not_end_is_killed_again() -> None:
+    killed: list[int] = []
+    limits = RunLimits(stall_timeout=1, max_retries=0)
+    broker = Broker(trainers(t=1), limits=limits, end_process=killer(killed, works=False))
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    await taken_up(broker, name)
+    assert await outcome_of(broker, "r") == "timeout"
+    await broker.submit(job("s"))
+    await asyncio.sleep(30)
+    assert 3 < len(killed) < 10
+    log: list[Any] = []
+    task = asyncio.ensure_future(serve(broker, await broker.join(card(0, group=1)), log))
+    assert await outcome_of(broker, "s") == "ok"
+    so_far = len(killed)
+    await broker.submit(job("t"))
+    await asyncio.sleep(30)
+    assert len(killed) == so_far
+    await broker.close()
+    await task
+
+
+@scenario
+async def test_a_trainer_whose_ranks_do_not_come_back_is_replaced_and_after_several_times_the_sweep_ends() -> None:
+    made: list[Broker] = []
+    limits = RunLimits(stall_timeout=1, max_retries=0)
+    broker = Broker(on_host(), limits=limits, end_process=killer([], works=False), stop_controller=driver(made))
+    made.append(broker)
+    await broker.controlled_by("t.0", 0)
+    names = [await broker.join(card(index, trainer="t.0")) for index in range(2)]
+    await broker.submit(job("r", 2))
+    for name in names:
+        await soon(taken_up(broker, name))
+    assert await outcome_of(broker, "r") == "timeout"
+    began = now()
+    await broker.submit(job("s"))
+    assert await abort_reason(broker, "s") == (
+        "2 of 2 ranks on host-1 did not come back within 120 s, 4 times in a row"
+    )
+    assert now() - began < MAX_FAILED_STARTS * RESTART_TIMEOUT_S + 10
+    assert list(broker.controllers) == ["t.0", "t.1", "t.2", "t.3"]
+
+
+@scenario
+async def test_a_run_goes_on_with_the_ranks_of_a_trainer_that_was_replaced() -> None:
+    made: list[Broker] = []
+    broker = Broker(on_host(has_served=True), stop_controller=driver(made))
+    made.append(broker)
+    await broker.controlled_by("t.0", 0)
+    await broker.submit(job("r", 2))
+    while "t.1" not in broker.controllers:
+        await asyncio.sleep(1)
+    tasks = [
+        asyncio.ensure_future(serve(broker, await broker.join(card(index, trainer="t.1")), [])) for index in range(2)
+    ]
+    assert (await end_of(broker, "r")).attempts == 1
+    await broker.close()
+    await asyncio.gather(*tasks)
+
+
+@scenario
+async def test_a_trainer_that_finds_no_free_resources_ends_the_sweep_after_a_while() -> None:
+    for wait_for_ranks, expected_s in ((60.0, START_TIMEOUT_S), (7200.0, 7200.0)):
+        broker = Broker(on_host(), limits=RunLimits(wait_for_ranks=wait_for_ranks))
+        began = now()
+        await broker.submit(job("r"))
+        assert await abort_reason(broker, "r") == (
+            f"2 of 2 ranks on host-1 did not start within {expected_s:g} s; a longer --wait-for-ranks waits for a full "
+            "cluster"
+        )
+        assert expected_s < now() - began < expected_s + 2
+
+
+@scenario
+async def test_a_controller_that_dies_before_its_ranks_serve_is_replaced_only_so_often() -> None:
+    broker = Broker(on_host())
+    await broker.submit(job("r"))
+    answers = [
+        await broker.replace_trainer(f"t.{life}", f"t.{life + 1}", ExpectedTrainer(ranks=2, machine="host-1"))
+        for life in range(MAX_FAILED_STARTS)
+    ]
+    assert answers == ["", "", "", await abort_reason(broker, "r")]
+    assert answers[-1] == (
+        "Ray Train's controller of the ranks on host-1 died before they could serve, 4 times in a row"
+    )
+
+
+@scenario
+async def test_a_controller_that_dies_after_its_ranks_have_served_is_replaced_each_time() -> None:
+    broker = Broker(trainers(t0=1))
+    for life in range(3 * MAX_FAILED_STARTS):
+        await broker.join(card(0, trainer=f"t{life}"))
+        assert await broker.replace_trainer(f"t{life}", f"t{life + 1}", ExpectedTrainer(ranks=1)) == ""
+    assert list(broker.members.trainers) == [f"t{3 * MAX_FAILED_STARTS}"]
+
+
+@scenario
+async def test_the_sweep_continues_without_a_machine_that_joined_later_and_whose_ranks_die() -> None:
+    stopped: list[Any] = []
+    late = ExpectedTrainer(ranks=1, machine="host-2", is_optional=True)
+    broker = Broker(trainers(t=1) | {"late": late}, stop_controller=stopped.append, limits=RunLimits(wait_for_ranks=0))
+    await broker.controlled_by("late", "its controller")
+    task = asyncio.ensure_future(serve(broker, await broker.join(card(0)), []))
+    await broker.submit(job("pair", 2))
+    for _ in range(MAX_FAILED_STARTS):
+        assert not stopped
+        await broker.ranks_failed("late", {0: RankDeath()})
+    assert stopped == ["its controller"]
+    assert "1 rank on host-2 died before they could serve" in await broker.refusal("late")
+    assert await broker.replace_trainer("late", "late.1", late) == await broker.refusal("late")
+    assert await outcome_of(broker, "pair") == "skipped"
+    await broker.submit(job("alone"))
+    assert await outcome_of(broker, "alone") == "ok"
+    await broker.close()
+    await task
+
+
+@scenario
+async def test_a_trainer_whose_ranks_cannot_serve_is_stopped_also_if_its_controller_is_known_only_later() -> None:
+    # Its other ranks wait for the one that failed, so the trainer does not end by itself.
+    stopped: list[Any] = []
+    late = {"late": ExpectedTrainer(ranks=2, machine="host-2", is_optional=True)}
+    broker = Broker(trainers(t=1) | late, stop_controller=stopped.append)
+    await broker.trainer_failed("late", "no data there")
+    assert not stopped
+    await broker.controlled_by("late", "its controller")
+    assert stopped == ["its controller"]
+    assert not broker.abort_reason
+
+
+@scenario
+async def test_a_new_broker_waits_for_a_machine_that_joined_later_if_it_had_served() -> None:
+    late = ExpectedTrainer(ranks=1, machine="host-2", is_optional=True, has_served=True)
+    broker = Broker(trainers(t=1) | {"late": late})
+    here = await soon(broker.next_lease(await broker.join(card(0))))
+    await broker.submit(job("r"))
+    assert not here.done(), "the rank of the other machine may still be in a run of the broker before"
+    await soon(broker.next_lease(await broker.join(card(0, "b", trainer="late"))))
+    assert (await here).rank.rank == 0
+
+
+@scenario
+async def test_a_rank_that_joins_again_is_not_killed_for_its_first_registration() -> None:
+    killed: list[int] = []
+    broker = Broker(trainers(t=2), end_process=killer(killed))
+    await broker.join(card(0))
+    await broker.join(card(0))
+    await broker.submit(job("r"))
+    await asyncio.sleep(60)
+    assert not killed
+
+
+@scenario
+async def test_a_rank_is_no_more_asked_for_by_a_broker_that_does_not_know_it() -> None:
+    broker = Broker(trainers(t=1))
+    assert await broker.interruption("of an earlier broker") is None
+    name = await broker.join(card(0))
+    waits = await soon(broker.interruption(name))
+    assert not waits.done()
+    await broker.close()
+    assert await waits == ()
+
+
+@scenario
+async def test_runs_end_if_the_clocks_of_the_scheduler_fail() -> None:
+    broker = Broker(trainers(t=1))
+    with patch.object(broker.members.trainers["t"], "to_kill_again", side_effect=ZeroDivisionError("no")):
+        await broker.submit(job("r"))
+        assert await abort_reason(broker, "r") == "the scheduler failed: ZeroDivisionError: no"
+    with_traceback = broker._watching
+    assert with_traceback is not None
+    assert isinstance(with_traceback.exception(), ZeroDivisionError)
+
+
+@scenario
+async def test_a_rank_of_a_run_with_its_own_trainer_serves_the_retry_as_well() -> None:
+    broker = Broker({}, limits=RunLimits(max_retries=1))
+    await broker.expect("own", ExpectedTrainer(ranks=2))
+    await broker.submit(job("r", 2))
+    names = [await broker.join(card(index, trainer="own")) for index in range(2)]
+    for outcome in ("error", "ok"):
+        leases = await asyncio.gather(*(taken_up(broker, name) for name in names))
+        lost = {"reason": "Connection reset", "is_symptom": True, "is_disconnected": True} if outcome == "error" else {}
+        for number, name in enumerate(names):
+            assert await broker.finish(name, leases[number].lease_id, result(number, outcome, **lost))
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
+    waiting = [await soon(broker.next_lease(name)) for name in names]
+    await broker.end_trainer("own")
+    assert [await task for task in waiting] == [None, None]

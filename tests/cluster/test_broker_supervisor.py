@@ -1,0 +1,73 @@
+"""When another broker is started, without Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import Mock, patch
+
+import pytest
+import ray
+
+from dmls_ray.cluster.broker_supervisor import ANSWER_TIMEOUT_S, _wait_for_death
+
+DIED = ray.exceptions.ActorDiedError()
+UNAVAILABLE = ray.exceptions.ActorUnavailableError("the network fails", b"1" * 16)
+
+
+class FakeRay:
+    """Answers `wait_for_death` and `is_alive` in this order; None: not within the timeout."""
+
+    def __init__(self, deaths: list[Any], answers: list[Any]) -> None:
+        self.deaths, self.answers = iter(deaths), iter(answers)
+        self.killed: list[Any] = []
+        self.actor = Mock()
+        self.actor.wait_for_death.remote.side_effect = lambda: "death"
+        self.actor.is_alive.remote.side_effect = lambda: "alive"
+
+    def wait(self, refs: list[str], timeout: float) -> tuple[list[str], list[str]]:
+        self.death = next(self.deaths)
+        return (refs, []) if self.death is not None else ([], refs)
+
+    def get(self, ref: str, timeout: float | None = None) -> Any:
+        answer = self.death if ref == "death" else next(self.answers)
+        if answer is None:
+            assert timeout == ANSWER_TIMEOUT_S
+            raise ray.exceptions.GetTimeoutError
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def fake(request: pytest.FixtureRequest) -> Iterator[FakeRay]:
+    made = FakeRay(*request.param)
+    with (
+        patch.object(ray, "wait", made.wait),
+        patch.object(ray, "get", made.get),
+        patch.object(ray, "kill", made.killed.append),
+        patch("dmls_ray.cluster.broker_supervisor.RETRY_INTERVAL_S", 0.0),
+    ):
+        yield made
+
+
+@pytest.mark.parametrize("fake", [([None, None, DIED], [True, True])], indirect=True)
+def test_a_broker_that_answers_is_asked_until_it_dies(fake: FakeRay) -> None:
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        _wait_for_death(fake.actor)
+    assert not fake.killed
+    assert fake.actor.wait_for_death.remote.call_count == 1, "calls that wait would fill the broker"
+
+
+@pytest.mark.parametrize("fake", [([UNAVAILABLE, None, DIED], [UNAVAILABLE])], indirect=True)
+def test_a_network_that_fails_for_a_moment_makes_no_second_broker(fake: FakeRay) -> None:
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        _wait_for_death(fake.actor)
+    assert not fake.killed
+
+
+@pytest.mark.parametrize("fake", [([None, DIED], [None])], indirect=True)
+def test_a_broker_that_does_not_answer_is_ended(fake: FakeRay) -> None:
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        _wait_for_death(fake.actor)
+    assert fake.killed == [fake.actor]

@@ -1,0 +1,157 @@
+"""What a rank says to the broker, and what it does where that does not answer; without Ray."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import ray
+
+from dmls_ray.cluster import worker as worker_module
+from dmls_ray.cluster.messages import Lease, Leave, TrainerSettings
+from dmls_ray.cluster.worker import RankWorker, serve
+from dmls_ray.records.run_events import RankResult
+from tests.cluster.scheduler.ranks import job, result
+
+UNAVAILABLE = ray.exceptions.ActorUnavailableError("the network fails", b"1" * 16)
+DIED = ray.exceptions.ActorDiedError()
+
+
+class Exited(BaseException):
+    """The process has ended."""
+
+
+class ScriptedBroker:
+    """Answers each method with the next of its answers; an exception is raised when the answer is read."""
+
+    def __init__(self, **answers: list[Any]) -> None:
+        self.name = "broker"
+        self.calls: list[tuple[Any, ...]] = []
+        self._answers = {method: iter(values) for method, values in answers.items()}
+
+    def submit(self, method: str, *args: Any) -> Any:
+        self.calls.append((method, *args))
+        return next(self._answers[method])
+
+    def call_once(self, method: str, *args: Any) -> Any:
+        return read(self.submit(method, *args))
+
+    call = call_once
+
+
+def read(answer: Any) -> Any:
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def worker(broker: ScriptedBroker) -> RankWorker:
+    with patch.object(worker_module, "BrokerClient", lambda name: broker), patch("threading.Thread"):
+        registered: Any = (SimpleNamespace(index=0), None)
+        with patch.object(worker_module, "_register", lambda settings: registered):
+            return RankWorker(SimpleNamespace(broker="broker"))  # type: ignore[arg-type]
+
+
+def lease(run_id: str = "r") -> Lease:
+    return Lease(lease_id=f"{run_id}/1", job=job(run_id), rank=None)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def process() -> Iterator[list[float]]:
+    """The times that the rank sleeps."""
+
+    def leave(code: int) -> None:
+        raise Exited
+
+    slept: list[float] = []
+    with patch.object(ray, "get", read), patch.object(os, "_exit", leave), patch.object(time, "sleep", slept.append):
+        yield slept
+
+
+def finishes(broker: ScriptedBroker) -> list[tuple[str, RankResult]]:
+    return [(args[1], args[2]) for method, *args in broker.calls if method == "finish"]
+
+
+def test_an_ok_that_is_lost_in_the_network_is_sent_again_before_the_next_lease_is_asked_for() -> None:
+    broker = ScriptedBroker(join=["a"], finish=[UNAVAILABLE, UNAVAILABLE, True], next_lease=[lease("s")])
+    rank = worker(broker)
+    rank.finish(lease(), result())
+    assert len(finishes(broker)) == 1, "the process group ends meanwhile"
+    assert rank.next_lease() == lease("s")
+    assert [lease_id for lease_id, _ in finishes(broker)] == ["r/1"] * 3
+    assert [method for method, *_ in broker.calls][-1] == "next_lease"
+
+
+def test_an_ok_that_the_broker_has_is_sent_once() -> None:
+    broker = ScriptedBroker(join=["a"], finish=[True], next_lease=[DIED, None])
+    rank = worker(broker)
+    rank.finish(lease(), result())
+    assert rank.next_lease() is None
+    assert len(finishes(broker)) == 1
+
+
+def test_an_ok_for_a_broker_that_died_is_dropped_since_the_run_starts_again() -> None:
+    broker = ScriptedBroker(join=["a", "b"], finish=[DIED], next_lease=[Leave(join_again=True), lease("r")])
+    rank = worker(broker)
+    rank.finish(lease(), result())
+    assert rank.next_lease() == lease("r")
+    assert rank.name == "b"
+
+
+@pytest.mark.parametrize("answers", [[False], [DIED], [UNAVAILABLE, False]])
+def test_a_failed_rank_ends_if_others_may_wait_for_it(answers: list[Any]) -> None:
+    rank = worker(ScriptedBroker(join=["a"], finish=answers))
+    with pytest.raises(Exited):
+        rank.finish(lease(), result(0, "error"))
+
+
+def test_a_failed_rank_for_which_none_waits_stays() -> None:
+    broker = ScriptedBroker(join=["a"], finish=[True], next_lease=[None])
+    rank = worker(broker)
+    rank.finish(lease(), result(0, "error"))
+    assert rank.next_lease() is None
+
+
+def test_a_rank_that_finds_no_broker_asks_again_after_a_moment(process: list[float]) -> None:
+    rank = worker(ScriptedBroker(join=["a"], next_lease=[DIED, DIED, None]))
+    assert rank.next_lease() is None
+    assert process == [worker_module.NO_BROKER_INTERVAL_S] * 2, "else it would take a core from a run"
+
+
+def test_a_rank_in_a_run_that_the_broker_does_not_know_ends() -> None:
+    broker = ScriptedBroker(join=["a"], next_lease=[lease()], interruption=[DIED, None, None])
+    rank = worker(broker)
+    rank.next_lease()
+    with patch.object(worker_module, "BrokerClient", lambda name: broker), pytest.raises(Exited):
+        rank._watch_for_lost_peers()
+
+
+def test_a_rank_between_two_runs_does_not_end_for_a_new_broker() -> None:
+    broker = ScriptedBroker(join=["a"], interruption=[None, None, None, KeyboardInterrupt()])
+    rank = worker(broker)
+    with patch.object(worker_module, "BrokerClient", lambda name: broker), pytest.raises(KeyboardInterrupt):
+        rank._watch_for_lost_peers()
+
+
+def test_a_rank_that_cannot_start_gives_its_trainer_up() -> None:
+    broker = ScriptedBroker(trainer_failed=[None])
+
+    def fails(settings: Any) -> None:
+        raise FileNotFoundError("no data there")
+
+    settings = TrainerSettings(
+        broker="broker", trainer="t", storage="", private_cluster=True, working_dir="/nowhere", module_path=()
+    )
+    with (
+        patch.object(worker_module, "BrokerClient", lambda name: broker),
+        patch.object(worker_module, "_register", fails),
+        patch.object(worker_module, "_machine", lambda settings: "host-2"),
+    ):
+        serve({"settings": settings})
+    reason = "A rank on host-2 could not start: FileNotFoundError: no data there"
+    assert broker.calls == [("trainer_failed", "t", reason)]
