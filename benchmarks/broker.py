@@ -27,7 +27,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from dmls_ray.cluster.messages import Job, Lease, RankRegistration
+from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.cluster.scheduler.retry import Queued
 from dmls_ray.records.epoch_and_rank import EpochRecord
@@ -167,7 +167,7 @@ async def timed(mode: str, machines: int, each: int, count: int, work_s: float) 
     """Serve so many runs in one mode, and time it."""
     served, all_cards = Served(mode), cards(machines, each)
     runs = jobs(count, prunable=mode == "search")
-    broker = TimedBroker({card.trainer: each for card in all_cards}, exclusive=mode == "bench")
+    broker = TimedBroker({card.trainer: ExpectedTrainer(ranks=each) for card in all_cards}, exclusive=mode == "bench")
     began = time.perf_counter()
     names = await joined(broker, all_cards)
     there = time.perf_counter()
@@ -187,7 +187,7 @@ async def traced(machines: int, each: int, count: int) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     before = _traced()
     all_cards = cards(machines, each)
-    broker = Broker({card.trainer: each for card in all_cards}, exclusive=False)
+    broker = Broker({card.trainer: ExpectedTrainer(ranks=each) for card in all_cards}, exclusive=False)
     names = await joined(broker, all_cards)
     with_ranks = _traced()
     rows.append(_memory_row(f"{len(names):,} ranks", with_ranks - before, len(names), "a rank"))

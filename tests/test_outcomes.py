@@ -302,3 +302,44 @@ def test_a_trial_that_fails_under_another_launcher_is_given_up(sweep_command: Co
     failed = [record for record in records if model_name(record) != "steady"]
     assert [record.outcome.value for record in failed] == ["killed", "killed", "skipped"]
     assert failed[-1].reason.startswith("given up after 2 equal failures (killed")
+
+
+DIES_WHILE_PYTORCH_LOADS = """
+import os, signal, sys
+
+class Dies:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dmls_ray.training.engine" and "RayTrainWorker" in open("/proc/self/cmdline").read():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.meta_path.insert(0, Dies())
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_die_before_they_can_serve_end_the_sweep_with_the_reason(
+    sweep_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(DIES_WHILE_PYTORCH_LOADS)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    done = sweep_command("grid", *SHORT_RUNS, "--repeats", "1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "died before they could serve" in done.stderr
+    assert "4 times in a row. The runs that had ended are kept" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_that_hangs_while_the_broker_dies_starts_again(here: Path) -> None:
+    flags = (*SHORT_RUNS, "--repeats", "1", "--model", "tests.failing:hangs_the_first_time")
+    process = start(*command_line("grid", *flags), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    family = Family(process)
+    deadline = time.monotonic() + 60
+    while not (here / "hangs").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    find(family, PARTS["broker"]).kill()
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, out + err
+    (record,) = load(here / "results" / "grid").records
+    assert record.outcome == "ok"
+    assert not family.left()

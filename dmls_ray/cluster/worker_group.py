@@ -5,6 +5,7 @@ One module because starting, resizing and ending trainers change one list of tra
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -175,7 +176,9 @@ class WorkerGroup:
             self._storage.cleanup()
 
     def _end_trainers(self, *, cut_short: bool, until: float) -> None:
-        self.broker.call("close")
+        # Without a broker, which is not replaced any more, ranks do not learn that they may leave.
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            self.broker.call_once("close")
         aborted: set[str] = set()
         while cut_short:
             # A controller that was still starting registers a little later.
@@ -198,7 +201,11 @@ class WorkerGroup:
     def note_trainers(self) -> None:
         """Remember the controllers of the trainers, and which have served: a broker that died has forgotten it."""
         known = all(node.trainer in self._controllers and (node.has_served or node.departed) for node in self._nodes)
-        if self._ended.is_set() or not known:
+        if self._ended.is_set():
+            # Without a broker, which is not replaced any more, those that are known are all there are.
+            with contextlib.suppress(ray.exceptions.RayActorError):
+                self._controllers |= self.broker.call_once("trainers")[0]
+        elif not known:
             controllers, served = self.broker.call("trainers")
             self._controllers |= controllers
             for node in self._nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 import ray
@@ -29,6 +29,8 @@ class Line:
             return self.controllers, self.served
         self.calls.append((method, *args, options))
         return ""
+
+    call_once = call
 
 
 class Trainer:
@@ -156,3 +158,17 @@ def test_the_broker_is_not_asked_for_trainers_that_are_all_known(made: list[Work
     group.note_trainers()
     with patch.object(line, "call", side_effect=AssertionError):
         group.note_trainers()
+
+
+def test_a_sweep_ends_at_once_also_if_its_broker_is_gone(made: list[WorkerGroup]) -> None:
+    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
+    group._plan_missing(later=False)
+    controller = Mock()
+    group._controllers = {group._nodes[0].trainer: controller}
+    group._ended.set()
+    with (
+        patch.object(line, "call_once", side_effect=ray.exceptions.ActorDiedError),
+        patch.object(line, "call", side_effect=AssertionError("it would wait for another broker")),
+    ):
+        group._end_trainers(cut_short=True, until=0.0)
+    controller.abort.remote.assert_called_once_with()

@@ -168,6 +168,7 @@ class SimulatedCluster:
         self.events: dict[str, list[RunEvent]] = {}
         """What a follower has read of each run since the last broker died."""
         self.ends: Counter[str] = Counter()
+        self.world_sizes: dict[str, int] = {}
         self.kills_work, self.early_deaths, self.finishes = True, 0, False
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         expected = {
@@ -229,6 +230,7 @@ class SimulatedCluster:
             process.outcome.set_result(result(lease.rank.rank))
 
     def submit(self, run_id: str, world_size: int) -> None:
+        self.world_sizes[run_id] = world_size
         self.followers[run_id] = self.start(self._follow(run_id, world_size))
 
     async def _follow(self, run_id: str, world_size: int) -> None:
@@ -244,6 +246,12 @@ class SimulatedCluster:
             except BrokerGoneError:
                 self.events[run_id].append(RunUnknown())
         self.ends[run_id] += 1
+
+    def lose_follower(self, run_id: str) -> None:
+        """Tune's actor dies, and another reads the events of the run from their start."""
+        world_size = self.world_sizes[run_id]
+        self.followers[run_id].cancel()
+        self.submit(run_id, world_size)
 
     def lose_broker(self) -> None:
         """The broker dies, and another starts without its state."""

@@ -69,6 +69,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         return [process for process in self.cluster.processes if process.lease and not process.outcome.done()]
 
     @property
+    def followed(self) -> list[str]:
+        return [run_id for run_id, task in self.cluster.followers.items() if not task.done()]
+
+    @property
     def present(self) -> list[SimulatedTrainer]:
         return [trainer for trainer in self.cluster.trainers if not trainer.departed]
 
@@ -141,6 +145,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.cluster.start(self.cluster.persistently("expect", trainer.name, expected))
 
         self.do(join)
+
+    @precondition(lambda self: self.followed)
+    @rule(which=st.integers(0, 3))
+    def a_follower_dies(self, which: int) -> None:
+        self.do(lambda: self.cluster.lose_follower(self.followed[which % len(self.followed)]))
 
     @rule()
     def the_broker_dies(self) -> None:
