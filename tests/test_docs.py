@@ -70,6 +70,7 @@ NEEDS = {
     "sbatch --nodes=2 sweeps/cluster/slurm.sbatch": "Slurm: tests/multihost/test_slurm.py",
     "sbatch --nodes=4 sweeps/cluster/slurm.sbatch python sweeps/world_size.py --world-size 1 2 4 --out results/four":
         "Slurm: tests/multihost/test_slurm.py",
+    "python -m benchmarks.chaos --seeds 1-12": "root: tests/multihost/test_chaos.py",
     "ssh -L 8265:127.0.0.1:8265 HEAD": "a cluster",
     "RAY_AUTH_MODE=token ray job submit --address http://127.0.0.1:8265 --working-dir . -- python sweeps/batch_size.py "
     "--out /shared/batch_size": "a cluster: tests/cluster/test_jobs.py",
