@@ -87,7 +87,9 @@ def test_every_way_in_which_a_rank_dies_is_killed_and_retried_once(
     dying = [f"{how}_in_{when}_of_rank_{rank}" for how in ("sigkill", "sigsegv") for when in ("setup", "step", "test")]
     flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "1")
     done = sweep_command("grid", *flags, *models(*dying), timeout=300)
-    assert done.returncode == 1, done.stderr
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "raylet" not in done.stdout
+    assert "\x1b" not in done.stdout
     for record in load(here / "results" / "grid").records:
         if model_name(record) != "steady":
             assert record.outcome == "killed", record.reason

@@ -62,9 +62,9 @@ def free_unnamed_placement_groups() -> None:
 
 
 def show_cluster_messages(shown: bool) -> None:
-    """Print, or do not print, what a joined cluster reports to every driver about its nodes.
+    """Print, or do not print, what the cluster reports to every driver about its nodes and about workers that died.
 
-    Without it: its messages appear between the lines of the sweep.
+    Without it: its paragraphs, with colour codes, appear between the lines of the sweep.
     """
     import ray
 

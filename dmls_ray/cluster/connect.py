@@ -8,15 +8,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import joblib
 
-from dmls_ray.cluster.address_check import check_address, no_answer
+from dmls_ray.cluster.address_check import check_address
 from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.compat import loopback_only, prestart_autoscaling_coordinator, show_cluster_messages
+from dmls_ray.cluster.current_cluster import current_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError, HeadLostError
 from dmls_ray.util.text import first_line
@@ -48,11 +48,16 @@ _QUIET = {
 }
 
 
-def cluster_at(address: str | None) -> str | None:
+def cluster_at(address: str | None, notify: Callable[[str], None]) -> str | None:
     """The running cluster to join; None if a new one must be started.
 
     It is that which this process is connected to (a notebook, say), else the address given, else RAY_ADDRESS, else
-    that of a cluster that `ray start` runs on this machine. `auto` is one of these last two, and `local` none.
+    that of a cluster that this user, or root, runs on this machine with `ray start`. `auto` is one of these last two,
+    and `local` none.
+
+    Args:
+        address: as given by a flag.
+        notify: receives one line about a cluster of another user, which is not joined.
 
     Raises:
         ClusterError: `auto` was given, and there is none.
@@ -64,20 +69,10 @@ def cluster_at(address: str | None) -> str | None:
     named = next((given for given in asked if given != "auto"), None)
     if named is not None:
         return None if named == "local" else named
-    started = _started_here()
+    started = current_cluster(notify)
     if asked and started is None:
         raise ClusterError("--address auto finds no cluster on this machine; start one with ray start --head.")
     return started
-
-
-def _started_here() -> str | None:
-    """The address of the cluster that `ray start` runs on this machine."""
-    # `ray start` leaves its address here, and `ray stop` takes it away; a machine that went down does not.
-    mark = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
-    if not mark.exists():
-        return None
-    address = mark.read_text().strip()
-    return address if no_answer(address) is None else None
 
 
 @contextmanager
@@ -110,6 +105,7 @@ def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterat
     finally:
         if not connected_before:
             ray.shutdown()
+            show_cluster_messages(True)
 
 
 def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
@@ -149,9 +145,10 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
                 _node_ip_address=_LOOPBACK,
                 **common,
             )
+        show_cluster_messages(verbose)
         return
     try:
-        check_address(address, started_here=address == _started_here())
+        check_address(address, started_here=address == current_cluster(lambda _: None))
     except ClusterError as error:
         if os.environ.get("RAY_ADDRESS") != address:
             raise

@@ -100,7 +100,7 @@ class Executor:
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.resources import local_resources
 
-        joined = cluster_at(self.options.address)
+        joined = cluster_at(self.options.address, self.view.note)
         if joined is None:
             # Ray starts only if a run is feasible and the data can be used.
             feasible = self._set_aside(pending, local_resources())
@@ -206,6 +206,8 @@ class Executor:
             cut_short = bool(self._broken)
         except KeyboardInterrupt:
             if not (self._head_lost.is_set() or self._not_kept):
+                # At once, since whoever stops a job may kill it a few seconds later.
+                self.view.note("Stopping: the runs that have ended are kept.")
                 raise
         finally:
             self._unwound.set()

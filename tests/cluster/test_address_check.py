@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
 import re
 import socket
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,3 +62,47 @@ def test_a_machine_is_part_of_a_cluster_by_its_address() -> None:
     elsewhere = node("203.0.113.1", GcsNodeInfo.ALIVE)
     assert address_check._is_on_this_machine([node("127.0.0.1", GcsNodeInfo.ALIVE)])
     assert not address_check._is_on_this_machine([node("127.0.0.1", GcsNodeInfo.DEAD), elsewhere])
+
+
+ASK = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import grpc
+from dmls_ray.cluster.address_check import check_address
+from dmls_ray.util.errors import ClusterError
+
+sent = []
+
+class Cluster(grpc.GenericRpcHandler):
+    def service(self, details):
+        sent.append(dict(details.invocation_metadata))
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: context.abort(grpc.StatusCode.UNAUTHENTICATED, "a token, please")
+        )
+
+server = grpc.server(ThreadPoolExecutor(2), handlers=(Cluster(),))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+for started_here in (False, True):
+    sent.clear()
+    try:
+        check_address(f"127.0.0.1:{port}", started_here=started_here)
+    except ClusterError:
+        print(any("SECRET" in str(metadata) for metadata in sent), len(sent))
+"""
+
+
+def test_a_token_is_sent_only_to_a_cluster_of_this_machine_unless_the_user_says_so(tmp_path: Path) -> None:
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("SECRET-0123456789abcdef0123456789abcdef")
+    token.chmod(0o600)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env={**environment, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["False 1", "True 2"], done.stderr

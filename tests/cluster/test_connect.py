@@ -1,33 +1,59 @@
 from __future__ import annotations
 
+import importlib
 import socket
 from pathlib import Path
 
 import pytest
 
-from dmls_ray.cluster.connect import cluster_at, connect
+from dmls_ray.cluster import connect as connect_module
+from dmls_ray.cluster.connect import cluster_at, connect, ray_session
 from dmls_ray.util.errors import ClusterError
 
 
-def test_a_running_cluster_is_found_by_flag_variable_or_its_own_mark(
+def ignore(note: str) -> None:
+    """Receive a note."""
+
+
+def test_the_flag_comes_before_the_variable_and_the_variable_before_the_cluster_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert cluster_at(None) is None
+    assert cluster_at(None, ignore) is None
+    with pytest.raises(ClusterError, match="auto finds no cluster on this machine"):
+        cluster_at("auto", ignore)
     (tmp_path / "ray").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as there:
-        address = f"127.0.0.1:{there.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         (tmp_path / "ray" / "ray_current_cluster").write_text(address)
-        assert cluster_at(None) == address
-    assert cluster_at(None) is None, "the mark of a cluster that is gone"
+        assert cluster_at(None, ignore) == cluster_at("auto", ignore) == address
+        assert cluster_at("local", ignore) is None
     monkeypatch.setenv("RAY_ADDRESS", "ray-head:6379")
-    assert cluster_at(None) == "ray-head:6379"
-    assert cluster_at("10.0.0.1:6379") == "10.0.0.1:6379"
+    assert cluster_at(None, ignore) == "ray-head:6379"
+    assert cluster_at("10.0.0.1:6379", ignore) == "10.0.0.1:6379"
 
 
 def test_an_address_of_the_environment_is_not_blamed_on_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "nonsense")
-    address = cluster_at(None)
+    address = cluster_at(None, ignore)
     with pytest.raises(ClusterError, match="^RAY_ADDRESS=nonsense is no address"):
         connect(address, dashboard=False, verbose=False)
+
+
+@pytest.mark.parametrize("address", [None, "127.0.0.1:6379"])
+def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
+    address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "given, so that none is made")
+    monkeypatch.setattr(ray, "init", lambda **_: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(importlib, "import_module", lambda name: None)
+    for name in ("check_address", "prestart_autoscaling_coordinator", "cluster_resources"):
+        monkeypatch.setattr(connect_module, name, lambda *_, **__: None)
+    for verbose in (True, False):
+        with ray_session(address, dashboard=False, verbose=verbose):
+            assert ray._private.worker._worker_logs_enabled is verbose
+        assert ray._private.worker._worker_logs_enabled, "other uses of Ray in this process print as before"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import PROJECT, SMALL, command_line
@@ -49,7 +51,7 @@ class Cluster:
 
     def submit(self, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Submit a sweep, and do not wait for it."""
-        environment = json.dumps({"env_vars": {"RAY_JOB_STOP_SIGNAL": "SIGINT"}})
+        environment = json.dumps({"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}})
         options = ["--no-wait", "--working-dir", ".", "--submission-id", name, "--runtime-env-json", environment]
         return self.job("submit", *options, "--", sys.executable, "sweeps/batch_size.py", *words)
 
@@ -107,6 +109,24 @@ def cluster() -> Iterator[Cluster]:
         finally:
             started.send_signal(signal.SIGTERM)
             started.wait(60)
+
+
+@pytest.mark.slow
+def test_what_ray_start_opens_to_other_machines(cluster: Cluster) -> None:
+    """What SECURITY.md says of Ray itself; a change there needs a change of its table."""
+    opened: dict[str, set[str]] = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = " ".join(process.cmdline())
+            if str(cluster.home) in words:
+                for link in process.net_connections("inet"):
+                    if link.status == psutil.CONN_LISTEN:
+                        opened.setdefault(process.name(), set()).add(f"{link.laddr.ip}:{link.laddr.port}")
+    everywhere = {
+        name for name, places in opened.items() if any(place.startswith(("0.0.0.0", ":")) for place in places)
+    }
+    assert {"gcs_server", "raylet"} <= everywhere, opened
+    assert cluster.jobs.removeprefix("http://") in set[str]().union(*opened.values()), opened
 
 
 @pytest.mark.slow
@@ -176,5 +196,7 @@ def test_a_job_that_is_stopped_keeps_what_has_ended(cluster: Cluster, tmp_path: 
     rows = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
     assert 2 <= len(rows) < 400
     assert {row["outcome"] for row in rows} == {"ok"}
-    assert "Stopped. The runs that had ended are kept" in cluster.log("stopped")
+    log = cluster.log("stopped")
+    assert "Stopping: the runs that have ended are kept." in log
+    assert "Stopped. The runs that had ended are kept" in log
     assert (out / "report.html").exists()
