@@ -72,6 +72,33 @@ def test_reading_loads_neither_torch_nor_ray(folder: Path) -> None:
     assert expected.splitlines()[-1] == "loaded"
 
 
+def test_ls_lists_a_sweep_that_cannot_be_read_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs.jsonl").write_text("no record\n")
+    code, out, err = run(capsys, "ls", tmp_path)
+    assert (code, err) == (0, "")
+    assert "line 1 is no record" in " ".join(out.split())
+
+
+def test_epochs_that_are_none_are_reported_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, *others = (folder / "runs.jsonl").read_text().splitlines()
+    document = json.loads(first) | {"epochs": [["a"]]}
+    (folder / "runs.jsonl").write_text("\n".join([json.dumps(document), *others]) + "\n")
+    code, _, err = run(capsys, "show", document["run_id"], folder)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"the epochs and ranks of run {document['run_id']} cannot be read" in err
+
+
+def test_runs_without_a_recorded_world_size_are_of_one_rank(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    documents = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    for document in documents:
+        document["config"] = {"batch_per_rank": 16}
+    (folder / "runs.jsonl").write_text("\n".join(map(json.dumps, documents)) + "\n")
+    for words in (["table", folder], ["table", folder, "--by", "backend"], ["report", folder]):
+        assert run(capsys, *words)[0] == 0
+
+
 def test_ls_lists_every_sweep_below_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "ls", folder.parent)
     assert code == 0

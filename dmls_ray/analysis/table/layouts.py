@@ -53,7 +53,7 @@ def by_backend(results: Results, *, with_published: bool = False) -> RenderedTab
         results: the runs.
         with_published: whether the published rows stand next to ours.
     """
-    several = results.of([record for record in results.records if record.config["world_size"] > 1])
+    several = results.of([record for record in results.records if record.config.get("world_size", 1) > 1])
     if results.records and not several.records:
         return RenderedTable(pd.DataFrame(), ["All runs have one rank, which has no backend."])
     return _by(several, ("batch_per_rank", "backend"), _TIME_MEMORY_ACCURACY, with_published)

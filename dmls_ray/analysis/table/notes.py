@@ -48,7 +48,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     yield from table.presentation.notes(rows)
     if text := _of_test_set(rows):
         yield Note("method", text)
-    slow = {record.config["precision"] for record in records if record.fast_units is False}
+    slow = {str(record.config.get("precision")) for record in records if record.fast_units is False}
     if slow:
         text = f"This processor has no units for {', '.join(sorted(slow))}: it runs, and slower than fp32."
         yield Note("comparability", text)

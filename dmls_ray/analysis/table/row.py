@@ -40,7 +40,7 @@ class Row:
 
     @property
     def world_size(self) -> int:
-        return int(self.records[0].config["world_size"])
+        return int(self.records[0].config.get("world_size", 1))
 
     def position(self, names: Sequence[str]) -> tuple[tuple[int, Any], ...]:
         """The place of the row in an order by some fields, as a sort key.

@@ -61,7 +61,12 @@ def ls(given: argparse.Namespace, console: Console) -> None:
     left_out = any(row.get(_EARLIER, "0") != "0" for row in rows)
     heads = ["folder", "runs", *([_EARLIER] if left_out else []), "outcome", "last begun", "hardware", "question"]
     note = "Earlier runs are of earlier versions of your code and data; dmls-ray table DIR --stale includes them."
-    print_result(pd.DataFrame(rows, columns=heads).fillna(""), [note] if left_out else [], given.format, console)
+    print_result(
+        pd.DataFrame([{head: row.get(head, "") for head in heads} for row in rows]),
+        [note] if left_out else [],
+        given.format,
+        console,
+    )
 
 
 def _earlier_runs(results: Results) -> list[RunRecord]:
@@ -78,6 +83,7 @@ def show_arguments(parser: Parser) -> None:
 def show(given: argparse.Namespace, console: Console) -> None:
     """Show one run: its configuration, outcome, phases, epochs and ranks, and its log."""
     results, record = _find_run(given.run, given.folder)
+    _ = record.epochs, record.ranks  # their values are checked at their first use
     plain = record.to_dict()
     inner = (
         "config", "code", "data", "machine", "versions", "git", "epochs", "ranks", "traceback", "earlier_attempts",

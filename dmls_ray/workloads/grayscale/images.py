@@ -112,7 +112,7 @@ def _middles(folder: Path, size: int) -> Iterator[NDArray[np.uint8]]:
         try:
             with Image.open(path) as image:
                 yield np.asarray(ImageOps.fit(_upright(image).convert("RGB"), (size, size)))
-        except UNREADABLE as error:
+        except (*UNREADABLE, ValueError) as error:
             raise DataError(f"pictures={folder}: {path.name} cannot be read ({error}); repair or remove it.") from error
 
 
@@ -120,7 +120,7 @@ def _upright(image: Image.Image) -> Image.Image:
     """A camera turned upright stores the picture lying, and says so in its EXIF data."""
     try:
         return ImageOps.exif_transpose(image)
-    except UNREADABLE:  # the EXIF data is broken; a broken picture fails when it is converted
+    except (*UNREADABLE, ValueError):  # the EXIF data is broken; a broken picture fails when it is converted
         return image
 
 

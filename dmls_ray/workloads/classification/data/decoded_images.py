@@ -13,16 +13,19 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -65,12 +68,7 @@ def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tup
         DataError: the data are missing or unreadable.
     """
     source = cached_source(name, data_dir)
-    shapes = []
-    for half in source.halves:
-        try:
-            shapes.append(to_chw(half[0][0], image_size).shape)
-        except UNREADABLE as error:
-            raise DataError(f"dataset={name}: the first sample cannot be read: {error}.") from error
+    shapes = [_first_image(name, half, image_size).shape for half in source.halves]
     channels, height, width = shapes[0]
     return (channels, height, width), source.classes, len(source.halves[0])
 
@@ -85,10 +83,17 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
     source = cached_source(name, data_dir)
     folder = _folder(name, data_dir, source, image_size)
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            if not folder.exists():
-                _fill(folder, source, image_size)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(folder.parent)
+            with FileLock(f"{folder}.lock"):
+                if not folder.exists():
+                    _fill(folder, name, source, image_size)
+        except OSError as error:
+            raise DataError(
+                f"dataset={name}: its images cannot be decoded into {folder.parent} ({error.strerror or error}); free "
+                "space there, or name a folder on another disk in DMLS_RAY_CACHE."
+            ) from error
     try:
         # Copy-on-write: all ranks of the machine share the pages, and PyTorch does not warn about a read-only array.
         # allow_pickle=False: a pickled object could run any code.
@@ -123,15 +128,30 @@ def _folder(name: str, data_dir: str | None, source: Source, image_size: int | N
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 
 
-def _fill(folder: Path, source: Source, image_size: int | None) -> None:
+def _first_image(name: str, samples: Samples, image_size: int | None) -> NDArray[Any]:
+    try:
+        return to_chw(samples[0][0], image_size)
+    except UNREADABLE as error:
+        raise DataError(f"dataset={name}: the first sample cannot be read: {error}.") from error
+
+
+def _fill(folder: Path, name: str, source: Source, image_size: int | None) -> None:
     """Decode into a temporary folder and rename it, so that an existing cache folder is complete."""
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True) as name:
-        temporary = Path(name)
-        first = to_chw(source.halves[0][0][0], image_size)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True) as made:
+        temporary = Path(made)
+        first = _first_image(name, source.halves[0], image_size)
         for split, samples in zip(("train", "test"), source.halves, strict=True):
             _decode(temporary, split, samples, first, image_size, source.classes)
         (temporary / "meta.json").write_text(json.dumps({"classes": source.classes, "fingerprint": source.fingerprint}))
         os.replace(temporary, folder)
+
+
+def _remove_leftovers(parent: Path) -> None:
+    """Remove what killed processes have left of their decoding. A process that still decodes holds the lock."""
+    for leftover in parent.glob("*.*/"):
+        lock = FileLock(f"{leftover.with_suffix('')}.lock")
+        with suppress(Timeout), lock.acquire(timeout=0):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _decode(
@@ -139,8 +159,8 @@ def _decode(
 ) -> None:
     count = len(samples)
     shape = (count, *first.shape)
-    images = np.lib.format.open_memmap(folder / f"{split}_images.npy", mode="w+", dtype=first.dtype, shape=shape)
-    labels = np.lib.format.open_memmap(folder / f"{split}_labels.npy", mode="w+", dtype=np.int64, shape=(count,))
+    images = _new_array(folder / f"{split}_images.npy", first.dtype, shape)
+    labels = _new_array(folder / f"{split}_labels.npy", np.dtype(np.int64), (count,))
 
     def fill(indices: Sequence[int]) -> None:
         for index in indices:
@@ -163,6 +183,20 @@ def _decode(
         list(pool.map(fill, [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]))
     images.flush()
     labels.flush()
+
+
+def _new_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Map a new file into memory.
+
+    Raises:
+        OSError: the disk has no space for it. Without the reservation, the first write into the mapping would end the
+            process with SIGBUS.
+    """
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    if sys.platform != "darwin":  # macOS has no posix_fallocate
+        with open(path, "rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> NDArray[Any]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Source
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 def _root(data_dir: str | None) -> Path:
@@ -20,12 +24,27 @@ def _root(data_dir: str | None) -> Path:
     return root
 
 
+def read_image(path: str) -> Image.Image:
+    """The image of a file, in RGB.
+
+    Raises:
+        UNREADABLE: it is none, or it is broken.
+    """
+    from torchvision.datasets.folder import default_loader
+
+    try:
+        image: Image.Image = default_loader(path)
+    except ValueError as error:  # raised by Pillow for some broken files, where it raises OSError for others
+        raise OSError(f"{path}: {error}") from error
+    return image
+
+
 def _open(name: str, data_dir: str | None) -> Source:
     from torchvision.datasets import ImageFolder
 
     root = _root(data_dir)
     try:
-        train, test = ImageFolder(str(root / "train")), ImageFolder(str(root / "test"))
+        train, test = (ImageFolder(str(root / split), loader=read_image) for split in ("train", "test"))
     except FileNotFoundError as error:
         raise DataError(f"data_dir={root}: {' '.join(str(error).split())}") from error
     if train.classes != test.classes:

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from PIL import Image
 
 from dmls_ray.util.errors import DataError
+from dmls_ray.util.paths import cache_root
 from dmls_ray.workloads.classification.data import decoded_images as cache
 from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
@@ -69,6 +75,71 @@ def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         load_decoded("image_folder", str(tmp_path), None)
     assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
+
+
+def cached_names() -> list[str]:
+    """Names of what lies in the cache of decoded images, besides the locks."""
+    return sorted(path.name for path in (cache_root() / "decoded").iterdir() if path.suffix != ".lock")
+
+
+def test_a_full_disk_is_reported_in_one_line_before_anything_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    load_decoded("synthetic:train=9,test=8", None, None)
+    before = cached_names()
+    monkeypatch.setattr(os, "posix_fallocate", no_space)
+    with pytest.raises(DataError, match=r"No space left on device\); free space there, or name .* DMLS_RAY_CACHE"):
+        load_decoded("synthetic:train=10,test=8", None, None)
+    assert cached_names() == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
+def test_decoding_onto_a_disk_that_is_too_small_ends_in_one_line_and_leaves_the_disk_usable(tmp_path: Path) -> None:
+    load = (
+        "from dmls_ray.workloads.classification.data.decoded_images import load_decoded; load_decoded({!r}, None, None)"
+    )
+    script = (
+        'mount -t tmpfs -o size=1m none "$DMLS_RAY_CACHE" || exit 77; '
+        '"$PYTHON" -c "$LARGE"; echo "$?"; ls -A "$DMLS_RAY_CACHE/decoded"; "$PYTHON" -c "$SMALL"; echo "$?"'
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "DMLS_RAY_CACHE": str(tmp_path),
+            "PYTHON": sys.executable,
+            "LARGE": load.format("synthetic"),
+            "SMALL": load.format("synthetic:train=8,test=8"),
+        },
+    )
+    if done.returncode == 77:
+        pytest.skip(done.stderr)
+    first, *left, last = done.stdout.splitlines()
+    assert (first, last) == ("1", "0"), done.stderr
+    assert [name for name in left if not name.endswith(".lock")] == []
+    assert "No space left on device); free space there" in done.stderr.splitlines()[-1]
+
+
+def test_what_a_killed_process_left_of_its_decoding_is_removed_and_what_another_still_writes_is_not() -> None:
+    load_decoded("synthetic:train=11,test=8", None, None)
+    decoded = cache_root() / "decoded"
+    (finished,) = (path for path in decoded.iterdir() if path.is_dir() and "train-11" in path.name)
+    left, under_way = (decoded / f"{name}.abcd1234" for name in (finished.name, "other-0123"))
+    left.mkdir()
+    under_way.mkdir()
+    (left / "train_images.npy").write_bytes(b"x" * 1000)
+    with FileLock(decoded / "other-0123.lock"):
+        load_decoded("synthetic:train=12,test=8", None, None)
+        assert not left.exists()
+        assert under_way.exists()
+    load_decoded("synthetic:train=13,test=8", None, None)
+    assert not under_way.exists()
+    assert finished.exists()
 
 
 def test_a_damaged_image_is_refused_and_leaves_no_partial_cache(tmp_path: Path) -> None:

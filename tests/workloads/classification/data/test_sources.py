@@ -97,6 +97,15 @@ def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
     assert find_source("image_folder", str(tmp_path)).fingerprint != before
 
 
+def test_an_image_whose_header_has_no_numbers_is_reported_with_its_path(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    broken = tmp_path / "train" / "cat" / "0000.ppm"
+    broken.write_bytes(b"P6 1{6 1 255\n123")
+    train, _ = find_source("image_folder", str(tmp_path)).halves
+    with pytest.raises(OSError, match=f"{broken}: invalid literal"):
+        train[[path for path, _ in train.samples].index(str(broken))]  # type: ignore[attr-defined]
+
+
 def test_an_image_folder_without_its_layout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="image_folder needs data_dir"):
         check_source("image_folder", None)
