@@ -359,6 +359,23 @@ print(sweep(train, {"lr": [1.0, 2.0]}, repeats=1, out="kept", tensorboard="off")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("streams", ["|", "2>&1 |"])
+def test_a_sweep_piped_into_head_runs_to_its_end_without_a_traceback(tmp_path: Path, streams: str) -> None:
+    words = shlex.join(command_line("batch_size", *GRID, "--repeats", "3"))
+    done = subprocess.run(
+        ["bash", "-c", f"{words} {streams} head -n 1; exit ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.count("\n"), done.stderr.count("\n")) == (1, 1 if streams == "|" else 0)
+    assert len(load(tmp_path / "results" / "batch_size")) == len(lines(tmp_path / "results" / "batch_size")) > 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     number: signal.Signals, tmp_path: Path

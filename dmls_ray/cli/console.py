@@ -64,7 +64,10 @@ def print_table(
     """
     frame = frame.rename(columns=escape_control_chars).map(escape_control_chars)
     if len(frame) > MOST_DRAWN:
-        print(plain_columns(frame))
+        try:
+            print(plain_columns(frame), flush=True)
+        except BrokenPipeError:
+            console.on_broken_pipe()
         return
     drawn = _rich_table(frame)
     if not console.is_terminal:

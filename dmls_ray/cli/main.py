@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -17,6 +16,7 @@ from dmls_ray.cli.console import Console, print_error
 from dmls_ray.cli.parser import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.util.errors import InputError
 from dmls_ray.util.gc import gc_disabled
+from dmls_ray.util.streams import discard_output
 
 COMMANDS = {
     "report": "files",
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except InputError as error:
         code = print_error(f"{name}: {' '.join(str(error).split())}", EXIT_BAD_INPUT)
     except BrokenPipeError:  # `| head` has read enough
-        _drop_output()
+        discard_output(sys.stdout)
         code = EXIT_OK
     except OSError as error:
         where, why = error.filename or "the output", error.strerror or error
@@ -63,15 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             sys.stdout.flush()
         except OSError:
-            _drop_output()
+            discard_output(sys.stdout)
     except KeyboardInterrupt:
         code = print_error(f"{name}: stopped.", EXIT_INTERRUPTED)
     sys.exit(code)
-
-
-def _drop_output() -> None:
-    """Discard what Python would still write at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(name: str, words: Sequence[str]) -> Parser:

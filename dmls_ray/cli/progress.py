@@ -79,7 +79,8 @@ class LiveView:
                 Text(escape_control_chars(name), style=style),
                 Text(record.ending, style=style),
                 *(
-                    (escape_control_chars(", ".join(custom_measures(record.measures))),)
+                    # A text, since what looks like mark-up in a name is none.
+                    (Text(escape_control_chars(", ".join(custom_measures(record.measures)))),)
                     if custom
                     else (_number(record.images_per_s, "{:,.0f}"), _number(record.test_accuracy, "{:.3f}"))
                 ),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dmls_ray.cli.console import SPARE, Console, print_table, say
+from dmls_ray.cli.console import SPARE, print_table, say
 from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, defaults_for, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.grid import Plan, Variant, configs_of
@@ -21,6 +21,8 @@ from dmls_ray.config.options import SEARCH_ONLY, Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.execution.planning import finished_run_ids, folder_name, plan_sweep, results_location, search_minimizes
 from dmls_ray.execution.run_plan import check_plan, run_plan
+from dmls_ray.execution.view import ProgressConsole
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import HeadLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
@@ -43,7 +45,7 @@ def main(
     """Run a sweep from the command line, and exit.
 
     The exit code is 0 when every run has an answer (ok, oom, diverged, skipped), 1 when one ended in error, killed
-    or timeout, or could not be written or uploaded, 2 for bad input, and 130 after Ctrl-C.
+    or timeout or could not be written or uploaded, or when all were skipped, 2 for bad input, and 130 after Ctrl-C.
 
     Args:
         name: names the results folder.
@@ -119,7 +121,7 @@ def _run(
         variants = ({},)
     plan, space = plan_sweep(axes, options, chosen, variants=variants)
 
-    console = Console()
+    console = ProgressConsole()
     if dry_run:
         return _show_plan(plan, options, chosen, console)
     from dmls_ray.cli.progress import make_view
@@ -129,7 +131,7 @@ def _run(
     return _show_results(results, plan, options, console)
 
 
-def _show_plan(plan: Plan, options: Options, workload: Workload, console: Console) -> int:
+def _show_plan(plan: Plan, options: Options, workload: Workload, console: ProgressConsole) -> int:
     """Print the plan and start nothing; returns the exit code.
 
     Raises:
@@ -151,7 +153,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Consol
         return EXIT_OK
 
     here = local_resources()
-    joined = cluster_at(options.address)
+    joined = cluster_at(options.address, lambda note: say(console, note))
     jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     finished = finished_run_ids(plan, records, options, identities)
@@ -167,7 +169,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Consol
     return EXIT_OK
 
 
-def _show_results(results: Any, plan: Plan, options: Options, console: Console) -> int:
+def _show_results(results: Any, plan: Plan, options: Options, console: ProgressConsole) -> int:
     from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
     from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
     from dmls_ray.analysis.table.layouts import all_layouts
@@ -192,7 +194,9 @@ def _show_results(results: Any, plan: Plan, options: Options, console: Console) 
         report = below(results.where, "report.html")
         say(console, f"Report: {report}; next to it {files}, runs.jsonl and sweep.json")
     is_there = results.mirror is None or not results.mirror.is_kept
-    return EXIT_OK if is_there and all(record.outcome.is_answer() for record in results.records) else EXIT_FAILED
+    outcomes = [record.outcome for record in results.records]
+    is_answered = all(outcome.is_answer() for outcome in outcomes) and set(outcomes) != {Outcome.SKIPPED}
+    return EXIT_OK if is_there and is_answered else EXIT_FAILED
 
 
 def _exit_now(error: HeadLostError) -> NoReturn:

@@ -12,7 +12,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.config.options import Isolation, Mode, Options
 from dmls_ray.execution.planning import folder_name, plan_sweep
 from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.execution.view import PlainView
+from dmls_ray.execution.view import PlainView, ProgressConsole
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_importing
 from dmls_ray.workloads import registry
@@ -109,8 +109,6 @@ def sweep(
         InputError: the sweep cannot be run as it was asked for; nothing was started, and nothing is lost.
     """
     arguments = locals()
-    from rich.console import Console
-
     if is_importing():
         raise ConfigError("sweep() was called while its module was imported; put it under if __name__ == '__main__'.")
     chosen, axes = _workload_and_axes(train, axes, workload)
@@ -120,7 +118,7 @@ def sweep(
     given = {spec.name: arguments[spec.name] for spec in fields(Options) if spec.name != "name"}
     options = Options(name=name or ("sweep" if chosen.name == registry.DEFAULT else folder_name(chosen)), **given)
     plan, space = plan_sweep(axes, options, chosen)
-    return run_plan(plan, options, PlainView(Console()), space=space)
+    return run_plan(plan, options, PlainView(ProgressConsole()), space=space)
 
 
 def _workload_and_axes(

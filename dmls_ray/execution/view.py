@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from dmls_ray.execution.estimate import Durations
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunEvent, RunStarted
+from dmls_ray.util.streams import discard_output
 from dmls_ray.util.text import escape_control_chars
 
 _UNKNOWN = ""
@@ -24,6 +26,22 @@ _UNKNOWN = ""
 
 _CUSTOM_SHOWN = 3
 """Custom metrics that one line shows."""
+
+
+_READER_HAS_LEFT = "The reader of the output has left: nothing more is printed, and the sweep goes on to its end."
+
+
+class ProgressConsole(Console):
+    """Where a sweep prints. A reader that leaves early (`| head`) does not end the sweep, whose results are files."""
+
+    def on_broken_pipe(self) -> None:
+        """Discard all further output; rich calls this where a write fails for want of a reader."""
+        self.quiet = True
+        discard_output(sys.stdout)
+        try:
+            print(_READER_HAS_LEFT, file=sys.stderr, flush=True)
+        except BrokenPipeError:  # 2>&1
+            discard_output(sys.stderr)
 
 
 class ProgressView(Protocol):

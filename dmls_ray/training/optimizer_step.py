@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -129,7 +130,8 @@ class OptimizerStep:
     def state(self) -> dict[str, Any]:
         """State of the next step, for `torch.save`. All ranks call it; with ZeRO only rank 0 gets the state."""
         if isinstance(self.optimizer, ZeroRedundancyOptimizer):
-            self.optimizer.consolidate_state_dict()
+            with _refusing_code():
+                self.optimizer.consolidate_state_dict()
             if dist.get_rank() != 0:
                 return {}
         return {
@@ -148,3 +150,16 @@ class OptimizerStep:
         self.scaler.load_state_dict(state["scaler"])
         self._steps = state["steps"]
         self._applied.fill_(state["applied"])
+
+
+@contextmanager
+def _refusing_code() -> Iterator[None]:
+    """Let every `torch.load` in the block refuse what is more than data, as ZeRO does not for what it receives."""
+    forced, unforced = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+    before = {name: os.environ.pop(name, None) for name in (forced, unforced)}
+    os.environ[forced] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[forced]
+        os.environ.update({name: value for name, value in before.items() if value is not None})

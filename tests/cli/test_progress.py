@@ -60,6 +60,14 @@ def test_a_terminal_gets_a_live_view_with_epoch_loss_and_time_left() -> None:
     assert "1,234" in frames[1]
 
 
+def test_what_looks_like_mark_up_in_the_name_of_a_measure_is_shown_as_it_is() -> None:
+    view = LiveView(Console(file=io.StringIO(), width=100, force_terminal=True))
+    view.begin(PLAN.runs, [], PLAN.varied)
+    with view:
+        view.done(PLAN.runs[0], record(measures={"[red]loss": 1.0, "[/x]": 2.0}))
+        assert "[red]loss 1, [/x] 2" in _text(view)
+
+
 def _text(view: LiveView) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(view.render())

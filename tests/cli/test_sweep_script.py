@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from dmls_ray.cli.sweep_script import main
 from dmls_ray.storage.folder import Store
 from tests.analysis.samples import results
-from tests.conftest import PROJECT, Command
+from tests.conftest import PROJECT, Command, command_line
 
 FUNCTIONS = "tests.workloads.user_function.test_schema"
 
@@ -229,6 +230,28 @@ def test_a_row_that_is_no_answer_makes_the_exit_code_1(empty_folder: Path) -> No
             record.outcome = Outcome.KILLED if number == 0 else Outcome.OK
             store.append(record)
     assert run() == 1
+
+
+def test_a_sweep_in_which_every_run_is_skipped_has_the_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--world-size", "99", "--device", "cpu", "--repeats", "1")
+    assert run(*flags) == run(*flags) == 1
+    assert "world_size=99 needs 99 cores" in capsys.readouterr().out
+
+
+def test_a_reader_of_the_output_that_leaves_does_not_end_a_sweep(empty_folder: Path) -> None:
+    with Store(empty_folder / "done") as store:
+        for record in results({"batch_per_rank": [16, 32, 64, 128]}, lambda values, repeat: 100.0).records:
+            store.append(record)
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:
+        command = command_line("batch_size", "--out", "done", "--world-size", "1")
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        "The reader of the output has left: nothing more is printed, and the sweep goes on to its end.\n"
+    )
+    assert (empty_folder / "done" / "report.html").exists()
 
 
 @pytest.mark.parametrize("script", SWEEPS)

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import io
+import os
+import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmls_ray.launchers.inline import run_inline
@@ -14,6 +19,7 @@ from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.train import LossAccuracyMeter
+from tests.training.probes import Payload
 
 
 class CountOperations(TorchDispatchMode):
@@ -106,6 +112,28 @@ def test_an_optimizer_step_continues_exactly_from_its_saved_state() -> None:
     steps(resumed, second, range(4, 8))
     assert torch.equal(second.detach(), whole.detach())
     assert resumed.skipped_steps == undisturbed.skipped_steps == 1
+
+
+def test_the_state_that_ranks_exchange_with_zero_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = nn.Parameter(torch.zeros(1))
+    update = OptimizerStep(config(), [weight], 1)
+    received = io.BytesIO()
+    torch.save({"state": Payload(tmp_path / "ran")}, received)
+
+    class Zero(ZeroRedundancyOptimizer):
+        def __init__(self) -> None: ...
+
+        def consolidate_state_dict(self, to: int = 0) -> None:
+            received.seek(0)
+            torch.load(received, weights_only=False)  # as PyTorch does
+
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    update.optimizer = Zero()
+    with pytest.raises(pickle.UnpicklingError):
+        update.state()
+    assert not (tmp_path / "ran").exists()
+    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"
+    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
 
 
 @pytest.mark.parametrize("changes", [{"label_smoothing": 0.3}, {"l1": 0.01}, {"weight_decay": 0.05}])

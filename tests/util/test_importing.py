@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_function_is_found_in_the_folder_of_the_call(folder: Path) -> None:
     (folder / "mine_found.py").write_text("def build(): return 41 + 1\n")
     assert import_function("mine_found:build", flag="model")() == 42
+
+
+def test_an_installed_package_comes_before_a_file_of_the_working_folder_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    (tmp_path / "colorsys.py").write_text("raise SystemExit('the file of the working folder ran')\n")
+    assert import_function("colorsys:rgb_to_hsv", flag="model")(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
 
 
 def test_an_absent_module_is_reported(folder: Path) -> None:
