@@ -283,10 +283,16 @@ def test_damaged_records_are_read_or_refused_in_one_line(watch: Watch, sound: Pa
 def test_damaged_runs_of_an_object_store_are_read_or_refused_in_one_line(watch: Watch, sound: Path) -> None:
     lines = (sound / "runs.jsonl").read_bytes().splitlines()
 
+    session = json.loads((sound / "sweep.json").read_text())
+
     def damage(rng: random.Random, folder: Path) -> bytes:
-        content = damaged(rng, json.loads(rng.choice(lines)))
-        (folder / "runs").mkdir(exist_ok=True)
-        (folder / "runs" / "20260102T030405-a-0-b.json").write_bytes(content)
+        document, name = rng.choice(
+            [(json.loads(rng.choice(lines)), "runs/s1-1-a-0-b.jsonl"), (json.loads(lines[0]), "runs/2026-a-0-b.json"),
+             (session, "sessions/s1-1-b.json")]
+        )  # fmt: skip
+        content = damaged(rng, document)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
         return content
 
     run_commands(watch, sound, "objects", damage)
