@@ -307,7 +307,7 @@ def test_a_reader_that_is_gone_is_no_error_wherever_the_output_goes(
     def gone(*_: object, **__: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(main_module, "_drop_output", lambda: None)
+    monkeypatch.setattr(main_module, "discard_output", lambda stream: None)
     monkeypatch.setattr("rich.console.Console._write_buffer", gone)
     assert run(capsys, "table", folder) == (0, "", "")
 
