@@ -93,7 +93,8 @@ def sweep(
         run_timeout: Seconds that an attempt at a run may take; without it, no limit.
         stall_timeout: Seconds without an optimizer step, a test batch or an event after which a run is ended, and
             without a request for work after which an idle rank is replaced; none: no limit.
-        wait_for_ranks: Seconds that a run waits for ranks whose machine has left, before it is skipped.
+        wait_for_ranks: Seconds that a run waits for ranks whose machine has left, before it is skipped; above 600,
+            also how long a sweep waits for a full cluster.
         give_up_after: Number of equal failures of a trial in a row after which its further repeats are skipped.
         recycle_above_mib: Resident set above which a rank's process is replaced between two runs; without it, never.
         checkpoints: Save each run after each epoch, and resume it there if it is cut short.
