@@ -28,7 +28,7 @@ from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import PROJECT, SMALL, Command, char_lm_example, command_line
 from tests.new_processes import run_ranks
-from tests.workloads.classification.data.test_sources import write_arrays
+from tests.workloads.classification.data.samples import READ_ARRAYS, write_arrays
 
 GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
@@ -666,12 +666,7 @@ print(sweep(axes, repeats=1))
 def test_after_an_edit_of_its_data_the_same_command_runs_again_and_shows_only_the_new_runs(
     sweep_command: Command, tmp_path: Path, launcher: str
 ) -> None:
-    (tmp_path / "arrays.py").write_text(
-        "import numpy as np\n"
-        "def data(split, data_dir):\n"
-        "    arrays = np.load(f'{data_dir}/{split}.npz')\n"
-        "    return list(zip(arrays['x'], arrays['y'].tolist()))\n"
-    )
+    (tmp_path / "arrays.py").write_text(READ_ARRAYS)
     write_arrays(tmp_path / "clean")
     write_arrays(tmp_path / "noisy", other_label=True)
     flags = (

@@ -25,7 +25,7 @@ from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.data_check import check_data
 from tests.new_processes import run_ranks
-from tests.workloads.classification.data.test_sources import idx, write_arrays, write_folder, write_mnist
+from tests.workloads.classification.data.samples import READ_ARRAYS, idx, write_arrays, write_folder, write_mnist
 
 
 def work_is_done(workload: Workload, schema: Schema, axes: dict[str, Any], records: list[RunRecord]) -> bool:
@@ -92,12 +92,7 @@ def test_data_that_are_not_on_this_machine_are_no_reason_to_run_again(tmp_path: 
 def test_an_edited_file_of_a_user_defined_data_set_makes_the_work_on_it_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "arrays_in_folder.py").write_text(
-        "import numpy as np\n"
-        "def data(split, data_dir):\n"
-        "    arrays = np.load(f'{data_dir}/{split}.npz')\n"
-        "    return list(zip(arrays['x'], arrays['y'].tolist()))\n"
-    )
+    (tmp_path / "arrays_in_folder.py").write_text(READ_ARRAYS)
     monkeypatch.syspath_prepend(tmp_path)
     folder, other = write_arrays(tmp_path / "data"), write_arrays(tmp_path / "other")
     records: list[RunRecord] = []

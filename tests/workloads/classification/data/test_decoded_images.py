@@ -20,7 +20,7 @@ from dmls_ray.workloads.classification.data.decoded_images import is_decoded, lo
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Source
 from tests.training.probes import Payload
-from tests.workloads.classification.data.test_sources import write_folder
+from tests.workloads.classification.data.samples import write_folder
 
 
 @pytest.fixture(autouse=True)

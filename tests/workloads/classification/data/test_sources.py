@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import pickle
 import random
 import shutil
-import struct
 import tarfile
 from pathlib import Path
 
@@ -22,8 +20,14 @@ from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserC
 from dmls_ray.workloads.classification.data.sources import check_source, find_source, fingerprint_of
 from dmls_ray.workloads.classification.datasets.synthetic import SyntheticSpec
 from tests.training.probes import Payload
-
-RANDOM = np.random.default_rng(0)
+from tests.workloads.classification.data.samples import (
+    RANDOM,
+    READ_ARRAYS,
+    idx,
+    write_arrays,
+    write_folder,
+    write_mnist,
+)
 
 
 def test_digits_are_the_1797_images_of_scikit_learn() -> None:
@@ -72,15 +76,6 @@ def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
 # --- image folder -----------------------------------------------------------------------------------------------
 
 
-def write_folder(root: Path, classes: tuple[str, ...] = ("cat", "dog"), each: int = 3, size: int = 8) -> None:
-    for split in ("train", "test"):
-        for name in classes:
-            (root / split / name).mkdir(parents=True)
-            for number in range(each):
-                pixels = RANDOM.integers(0, 256, (size, size, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(root / split / name / f"{number:04}.jpg")
-
-
 def test_any_tree_of_train_and_test_classes_is_a_data_set(tmp_path: Path) -> None:
     write_folder(tmp_path)
     source = find_source("image_folder", str(tmp_path))
@@ -126,21 +121,6 @@ def test_classes_that_differ_between_train_and_test_are_refused(tmp_path: Path) 
 
 
 # --- torchvision's, in their true formats ---------------------------------------------------------------------------
-
-
-def idx(values: np.ndarray) -> bytes:
-    """The idx format of MNIST."""
-    head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
-    return head + values.astype(np.uint8).tobytes()
-
-
-def write_mnist(raw: Path) -> None:
-    raw.mkdir(parents=True)
-    for half, count in (("train", 5), ("t10k", 3)):
-        images, labels = RANDOM.integers(0, 256, (count, 28, 28)), RANDOM.integers(0, 10, count)
-        for kind, values in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
-            (raw / f"{half}-{kind}").write_bytes(idx(values))
-            (raw / f"{half}-{kind}.gz").write_bytes(gzip.compress(idx(values)))
 
 
 @pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
@@ -269,13 +249,10 @@ def fingerprint(module: str, function: str, data_dir: Path | None = None) -> str
 @pytest.fixture
 def data_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "data_of_mine.py").write_text(
+        f"{READ_ARRAYS}"
         "import os\n"
-        "import numpy as np\n"
-        "def read(split, data_dir):\n"
-        "    arrays = np.load(f'{data_dir}/{split}.npz')\n"
-        "    return list(zip(arrays['x'], arrays['y'].tolist()))\n"
         "def fixed_place(split):\n"
-        "    return read(split, os.environ['PLACE'])\n"
+        "    return data(split, os.environ['PLACE'])\n"
         "class Listed(list):\n"
         "    def __getitem__(self, index):\n"
         "        READ.append(index)\n"
@@ -294,28 +271,17 @@ def data_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "data_of_mine"
 
 
-def write_arrays(folder: Path, *, other_label: bool = False) -> Path:
-    """1,000 training and 100 test images; one label, or none, differs from those of another call."""
-    random = np.random.default_rng(0)
-    folder.mkdir(exist_ok=True)
-    for split, count in (("train", 1000), ("test", 100)):
-        images, labels = random.integers(0, 256, (count, 4, 4), dtype=np.uint8), random.integers(0, 4, count)
-        labels[1] = (labels[1] + other_label) % 4
-        np.savez(folder / f"{split}.npz", x=images, y=labels)
-    return folder
-
-
 def test_one_label_that_differs_between_two_folders_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
     clean, noisy = write_arrays(tmp_path / "clean"), write_arrays(tmp_path / "noisy", other_label=True)
-    assert fingerprint(data_module, "read", clean) != fingerprint(data_module, "read", noisy)
+    assert fingerprint(data_module, "data", clean) != fingerprint(data_module, "data", noisy)
 
 
 def test_a_label_that_is_corrected_in_place_changes_the_fingerprint(tmp_path: Path, data_module: str) -> None:
     folder = write_arrays(tmp_path / "data")
-    before = fingerprint(data_module, "read", folder)
-    assert fingerprint(data_module, "read", folder) == before
+    before = fingerprint(data_module, "data", folder)
+    assert fingerprint(data_module, "data", folder) == before
     write_arrays(folder, other_label=True)
-    assert fingerprint(data_module, "read", folder) != before
+    assert fingerprint(data_module, "data", folder) != before
 
 
 @pytest.mark.parametrize("function", ["fixed_place", "listed"])
