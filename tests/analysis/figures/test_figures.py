@@ -36,10 +36,8 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
 @pytest.mark.parametrize(
     ("folder", "names"),
     [
-        ("backend", ["tradeoff", "batch", "memory", "learning", "communication", "rank_spread"]),
         ("cifar10_convnet", ["tradeoff", "scaling", "batch", "memory", "learning", "rank_spread"]),
         ("cifar10_convnet_bf16", ["learning", "rank_spread", "utilization"]),
-        ("optimizer", ["tradeoff", "learning"]),
     ],
 )
 def test_reference_runs_of_an_older_version_have_the_figures_of_what_they_recorded(
