@@ -116,6 +116,10 @@ class Objective:
         """What no results say about this objective."""
         return []
 
+    def counts(self, value: float) -> bool:
+        """Whether a value can be judged: of ratios, one above 0."""
+        return self.is_learned or value > 0
+
     def badness(self, value: float) -> float:
         """A value on a scale on which less is better and differences count: its logarithm where ratios do."""
         scaled = value if self.is_learned else math.log(value)
@@ -246,12 +250,10 @@ def target_of(table: Table, target: float | None) -> float:
     targets = {record.config.get("target_accuracy") for row in rows for record in row.records}
     if len(targets) == 1 and (target := targets.pop()) is not None:
         return float(target)
-    highest = max(row.median_of("test_accuracy") or 0.0 for row in rows)
+    reached = [row.median_of("test_accuracy") or 0.0 for row in rows if not row.independent_ranks]
+    highest = f"the highest test accuracy is {max(reached):.3f}" if reached else "no ranks trained one model together"
     why = "the runs have none" if targets <= {None} else "the runs have several"
-    raise ConfigError(
-        f"--for time-to-accuracy needs a target, and {why}; give --target-accuracy (the highest test accuracy is "
-        f"{highest:.3f})."
-    )
+    raise ConfigError(f"--for time-to-accuracy needs a target, and {why}; give --target-accuracy ({highest}).")
 
 
 def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
@@ -261,8 +263,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     if objective.is_learned and row.is_stopped:
         return Unable("stopped early")
     values = row.by_block(objective.measure)
-    if not objective.is_learned:
-        values = {block: value for block, value in values.items() if value > 0}
+    values = {block: value for block, value in values.items() if objective.counts(value)}
     if not values:
         return _SEARCHED if is_time(objective.measure) and not row.timed else Unable(f"no {objective.measure}")
     reached = row.median_of("test_accuracy")

@@ -13,7 +13,7 @@ from dmls_ray.analysis.advise.objective import Candidate, Objective, Request, Un
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.pareto import costs_of, front_of
 from dmls_ray.analysis.advise.suggestions import batch_by_noise_scale, suggestions_for
-from dmls_ray.analysis.memory import EXACT, MEMORY, memory_metric
+from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
@@ -254,8 +254,13 @@ def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[st
     lighter = []
     memory = memory_metric([best.row, *(item.row for item in indistinguishable)])
     for item in indistinguishable if memory else ():
-        sizes = [{block: size for block, size in side.row.by_block(memory).items() if size > 0}
-                 for side in (item, best)]  # fmt: skip
+        if hardly_differs([side.row.median_of(memory) or 0.0 for side in (item, best)], memory):
+            continue
+        comparable = item.row.comparable_blocks(best.row, timed=False)
+        sizes = [
+            {block: size for block, size in side.row.by_block(memory).items() if size > 0 and block in comparable}
+            for side in (item, best)
+        ]
         ratio = compare(*sizes, level=bonferroni_level(len(indistinguishable)), is_exact=memory in EXACT)
         if ratio is not None and is_below(ratio, 1 - _WORTH):
             lighter.append((item, ratio))

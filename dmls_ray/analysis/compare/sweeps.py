@@ -17,6 +17,7 @@ from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quanti
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate, is_below
+from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
@@ -31,11 +32,18 @@ class Pair:
     samples: tuple[dict[str, float], dict[str, float]]
     """The values of A and of B by the name of the sample."""
     change: Change | None
-    """None where it did not end ok in both. The intervals of all pairs hold together, at 95%."""
+    """None where it did not end ok in both, or its ranks trained apart. The intervals of all pairs hold together, at
+    95%.
+    """
 
     @property
     def name(self) -> str:
         return describe_configuration(self.a.factors)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the ranks of A or of B did not train one model together, so that the two are not compared."""
+        return bool(self.a.independent_ranks or self.b.independent_ranks)
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class SweepComparison:
 
     @cached_property
     def compared(self) -> list[Pair]:
-        """The configurations that ended ok in both."""
+        """The configurations that ended ok in both, and whose ranks trained together."""
         return [pair for pair in self.pairs if pair.change]
 
     @property
@@ -105,7 +113,7 @@ class SweepComparison:
             }
             cells[f"{change_head} [95% of all rows]"] = self._format(pair.change)
             cells["n"] = ", ".join(str(len(values)) for values in pair.samples)
-            cells["verdict"] = pair.change.verdict if pair.change else ""
+            cells["verdict"] = pair.change.verdict if pair.change else "independent ranks" if pair.is_apart else ""
             cells["outcome"] = pair.a.outcome if pair.a.outcome == pair.b.outcome else _outcomes(pair)
             rows.append(factor_cells(pair.a.factors, other_headers=cells) | cells)
         return pd.DataFrame(rows, columns=field_names(rows), dtype=object)
@@ -114,7 +122,8 @@ class SweepComparison:
     def sentence(self) -> str:
         """The verdict over all configurations."""
         if not self.compared:
-            return "No configuration ended ok in both, so nothing can be compared."
+            together = " with ranks that trained together" if any(pair.is_apart for pair in self.pairs) else ""
+            return f"No configuration ended ok in both{together}, so nothing can be compared."
         count = len(self.compared)
         if self.overall is None:
             return f"No {self.unit} has all {count} configurations ok, so nothing is said over all. {self._verdicts()}"
@@ -156,6 +165,13 @@ class SweepComparison:
         ended = [f"{pair.name}: {_outcomes(pair)}" for pair in self.pairs if pair.a.outcomes != pair.b.outcomes]
         if ended:
             notes.append(f"Outcomes differ: {join_names(ended)}.")
+        apart = [pair for pair in self.pairs if pair.is_apart]
+        if apart:
+            causes = {
+                side: describe_independent_ranks([row for row in rows if row.independent_ranks])
+                for side, rows in (("A", [pair.a for pair in apart]), ("B", [pair.b for pair in apart]))
+            }
+            notes += [f"Not compared: in {side}, {_lowered(text)}" for side, texts in causes.items() for text in texts]
         return [*notes, *self.origins]
 
     def _format(self, change: Change | None) -> str:
@@ -204,12 +220,13 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     name = common_measure(a, b, measure)
     unit = unit_of(a, b, name)
     samples = [(values_of(row_a, name, unit), values_of(row_b, name, unit)) for row_a, row_b in joined.both]
-    compared = [values for values in samples if all(values)]
+    together = [not (row_a.independent_ranks or row_b.independent_ranks) for row_a, row_b in joined.both]
+    compared = [values for values, is_together in zip(samples, together, strict=True) if is_together and all(values)]
     level = bonferroni_level(len(compared))
     resolutions = [_resolution(name, *rows) for rows in joined.both]
     pairs = [
-        Pair(*rows, values, change_of(*values, name, level, resolution))
-        for rows, values, resolution in zip(joined.both, samples, resolutions, strict=True)
+        Pair(*rows, values, change_of(*values, name, level, resolution) if is_together else None)
+        for rows, values, resolution, is_together in zip(joined.both, samples, resolutions, together, strict=True)
     ]
     means_a, means_b = (means_of([values[side] for values in compared], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
@@ -226,6 +243,10 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         origins=differences(common_a, common_b)
         + (apart_in_time(common_a, common_b) if way_of(name) == "speed" else []),
     )
+
+
+def _lowered(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:]}"
 
 
 def _resolution(measure: str, a: Row, b: Row) -> float:

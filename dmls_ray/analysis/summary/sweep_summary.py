@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.generic import summarize_search
+from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.summary.variants import summarize_variants
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
@@ -95,22 +96,24 @@ class SweepSummary:
 
     @cached_property
     def sentence(self) -> str:
-        """The answer, after what makes it void."""
+        """The answer, of the rows whose ranks trained together."""
         rows = self.table.rows
-        apart = sum(bool(row.independent_ranks) for row in rows)
-        doubt = f"In {apart} of {len(rows)} rows the ranks did not train one model together. " if apart else ""
-        return f"{doubt}{self._answer}"
+        together = [row for row in rows if not row.independent_ranks]
+        if len(together) == len(rows):
+            return self._answer(self.table)
+        if not together:
+            return "In no row did the ranks train one model together, so nothing can be compared."
+        left_out = f"{len(rows) - len(together)} of {count_noun(len(rows), 'row')}"
+        return (
+            f"Left out are {left_out}, since the ranks did not train one model together. "
+            f"{self._answer(replace(self.table, rows=together))}"
+        )
 
-    @property
-    def _answer(self) -> str:
+    def _answer(self, table: Table) -> str:
         question = self.question
         if question.metric:
-            return summarize_search(self.table, question.metric, minimizes=question.minimizes)
-        return (
-            summarize_variants(self.table, question.changed)
-            if question.changed
-            else summarize_axis(self.table, self.axis)
-        )
+            return summarize_search(table, question.metric, minimizes=question.minimizes)
+        return summarize_variants(table, question.changed) if question.changed else summarize_axis(table, self.axis)
 
 
 def summarize_axis(table: Table, axis: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.advise.rank import advise
+from dmls_ray.analysis.advise.rank import Advice, advise
 from dmls_ray.analysis.figures import tradeoff
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
@@ -587,3 +587,50 @@ def test_ranks_that_trained_apart_came_to_no_accuracy_near_the_target() -> None:
         "For throughput: none of 2 configurations reached a test accuracy of 0.99; the highest is 0.320, with "
         "batch_per_rank=32; left out, since"
     )
+
+
+def test_the_highest_accuracy_that_a_missing_target_may_have_is_of_ranks_that_trained_together() -> None:
+    for missing, message in [
+        ({64}, r"the highest test accuracy is 0\.320"),
+        ({16, 32, 64}, "no ranks trained one model together"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            advise(apart(missing), "time-to-accuracy")
+
+
+def test_memory_is_a_saving_only_in_blocks_of_one_environment() -> None:
+    """Under another version, of which there are more runs, 64 needs a fifth of the memory of 32."""
+
+    def saving(**changes: Any) -> str:
+        swept = results(BATCHES, uneven, repeats=23)
+        for record in swept.records:
+            if record.config["batch_per_rank"] == 64 and record.repeat >= 3:
+                record.tensor_mem_mib = 20.0
+                of_machine(swept.of([record]), **changes)
+            else:
+                record.tensor_mem_mib = 100.0
+        advice = advise(swept, "throughput")
+        assert [item.name for item in advice.indistinguishable] == ["batch_per_rank=64"]
+        return " ".join(advice.savings)
+
+    assert "batch_per_rank=64 takes 0.20" in saving()
+    assert saving(versions={"python": "3.11", "torch": "3", "ray": "2.60"}) == ""
+
+
+def test_a_resident_set_that_did_not_grow_is_the_least_memory() -> None:
+    def advice(growth: dict[int, float]) -> Advice:
+        swept = results(BATCHES, uneven)
+        for record in swept.records:
+            record.tensor_mem_mib, record.host_mem_mib = None, growth[record.config["batch_per_rank"]]
+        return advise(swept, "memory")
+
+    nothing = advice({16: 0.0, 32: 0.0, 64: 0.0})
+    assert nothing.best is not None
+    assert nothing.best.value.centre == 0
+    assert len(nothing.indistinguishable) == 2
+    assert not nothing.unable
+    some = advice({16: 0.0, 32: 2.0, 64: 80.0})
+    assert some.best is not None
+    assert some.best.name == "batch_per_rank=16"
+    assert [item.name for item in some.indistinguishable] == ["batch_per_rank=32"], "below the noise"
+    assert [item.name for item in some.worse] == ["batch_per_rank=64"]

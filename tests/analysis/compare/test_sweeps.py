@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmls_ray.analysis.compare.sweeps import compare_sweeps
+from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.results import Results
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results
@@ -287,3 +287,24 @@ def test_a_slowdown_to_fail_at_is_a_share_of_a_speed() -> None:
         compare_sweeps(sweep(), sweep()).slower_by_more_than(5)
     with pytest.raises(ConfigError, match="--fail-if-slower is about speed and --measure test_accuracy is none"):
         compare_sweeps(sweep(), sweep(), measure="test_accuracy").slower_by_more_than(0.05)
+
+
+def test_configurations_whose_ranks_trained_apart_are_not_compared_and_the_reason_is_said() -> None:
+    def compared(batches: set[int]) -> SweepComparison:
+        sides = [sweep(speed, {**GRID, "world_size": 2}) for speed in (100, 80)]
+        for record in sides[1].records:
+            if record.config["batch_per_rank"] in batches:
+                record.independent_ranks = "no collectives in 6 optimizer steps"
+        return compare_sweeps(*sides)
+
+    comparison = compared({32})
+    assert [pair.name for pair in comparison.compared] == ["batch_per_rank=16"]
+    assert "over 1 configuration:" in comparison.sentence
+    assert comparison.frame()["verdict"].tolist() == ["indistinguishable", "independent ranks"]
+    assert any(
+        note.startswith("Not compared: in B, the ranks of ") and note.endswith("no collectives in 6 optimizer steps.")
+        for note in comparison.notes
+    )
+    assert compared({16, 32}).sentence == (
+        "No configuration ended ok in both with ranks that trained together, so nothing can be compared."
+    )

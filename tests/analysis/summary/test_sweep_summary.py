@@ -72,10 +72,17 @@ def test_an_older_session_has_the_ids_of_its_trials_as_one_text() -> None:
     assert reading(2, older).unfinished.startswith("7 of the 9 runs that were asked for have not ended")
 
 
-def test_the_summary_says_in_how_many_rows_the_ranks_trained_apart() -> None:
-    apart = runs()
-    for record in apart.records:
-        if record.config["batch_per_rank"] != 64:
-            record.independent_ranks = "no collectives in 6 optimizer steps"
-    sentence = SweepSummary(apart, SweepQuestion.of([session()])).sentence
-    assert sentence.startswith("In 2 of 3 rows the ranks did not train one model together. ")
+def test_the_summary_leaves_out_rows_whose_ranks_trained_apart_and_says_so() -> None:
+    def sentence(batches: set[int]) -> str:
+        apart = runs()
+        for record in apart.records:
+            if record.config["batch_per_rank"] in batches:
+                record.independent_ranks = "no collectives in 6 optimizer steps"
+        return SweepSummary(apart, SweepQuestion.of([session()])).sentence
+
+    assert "From batch_per_rank 16 to 64" in sentence(set())
+    left = sentence({64})
+    assert left.startswith("Left out are 1 of 3 rows, since the ranks did not train one model together. ")
+    assert "From batch_per_rank 16 to 32" in left
+    assert "64" not in left
+    assert sentence({16, 32, 64}) == "In no row did the ranks train one model together, so nothing can be compared."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmls_ray.analysis.advise.objective import Candidate, Objective, Request
-from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
+from dmls_ray.analysis.memory import EQUAL_HOST_MIB, MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.table.model import Table
 
@@ -17,6 +17,17 @@ class Memory(Objective):
     @classmethod
     def metric(cls, table: Table, request: Request) -> str:
         return memory_metric(table.rows) or next(iter(MEMORY))
+
+    def counts(self, value: float) -> bool:
+        return value > 0 or (self._is_growth and value == 0)
+
+    def badness(self, value: float) -> float:
+        # A resident set that did not grow has a growth of 0, and what is below the noise is as good.
+        return super().badness(max(value, EQUAL_HOST_MIB) if self._is_growth else value)
+
+    @property
+    def _is_growth(self) -> bool:
+        return self.measure == "host_mem_mib"
 
     def compared(self, candidate: Candidate, baseline: Candidate, level: float = 0.95) -> Interval | None:
         """As any objective, but a difference that is of no use, however sure it is, is none."""
