@@ -100,6 +100,15 @@ class Chart:
     notes: Sequence[str] = field(default=())
     """Sentences below the figure."""
 
+    @property
+    def shared_scales(self) -> list[list[int]]:
+        """The places of panels that show one quantity, and so have one scale: those with equal linear y axes."""
+        by_axis: dict[Axis, list[int]] = {}
+        for place, panel in enumerate(self.panels):
+            if not (panel.picture or panel.y.log or panel.y.categories):
+                by_axis.setdefault(panel.y, []).append(place)
+        return [places for places in by_axis.values() if len(places) > 1]
+
 
 def is_finite(value: float | None) -> TypeGuard[float]:
     """Whether the value is a number that can be drawn."""

@@ -74,6 +74,9 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
                     is_new = False
             data.append(trace | {"showlegend": is_new})
 
+    for first, *others in chart.shared_scales:
+        for place in others:
+            layout[f"yaxis{place + 1}"]["matches"] = _axis_name("y", first + 1)
     layout["showlegend"] = 1 < len(in_legend) <= _MAX_LEGEND
     return {"data": data, "layout": layout}
 

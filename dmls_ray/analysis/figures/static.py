@@ -101,6 +101,10 @@ def draw(chart: Chart) -> Figure:
                 draw_picture(axes, panel)
             else:
                 draw_series(axes, panel, styles)
+        for places in chart.shared_scales:
+            ends = [grid[place].get_ylim() for place in places]
+            for place in places:
+                grid[place].set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
         for axes in grid[len(chart.panels) :]:
             axes.remove()
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from dmls_ray.analysis.figures import FIGURES, charts
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.figures.interactive import plotly_figure
 from dmls_ray.analysis.figures.static import draw, save
 from dmls_ray.analysis.figures.static_panel import BLACK, GREY
 from dmls_ray.analysis.figures.style import LIGHT
@@ -228,6 +229,16 @@ def test_stacked_bars_stand_on_each_other() -> None:
     parts = [bar("a", ["loop", "numpy"], [4.0, 1.0]), bar("b", ["loop"], [2.0])]
     stacked = Chart(name="c", title="t", panels=[Panel(x=WAYS, y=Axis("MiB"), series=parts, stacked=True)])
     assert shapes(draw(stacked).axes[0]) == [(-0.4, 0.8, 0, 4), (0.6, 0.8, 0, 1), (-0.4, 0.8, 4, 6)]
+
+
+def test_panels_of_one_quantity_share_their_scale() -> None:
+    memory, loss = Axis("memory (MiB)", from_zero=True), Axis("loss (nats)")
+    panels = [Panel(y=y, series=[line("a", y=[1.0, top])]) for y, top in ((memory, 10.0), (loss, 3.0), (memory, 40.0))]
+    first, other, last = draw(Chart(name="c", title="t", panels=panels)).axes
+    assert first.get_ylim() == last.get_ylim() == (0, pytest.approx(40, rel=0.2))
+    assert other.get_ylim()[1] < 5
+    layout = plotly_figure(Chart(name="c", title="t", panels=panels))["layout"]
+    assert [layout[name].get("matches") for name in ("yaxis", "yaxis2", "yaxis3")] == [None, None, "y"]
 
 
 def test_on_a_logarithmic_axis_bars_stand_on_a_power_of_ten_where_the_axis_begins() -> None:
