@@ -23,6 +23,7 @@ import pandas as pd
 from dmls_ray import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.layouts import by_machines
+from dmls_ray.cli.flags import RESERVED
 from dmls_ray.cli.main import main as dmls_ray_main
 from dmls_ray.records.metric import Metric
 from dmls_ray.training.rank import RankInfo
@@ -86,6 +87,11 @@ def rank_info() -> str:
     return "\n".join(["| field | meaning |", "|---|---|", *rows])
 
 
+def reserved_names() -> str:
+    """The names that no field of a training function has on the command line."""
+    return f"{', '.join(f'`{name}`' for name in sorted(RESERVED))}."
+
+
 def metrics() -> str:
     """A row per registered metric: first those with a column in tables, then those in records only."""
     registered = registered_metrics().values()
@@ -134,6 +140,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "grayscale_memory": grayscale_memory,
     "machines": machines,
     "rank_info": rank_info,
+    "reserved_names": reserved_names,
     "metrics": metrics,
     "commands": commands,
 }

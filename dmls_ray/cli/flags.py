@@ -19,8 +19,8 @@ from dmls_ray.workloads.registry import workload, workload_of_function
 OPTIONS = {name: spec for name, spec in field_specs(Options).items() if name not in SCRIPT_FIELDS}
 """The options that are flags."""
 
-_NOT_FIELDS = ("workload", "train", "set", "range", "log_range", "dry_run", "help")
-"""Flags that are neither fields nor options."""
+RESERVED = frozenset({*OPTIONS, "workload", "train", "set", "range", "log_range", "dry_run", "help"})
+"""Names of flags that are no fields: no field may have one of them."""
 
 
 def choose_workload(parser: Parser, words: list[str], default: Workload) -> Workload:
@@ -73,11 +73,12 @@ def add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], optio
     Raises:
         ConfigError: a field has the name of an option.
     """
-    clash = schema.specs.keys() & {*OPTIONS, *_NOT_FIELDS}
+    clash = sorted(schema.specs.keys() & RESERVED)
     if clash:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in clash)
         raise ConfigError(
-            f"{', '.join(sorted(clash))} of {schema.title} is also an option of every sweep; give that field another "
-            "name."
+            f"{schema.title} has a field {' and '.join(clash)}, and every sweep has {flags}: rename the field, "
+            f"my_{clash[0]} say, or call sweep() from Python, which has no flags."
         )
 
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")

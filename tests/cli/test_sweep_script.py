@@ -10,6 +10,7 @@ import pytest
 
 from dmls_ray.cli.sweep_script import main
 from dmls_ray.storage.folder import Store
+from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.analysis.samples import results
 from tests.conftest import PROJECT, Command, command_line
 
@@ -148,6 +149,15 @@ def test_a_user_function_brings_its_flags(capsys: pytest.CaptureFixture[str]) ->
     assert "x=2 repeat=0" in capsys.readouterr().out
     assert run(*function[:2], "--help", axis=None) == 0
     assert "Layers" in capsys.readouterr().out
+
+
+def test_a_field_with_the_name_of_a_flag_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--train", f"{FUNCTIONS}:of_a_dict", "--set", "mode", "a", "b", axis=None) == 2
+    assert capsys.readouterr().err.endswith(
+        "of_a_dict has a field mode, and every sweep has --mode: rename the field, my_mode say, or call sweep() from "
+        "Python, which has no flags.\n"
+    )
+    assert user_function_schema(f"{FUNCTIONS}:of_a_dict", ["mode"]).make(mode="a").values["mode"] == "a"
 
 
 def test_a_damaged_results_folder_is_one_line_and_nothing_in_it_is_lost(
