@@ -49,6 +49,7 @@ class Results:
         records: one `RunRecord` a run.
         mirror: the owner of the local copy; None for results in a local folder.
         versions: the records of the folder by version of the user's code and data.
+        has_all_versions: whether the records are those of all versions.
 
     Raises:
         StoreError: a configuration is not one of its workload.
@@ -61,6 +62,7 @@ class Results:
         *,
         mirror: Mirror | None = None,
         versions: Versions | None = None,
+        has_all_versions: bool = False,
         are_checked: bool = False,
     ) -> None:
         if not are_checked:
@@ -70,6 +72,7 @@ class Results:
         self.folder = Path(folder)
         self.mirror = mirror
         self.versions = versions
+        self.has_all_versions = has_all_versions
         self.records = sorted(records, key=attrgetter("repeat", "order"))
 
     def __len__(self) -> int:
@@ -91,12 +94,29 @@ class Results:
 
     def of(self, records: Sequence[RunRecord]) -> Results:
         """Results with some of the records of the same folder."""
-        return Results(self.folder, records, mirror=self.mirror, versions=self.versions, are_checked=True)
+        return Results(
+            self.folder,
+            records,
+            mirror=self.mirror,
+            versions=self.versions,
+            has_all_versions=self.has_all_versions,
+            are_checked=True,
+        )
 
     @property
     def left_out(self) -> str:
         """A line about runs of an earlier version that are left out; empty if there are none."""
-        return self.versions.note if self.versions else ""
+        return self.versions.note if self.versions and not self.has_all_versions else ""
+
+    @property
+    def version_note(self) -> str:
+        """A line about the versions that are left out or included; empty if there is one version."""
+        if self.versions is None or not self.has_all_versions:
+            return self.left_out
+        return (
+            f"Versions of your code and data in the order of their first runs: {self.versions.listing}. "
+            "dmls-ray compare DIR --versions 1 2 compares two of them."
+        )
 
     @cached_property
     @gc_disabled()
@@ -179,19 +199,43 @@ def load(folder: str | os.PathLike[str], *, stale: bool = False) -> Results:
     return results_of(local, read_versions(local, where), mirror=mirror, stale=stale)
 
 
-def load_versions(folder: str | os.PathLike[str]) -> tuple[Results, Results]:
-    """The results of the version before the last change of the user's code or data, and the current ones.
+def load_versions(
+    folder: str | os.PathLike[str], chosen: tuple[str, str] | None = None
+) -> tuple[Results, Results, str]:
+    """The results of two versions of the user's code and data in one folder, and a line that names the two.
+
+    Runs that both versions have are in neither.
+
+    Args:
+        folder: the folder or URI.
+        chosen: the two versions by number, or `current`; without it, the current one and the version before it.
 
     Raises:
-        ConfigError: there is no earlier version; or as `load`.
+        ConfigError: there are no two such versions; or as `load`.
         StoreError: as `load`.
     """
-    current = load(folder)
-    if current.versions is None or not current.versions.earlier:
+    results = load(folder)
+    versions = results.versions
+    if versions is None or not versions.earlier:
         raise ConfigError(
-            f"{current.where} has runs of one version of your code and data; name a second folder to compare it with."
+            f"{results.where} has runs of one version of your code and data; name a second folder to compare it with."
         )
-    return current.of(current.versions.previous()), current
+    if chosen is None:
+        a, b = versions.previous(), list(versions.current)
+    else:
+        a, b = (versions.of_version(name) for name in chosen)
+    of_both = {id(record) for record in a} & {id(record) for record in b}
+    sides = [[record for record in side if id(record) not in of_both] for side in (a, b)]
+    if not all(sides):
+        why = "no configuration has runs of the current version and of another"
+        if chosen:
+            why = f"{' and '.join(chosen)} have the same runs"
+        raise ConfigError(
+            f"{results.where}: {why}; choose two versions of your code and data with --versions: there are "
+            f"{versions.listing}."
+        )
+    names = f"A is {versions.name_of(a)}, B is {versions.name_of(b)}; there are {versions.listing}."
+    return results.of(sides[0]), results.of(sides[1]), names
 
 
 def results_of(
@@ -199,7 +243,8 @@ def results_of(
 ) -> Results:
     """The results of a folder's current version; with `stale`, of all its versions."""
     if stale and versions.earlier:
-        return Results(folder, versions.distinguished(), mirror=mirror)
+        records = versions.distinguished()
+        return Results(folder, records, mirror=mirror, versions=versions, has_all_versions=True)
     return Results(folder, versions.current, mirror=mirror, versions=versions)
 
 

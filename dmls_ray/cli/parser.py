@@ -29,6 +29,8 @@ class Parser(argparse.ArgumentParser):
         line = escape_control_chars(" ".join(message.split()))
         if line.endswith(("expected at least one argument", "expected one argument")):
             line = f"{line.split()[1].rstrip(':')} needs a value; --help lists them."
+        elif line.endswith("expected 2 arguments"):
+            line = f"{line.split()[1].rstrip(':')} needs two versions: --versions 1 current, say."
         elif line.endswith("expected 3 arguments"):
             line = f"{line.split()[1].rstrip(':')} needs a field and two numbers: --range dropout 0 0.5, say."
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {line}\n")

@@ -143,6 +143,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
     from dmls_ray.execution.estimate import describe_estimate
     from dmls_ray.execution.identities import Identities
     from dmls_ray.execution.jobs import JobFactory
+    from dmls_ray.execution.version_notes import describe_nothing_to_run, describe_repeated, reasons_to_repeat
     from dmls_ray.storage.location import records_at
 
     location = results_location(options)
@@ -160,9 +161,16 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
     pending = plan.pending(finished)
 
     say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {location}:")
+    reasons = reasons_to_repeat(pending, records, identities)
     for run in plan.runs:
-        state = "done" if run.run_id in finished else f"skipped: {run.skip}" if run.skip else "to run"
+        again = f"to run again: {reasons[run.run_id]}" if run.run_id in reasons else "to run"
+        state = "done" if run.run_id in finished else f"skipped: {run.skip}" if run.skip else again
         say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
+    if not pending:
+        say(console, describe_nothing_to_run(plan, records, identities))
+        return EXIT_OK
+    if repeated := describe_repeated(pending, records, identities):
+        say(console, repeated)
     say(console, describe_estimate(plan, pending, records))
     if joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")

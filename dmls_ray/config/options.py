@@ -88,7 +88,7 @@ class Options:
     checkpoints: bool = False
     """Save each run after each epoch, and resume it there if it is cut short."""
     save_weights: bool = False
-    """Keep the final weights of each run: runs/<run_id>/weights.pt in the results folder."""
+    """Keep the final weights of each run: weights.pt in its folder below runs/."""
     tensorboard: Literal["live", "off"] = "live"
     """live: write files for TensorBoard while runs go on, into <out>/tensorboard."""
     dashboard: bool = False

@@ -98,7 +98,7 @@ def sweep(
         give_up_after: Number of equal failures of a trial in a row after which its further repeats are skipped.
         recycle_above_mib: Resident set above which a rank's process is replaced between two runs; without it, never.
         checkpoints: Save each run after each epoch, and resume it there if it is cut short.
-        save_weights: Keep the final weights of each run: runs/<run_id>/weights.pt in the results folder.
+        save_weights: Keep the final weights of each run: weights.pt in its folder below runs/.
         tensorboard: live: write files for TensorBoard while runs go on, into <out>/tensorboard.
         dashboard: Show Ray's dashboard, on the loopback interface.
         verbose: Show what Ray and the ranks print.

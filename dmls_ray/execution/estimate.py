@@ -37,10 +37,10 @@ class Durations:
 
 
 def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
-    """How long the pending runs will take, in a sentence that says how that is known."""
+    """How long the pending runs, of which there are some, will take, in a sentence that says how that is known."""
     feasible = [run for run in pending if not run.skip]
     if not feasible:
-        return "Every run that is missing is skipped." if pending else "Nothing is missing: no run would start."
+        return "Every run that is missing is skipped."
     durations = Durations(records)
     measured = [durations.expected_s(run.trial_id) for run in feasible]
     if None not in measured:

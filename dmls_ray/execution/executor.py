@@ -284,7 +284,7 @@ class Executor:
     def _finish(self, run: Run, record: RunRecord, event: RunFinished) -> None:
         self._keep(record)
         if self.options.checkpoints and record.outcome.is_final():
-            remove_checkpoints(run_folder(self.store.folder, run.run_id))
+            remove_checkpoints(run_folder(self.store.folder, run.run_id, self.identities.of(run)))
         self._ended.add(run.run_id)
         if event.verdict.skip is SkipKind.NO_RANKS and self._late is not None:
             self._late.lacked_ranks.add(run.run_id)

@@ -13,7 +13,7 @@ from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.identities import Identities
-from dmls_ray.execution.run_folder import prepare_run_folder, run_folder
+from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.launchers import base as launchers
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -85,13 +85,12 @@ class JobFactory:
         )
 
     def _artifacts_of(self, run: Run, config: RuntimeConfig) -> ArtifactOptions | None:
-        """The files that a run writes into runs/<run_id>; None if it writes none."""
+        """The files that a run writes into its folder; None if it writes none."""
         wanted = self.options.checkpoints or self.options.save_weights or self.workload.writes_files(config)
         # Machines that write to a URI share no folder.
         if not wanted or self.options.is_remote:
             return None
-        folder = run_folder(self.folder, run.run_id)
-        prepare_run_folder(folder, self.identities.of(run).digest)
+        folder = run_folder(self.folder, run.run_id, self.identities.of(run))
         return ArtifactOptions(
             folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from dmls_ray.analysis.results import Results, results_of
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.tensorboard.folder import FOLDER
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
-from dmls_ray.config.grid import Plan, Run, configs_of
+from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.executor import Executor
@@ -25,6 +25,7 @@ from dmls_ray.execution.planning import finished_run_ids, results_location
 from dmls_ray.execution.recorder import describe_session
 from dmls_ray.execution.run_folder import run_folder
 from dmls_ray.execution.search import proposed_before
+from dmls_ray.execution.version_notes import describe_nothing_to_run, describe_repeated
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -36,7 +37,6 @@ from dmls_ray.records.provenance import (
     hardware_key,
     software_facts,
 )
-from dmls_ray.records.versions import describe_earlier
 from dmls_ray.storage.folder import Store
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS, read_records
@@ -83,7 +83,7 @@ def run_plan(
         pending = plan.pending(finished)
         if options.is_remote and any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
             view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
-        if options.save_weights and (missing_weights := _without_weights(store.folder, finished)):
+        if options.save_weights and (missing_weights := _without_weights(store.folder, plan, finished, identities)):
             view.note(
                 f"{count_noun(missing_weights, 'run')} that had ended {'has' if missing_weights == 1 else 'have'} no "
                 "weights.pt, which is written at the end of a run. Pass --fresh to run all again."
@@ -97,10 +97,17 @@ def run_plan(
         count = len(store.all_records)
         was_restored = not pending and _restore_version(plan, options, store, identities)
         has_space = True
+        if not pending:
+            view.note(
+                describe_nothing_to_run(plan, store.all_records, identities)
+                if space is None
+                else f"Nothing to run: the {count_noun(len(answers), 'run')} of this search are there."
+            )
         board = LiveTensorBoardWriter(store.folder, view.note, off=options.tensorboard == "off")
         try:
             if pending:
-                _note_earlier_versions(pending, store.all_records, identities, view)
+                if repeated := describe_repeated(pending, store.all_records, identities):
+                    view.note(repeated)
                 _note_other_machines(store.records, view)
                 _note_other_versions(store.records, view)
 
@@ -149,8 +156,9 @@ def check_plan(
     workload.check(configs_of(plan.pending(finished_run_ids(plan, records, options, identities))))
 
 
-def _without_weights(folder: Path, finished: Iterable[str]) -> int:
-    return sum(not (run_folder(folder, run_id) / "weights.pt").exists() for run_id in finished)
+def _without_weights(folder: Path, plan: Plan, finished: Collection[str], identities: Identities) -> int:
+    folders = [run_folder(folder, run.run_id, identities.of(run)) for run in plan.runs if run.run_id in finished]
+    return sum(not (path / "weights.pt").exists() for path in folders)
 
 
 def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:
@@ -211,24 +219,6 @@ def _restore_version(plan: Plan, options: Options, store: Store, identities: Ide
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     store.add_session({"started_at": started_at, **describe_session(plan, options, identity)})
     return True
-
-
-def _note_earlier_versions(
-    pending: Sequence[Run], records: Sequence[RunRecord], identities: Identities, view: ProgressView
-) -> None:
-    """Note that runs are repeated since the user's code or data have changed."""
-    runs = {run.run_id: run for run in pending}
-    # By run: a run has a record for each version that it was made with.
-    earlier = {
-        record.run_id: record
-        for record in records
-        if record.run_id in runs and record.outcome.is_final() and not identities.of(runs[record.run_id]).is_of(record)
-    }
-    if earlier:
-        now = identities.together(pending)
-        what = describe_earlier(earlier.values(), {**now.code, **now.data})
-        verbs = ("does", "is") if len(earlier) == 1 else ("do", "are")
-        view.note(f"{count_noun(len(earlier), 'run')} of {what} {verbs[0]} not count and {verbs[1]} made again.")
 
 
 def _of_this_call(plan: Plan, space: SearchSpace | None, records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -32,6 +32,13 @@ class Identity:
         parts = [sorted(self.code.items()), sorted(self.data.items())]
         return text_digest(json.dumps(parts)) if any(parts) else ""
 
+    def folder_of(self, run_id: str) -> str:
+        """The folder of the files of a run, relative to the results folder.
+
+        It has the version in its name, so that the files of two versions never mix.
+        """
+        return f"runs/{run_id}-{digest[:8]}" if (digest := self.digest) else f"runs/{run_id}"
+
     def is_of(self, record: RunRecord) -> bool:
         """Whether a record is of a run with this code and these data."""
         return record.code == self.code and all(record.data.get(name) == value for name, value in self.data.items())

@@ -380,6 +380,7 @@ def edited(tmp_path: Path) -> Path:
         )
         for record in runs.records:
             record.code, record.session = {"m.py": version}, version
+            record.started_at = f"2026-01-02T03:{4 if version == 'old' else 5:02}"
         records += runs.records
     folder = tmp_path / "edited"
     folder.mkdir()
@@ -413,10 +414,46 @@ def test_an_earlier_version_is_compared_with_the_current_one(
     code, out, _ = run(capsys, "compare", edited, "--fail-if-slower", "5%")
     assert code == 0
     assert "2.00" in out
-    assert "Your code differs: m.py old in A, new in B." in out
+    assert "Your code differs: m.py." in out
+    assert "A is version 1, B is version 2, the current one; there are 1 (6 runs from 2026-01-02 03:04), 2 (" in out
     code, _, err = run(capsys, "compare", folder)
     assert code == 2
     assert f"{folder} has runs of one version of your code and data; name a second folder" in err
+
+
+def test_two_of_several_versions_are_chosen_by_the_numbers_of_the_table(
+    edited: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = results(
+        {"model": "m:net", "batch_per_rank": [16, 64]}, lambda values, repeat: 400 * [1.0, 1.02, 0.99][repeat]
+    )
+    for record in runs.records:
+        record.code, record.session, record.started_at = {"m.py": "newer"}, "newer", "2026-01-02T03:06"
+    with open(edited / "runs.jsonl", "a") as file:
+        file.writelines(f"{json.dumps(record.to_dict())}\n" for record in runs.records)
+
+    versions = "1 (6 runs from 2026-01-02 03:04), 2 (6 runs from 2026-01-02 03:05), 3 (current, 6 runs from 2026-01-02"
+    assert versions in " ".join(run(capsys, "table", edited, "--stale")[1].split())
+    for chosen, names, ratio in [
+        (("1", "2"), "A is version 1, B is version 2;", "2.00"),
+        (("1", "current"), "A is version 1, B is version 3, the current one;", "4.00"),
+        (("3", "1"), "A is version 3, the current one, B is version 1;", "0.25"),
+        ((), "A is version 2, B is version 3, the current one;", "2.00"),
+    ]:
+        words = ["--versions", *chosen] if chosen else []
+        code, out, err = run(capsys, "compare", edited, *words)
+        assert (code, err) == (0, "")
+        assert names in out
+        assert f"{ratio} times as fast" in out or f"{ratio} [" in out
+    for words, message in [
+        (("--versions", "1", "7"), "there is no version 7 of your code and data; there are 1 (6 runs"),
+        (("--versions", "3", "current"), "3 and current have the same runs"),
+        (("--versions", "1"), "--versions needs two versions: --versions 1 current, say."),
+        ((folder, "--versions", "1", "2"), "--versions are two versions in one folder; leave out"),
+    ]:
+        code, _, err = run(capsys, "compare", edited, *words)
+        assert code == 2
+        assert message in err
 
 
 def test_show_finds_a_run_of_an_earlier_version_by_its_name(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:

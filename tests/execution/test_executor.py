@@ -14,6 +14,7 @@ from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import make_plan
 from dmls_ray.execution.run_folder import run_folder
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult, RunFinished, RunStarted, Verdict
 from dmls_ray.storage.folder import Store
@@ -101,7 +102,7 @@ def test_a_run_that_cannot_be_written_is_not_shown_as_ended_and_ends_the_sweep(
 def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
     executor: Executor, outcome: Outcome, is_left: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints = run_folder(executor.store.folder, executor.plan.runs[0].run_id) / "checkpoints"
+    checkpoints = run_folder(executor.store.folder, executor.plan.runs[0].run_id, Identity()) / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / "3.rank-0.pt").touch()
     append = Store.append

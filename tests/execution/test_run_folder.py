@@ -2,44 +2,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dmls_ray.execution.run_folder import VERSION, prepare_run_folder, remove_checkpoints
+from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
+from dmls_ray.records.identity import Identity
 
 
-def test_the_files_of_another_version_are_moved_aside_and_those_of_the_same_stay(tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "a-0"
-    for digest in ("1" * 16, "1" * 16, "2" * 16, "1" * 16, "2" * 16):
-        prepare_run_folder(folder, digest)
-        with open(folder / "state.pt", "a") as file:
-            file.write(digest[0])
-    assert {path.parent.name: path.read_text() for path in folder.parent.glob("*/state.pt")} == {
-        "a-0": "2", "a-0-11111111": "11", "a-0-22222222": "2", "a-0-11111111-2": "1",
-    }  # fmt: skip
-
-
-def test_a_file_of_the_user_named_version_stays_where_it_is(tmp_path: Path) -> None:
-    folder = tmp_path / "a-0"
-    prepare_run_folder(folder, "1" * 16)
-    (folder / "version").write_text("of the user's state")
-    prepare_run_folder(folder, "1" * 16)
-    assert [path.name for path in tmp_path.iterdir()] == ["a-0"]
-    assert (folder / "version").read_text() == "of the user's state"
-
-
-def test_a_run_of_the_packages_code_alone_keeps_its_folder(tmp_path: Path) -> None:
-    prepare_run_folder(tmp_path / "a-0", "")
-    assert not (tmp_path / "a-0").exists()
-    (tmp_path / "a-0").mkdir()
-    (tmp_path / "a-0" / "state.pt").write_text("")
-    prepare_run_folder(tmp_path / "a-0", "")
-    assert (tmp_path / "a-0" / "state.pt").exists()
-
-
-def test_files_of_an_unknown_version_are_moved_aside(tmp_path: Path) -> None:
-    (tmp_path / "a-0").mkdir()
-    (tmp_path / "a-0" / "state.pt").write_text("")
-    prepare_run_folder(tmp_path / "a-0", "1" * 16)
-    assert (tmp_path / "a-0-earlier" / "state.pt").exists()
-    assert [path.name for path in (tmp_path / "a-0").iterdir()] == [VERSION]
+def test_each_version_of_code_and_data_has_a_folder_and_a_run_of_the_packages_code_alone_the_plain_one(
+    tmp_path: Path,
+) -> None:
+    identities = [Identity(), Identity(code={"m.py": "1"}), Identity(code={"m.py": "2"}), Identity(data={"d": "1"})]
+    names = [run_folder(tmp_path, "a-0", identity).relative_to(tmp_path).as_posix() for identity in identities]
+    assert names[0] == "runs/a-0"
+    assert names[1:] == [f"runs/a-0-{identity.digest[:8]}" for identity in identities[1:]]
+    assert len(set(names)) == 4
 
 
 def test_only_the_checkpoints_of_ranks_are_deleted_and_none_behind_a_link(tmp_path: Path) -> None:

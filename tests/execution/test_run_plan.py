@@ -48,8 +48,9 @@ def call(folder: Path, plan: Plan | None = None) -> tuple[Any, list[str]]:
 
 def test_a_report_that_cannot_be_written_is_a_note_and_the_sweep_goes_on(finished: Path) -> None:
     (finished / "report.html").mkdir()
-    found, (note,) = call(finished)
+    found, (nothing, note) = call(finished)
     assert len(found) == 6
+    assert nothing == "Nothing to run: all 6 runs are there."
     assert note.startswith(f"report.html of {finished} cannot be written (Is a directory); ")
     assert note.endswith(f"dmls-ray report {finished} tries again.")
     assert (finished / "tensorboard").is_dir(), "the board ends as ever"
@@ -121,11 +122,12 @@ def test_weights_that_a_finished_run_did_not_keep_are_named(finished: Path) -> N
 
     run_ids = [run.run_id for run in make_plan(GRID).runs]
     text = "no weights.pt, which is written at the end of a run. Pass --fresh to run all again."
-    assert notes() == [f"6 runs that had ended have {text}"]
+    there = "Nothing to run: all 6 runs are there."
+    assert notes() == [f"6 runs that had ended have {text}", there]
     for run_id in run_ids[1:]:
         (finished / "runs" / run_id).mkdir(parents=True)
         (finished / "runs" / run_id / "weights.pt").touch()
-    assert notes() == [f"1 run that had ended has {text}"]
+    assert notes() == [f"1 run that had ended has {text}", there]
 
 
 def test_a_disk_without_space_ends_the_sweep_without_further_files(

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
+from dmls_ray.analysis.report.logs import run_files
 from dmls_ray.analysis.results import Results
+from dmls_ray.cli.sweep_script import main
+from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.grid import Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import Range, make_search_space
@@ -52,6 +55,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
         for item in pending:
             names.append(item.label(self.plan.varied))
+            artifacts = self._job_factory(local_resources()).create(item).artifacts
+            if artifacts is not None:
+                Path(artifacts.folder).mkdir(parents=True)
+                (Path(artifacts.folder) / "weights.pt").write_text(str(self.identities.of(item).code))
             self.store.append(self.recorder._record(item, Outcome.OK, "", {}))
 
     monkeypatch.setattr(Executor, "run", run)
@@ -104,7 +111,7 @@ def test_an_edited_file_makes_its_runs_again_and_its_old_runs_are_left_out(
     (files / file).write_text(FILES[file])
     found, notes = call(what)
     assert len(ran) == 8, "the runs of the restored version are there"
-    assert notes == []
+    assert notes == [f"Nothing to run: all 4 runs of the present version of {what_changed} are there."]
     restored = {record.code[file] for record in found.records}
     assert {record.code[file] for record in load("out").records} == restored
     assert len(load("out")) == 4
@@ -117,6 +124,53 @@ def test_the_note_before_a_sweep_counts_runs_and_not_their_records(files: Path, 
         _, notes = call("train")
         assert notes == ["4 runs of an earlier version of edited_t.py do not count and are made again."]
     assert len(ran) == 12
+
+
+def test_the_files_of_a_run_are_those_of_the_version_that_is_shown(files: Path, ran: list[str]) -> None:
+    def weights() -> None:
+        records = load("out").records
+        assert len(records) == 4
+        for item in records:
+            (file,) = run_files(item, files / "out")
+            assert (files / "out" / file["href"]).read_text() == str(item.code)
+
+    call("model", save_weights=True)
+    weights()
+    (files / "edited_util.py").write_text("WIDTH = 9\n")
+    call("model", save_weights=True)
+    weights()
+    (files / "edited_util.py").write_text(FILES["edited_util.py"])
+    call("model", save_weights=True)
+    weights()
+    assert len(ran) == 8
+    for item in load("out", stale=True).records:
+        (file,) = run_files(item, files / "out")
+        assert (files / "out" / file["href"]).read_text() == str(item.code)
+
+
+def test_a_dry_run_says_why_runs_are_made_again_and_after_an_undo_that_there_is_nothing_to_run(
+    files: Path, ran: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def planned() -> list[str]:
+        with pytest.raises(SystemExit) as ended:
+            main(
+                name="grid", question="What?", axis=None, defaults={}, train="edited_t:train",
+                arguments=["--set", "lr", "0.1", "0.2", "--out", "out", "--repeats", "1", "--dry-run"],
+            )  # fmt: skip
+        assert ended.value.code == 0
+        return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    assert [line.endswith(" to run") for line in planned()] == [False, True, True, False]
+    call("train")
+    assert planned()[-1] == "Nothing to run: all 2 runs are there."
+    (files / "edited_util.py").write_text("WIDTH = 9\n")
+    lines = planned()
+    assert all(line.endswith("to run again: edited_util.py has changed") for line in lines[1:3])
+    assert lines[3] == "2 runs of an earlier version of edited_util.py do not count and are made again."
+    call("train")
+    (files / "edited_util.py").write_text(FILES["edited_util.py"])
+    assert planned()[-1] == "Nothing to run: all 2 runs of the present version of edited_util.py are there."
+    assert len(ran) == 8
 
 
 def test_a_comment_runs_nothing_again(files: Path, ran: list[str]) -> None:

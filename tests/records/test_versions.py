@@ -3,9 +3,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.versions import Versions, split_by_version
+from dmls_ray.records.versions import Versions, folder_of, split_by_version
+from dmls_ray.util.errors import ConfigError
 from tests.records.test_model import record
 
 OLD, NEW = {"m.py": "old", "util.py": "same"}, {"m.py": "new", "util.py": "same"}
@@ -73,3 +77,73 @@ def test_where_all_versions_are_shown_they_are_different_trials() -> None:
         ("a-v1-0", "a-v1", "1"), ("a-v2-1", "a-v2", "2"), ("a-0", "a", "current"),
     ]  # fmt: skip
     assert config == {"model": "m:net", "world_size": 1}
+
+
+def at(minute: int, number: int, code: Mapping[str, str], **changes: Any) -> RunRecord:
+    return of(number, code, started_at=f"2026-01-02T03:{minute:02}:00.000+00:00", **changes)
+
+
+V1, V2, V3 = ({"m.py": digest} for digest in ("1", "2", "3"))
+
+
+def test_versions_keep_their_numbers_after_an_undo_and_when_records_were_copied_in_another_order() -> None:
+    records = [at(1, 0, V1), at(2, 0, V2), at(3, 0, V3)]
+    for order in (records, records[::-1]):
+        for newest, versions in ((V3, ["1", "2", "current"]), (V1, ["2", "3", "current"])):
+            shown = split(order, {"code": newest}).distinguished()
+            assert sorted(item.config["code_version"] for item in shown) == versions
+
+
+def test_the_version_before_is_the_last_that_ran_before_the_current_one() -> None:
+    records = [at(1, 0, V1), at(2, 0, V2), at(3, 0, V3)]
+    assert split(records).previous() == records[1:2]
+    assert split(records, {"code": V2}).previous() == records[:1]
+    assert split(records, {"code": V1}).previous() == records[2:], "none ran before it: the last of the others"
+    repeated = [*records, at(4, 1, V2)]
+    assert split(repeated, {"code": V2}).previous() == records[:1], "more runs of a version do not make it a later one"
+
+
+def test_models_in_several_files_have_the_versions_of_their_folder() -> None:
+    first = [at(1, 0, {"a.py": "1", "util.py": "1"}), at(2, 1, {"b.py": "1", "util.py": "1"})]
+    second = [at(3, 1, {"b.py": "2", "util.py": "1"})]
+    third = [at(4, 0, {"a.py": "1", "util.py": "2"}), at(5, 1, {"b.py": "2", "util.py": "2"})]
+    versions = split([*first, *second, *third])
+    assert [versions.number_of(item) for item in versions.all] == [1, 1, 2, 3, 3]
+    assert versions.current_number == 3
+    edited_once = split([*first, *second])
+    assert (edited_once.earlier, edited_once.current) == (first[1:], [first[0], *second])
+    assert edited_once.previous() == first[1:]
+
+
+def test_a_version_is_chosen_by_its_number_or_as_the_current_one() -> None:
+    records = [at(1, 0, V1), at(2, 0, V2), at(3, 0, V3)]
+    versions = split(records, {"code": V2})
+    assert [versions.of_version(name) for name in ("1", "2", "3", "current")] == [
+        records[:1], records[1:2], records[2:], records[1:2],
+    ]  # fmt: skip
+    assert [versions.name_of(versions.of_version(name)) for name in "12"] == [
+        "version 1",
+        "version 2, the current one",
+    ]
+    with pytest.raises(ConfigError) as raised:
+        versions.of_version("4")
+    assert str(raised.value) == (
+        "there is no version 4 of your code and data; there are 1 (1 run from 2026-01-02 03:01), 2 (current, 1 run "
+        "from 2026-01-02 03:02), 3 (1 run from 2026-01-02 03:03)."
+    )
+
+
+def test_a_run_that_was_skipped_for_its_values_stays_a_row_next_to_runs_of_the_model() -> None:
+    skipped = of(0, {}, config={"model": "m:net"}, outcome=Outcome.SKIPPED)
+    records = [skipped, of(1, NEW, config={"model": "m:net"})]
+    assert split(records).current == records
+    assert split(records).current_number == 1
+
+
+def test_the_folder_of_a_run_has_the_version_in_its_name_also_where_all_versions_are_shown() -> None:
+    records = [of(0, OLD), of(0, NEW), of(1, {})]
+    folders = [folder_of(item) for item in records]
+    assert folders[0] == Identity(code=OLD).folder_of("a-0") == f"runs/a-0-{Identity(code=OLD).digest[:8]}"
+    assert len(set(folders)) == 3
+    assert folders[2] == "runs/a-1"
+    assert [folder_of(item) for item in split(records).distinguished()] == folders

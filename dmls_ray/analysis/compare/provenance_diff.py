@@ -10,6 +10,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import commit_text
+from dmls_ray.util.source_digest import AND_IMPORTS
 
 _LABELS = {"gpus": "GPUs", "memory_mib": "memory MiB", "cpu": "CPU", "os": "system"}
 _HOW_MADE = ("device", "backend", "isolation", "mode", "oversubscribed", "compile_cache")
@@ -25,8 +26,8 @@ def differences(a: Results, b: Results) -> list[str]:
     kinds = {
         "The machines differ": _differing_entries(sides, "machine"),
         "The versions differ": _differing_entries(sides, "versions"),
-        "Your code differs": _differing_entries(sides, "code"),
-        "The data differ": _differing_entries(sides, "data"),
+        "Your code differs": _differing_files(sides, "code"),
+        "The data differ": _differing_files(sides, "data"),
         "The source differs": [_difference("commit", commits)],
         "The runs were made differently": [
             _difference(name, [[getattr(record, name) for record in side] for side in sides]) for name in _HOW_MADE
@@ -62,6 +63,19 @@ def _differing_entries(sides: Sequence[Sequence[RunRecord]], field: str) -> list
     names = dict.fromkeys(name for side in entries for entry in side for name in entry)
     return [_difference(_LABELS.get(name, name), [[entry.get(name) for entry in side] for side in entries])
             for name in names]  # fmt: skip
+
+
+def _differing_files(sides: Sequence[Sequence[RunRecord]], field: str) -> list[str]:
+    """The source files or data sets that differ. Their digests would say nothing to a reader."""
+    entries = [[getattr(record, field) for record in side] for side in sides]
+    names = dict.fromkeys(name for side in entries for entry in side for name in entry)
+    texts = []
+    for name in names:
+        digests = [{entry[name] for entry in side if name in entry} for side in entries]
+        if digests[0] != digests[1] and not name.endswith(AND_IMPORTS):
+            unknown = [side for side, found in zip("AB", digests, strict=True) if not found]
+            texts.append(f"{name} (unknown in {unknown[0]})" if unknown else name)
+    return texts
 
 
 def _difference(name: str, values: Sequence[Iterable[Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Tracebacks and the files in `runs/<run_id>/`, shortened, each with the name of the file that has the full text."""
+"""Tracebacks and the files in the folder of a run, shortened, each with the name of the file that has the full text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.paths import is_inside
 
@@ -57,7 +58,7 @@ def run_logs(record: RunRecord, folder: Path, texts: TextTable) -> list[dict[str
         logs.append(_log("Traceback", f"{RUNS}, run_id {record.run_id}", record.traceback, texts))
     for path in _files(folder, record):
         if path.suffix in _TEXT and (text := _end(path)):
-            logs.append(_log(path.name, f"runs/{record.run_id}/{path.name}", text, texts))
+            logs.append(_log(path.name, f"{folder_of(record)}/{path.name}", text, texts))
     return logs
 
 
@@ -67,7 +68,7 @@ def run_files(record: RunRecord, folder: Path) -> list[dict[str, Any]]:
         {
             "name": path.name,
             "bytes": path.stat().st_size,
-            "href": f"runs/{record.run_id}/{quote(os.fsencode(path.name))}",
+            "href": f"{folder_of(record)}/{quote(os.fsencode(path.name))}",
         }
         for path in _files(folder, record)
     ]
@@ -79,7 +80,7 @@ def _log(title: str, whole: str, text: str, texts: TextTable) -> dict[str, Any]:
 
 def _files(folder: Path, record: RunRecord) -> Iterator[Path]:
     """The files of a run, without hidden files, symbolic links and files behind links that leave the results folder."""
-    of_run = folder / "runs" / record.run_id
+    of_run = folder / folder_of(record)
     try:
         if not is_inside(of_run, folder):
             return

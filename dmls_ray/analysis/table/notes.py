@@ -22,8 +22,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     rows, records = table.rows, results.records
     if not records:
         yield Note("measured_on", "No runs.")
-        if results.left_out:
-            yield Note("comparability", results.left_out)
+        if results.version_note:
+            yield Note("comparability", results.version_note)
         return
     machines = {_machine_text(machine) for machine in distinct(record.machine for record in records)}
     versions = {
@@ -37,8 +37,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)
     yield Note("measured_on", f"{values}; measured on {where}.", about=where)
 
-    if results.left_out:
-        yield Note("comparability", results.left_out)
+    if results.version_note:
+        yield Note("comparability", results.version_note)
     for text in _incomparable(records, rows, len(machines)):
         yield Note("comparability", text)
     for text in describe_independent_ranks(rows):

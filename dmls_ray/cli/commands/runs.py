@@ -14,6 +14,7 @@ from dmls_ray.cli.console import Console, print_table, say
 from dmls_ray.cli.parser import Parser
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
+from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.location import find_sweeps
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
@@ -115,7 +116,7 @@ def show(given: argparse.Namespace, console: Console) -> None:
         say(console, record.traceback)
     if record.picture:
         say(console, f"\nPicture: a JPEG, {len(record.picture):,} characters of base64; the report shows it.")
-    files = results.folder / "runs" / record.run_id
+    files = results.folder / folder_of(record)
     if files.is_dir() and is_inside(files, results.folder):
         names = sorted(path.name for path in files.iterdir() if not path.name.startswith("."))
         say(console, f"\nFiles: {files}/ ({', '.join(names)})")

@@ -81,7 +81,14 @@ def compare_arguments(parser: Parser) -> None:
         metavar="B",
         nargs="?",
         help="Results folder that is compared, or its URI; without it, the current version of your code and data in A, "
-        "against the version before",
+        "against the version that ran before it",
+    )
+    parser.add_argument(
+        "--versions",
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="The two versions of your code and data in A to compare, by the numbers that table A --stale gives them, "
+        "or current",
     )
     parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
     parser.add_argument("--fail-if-slower", metavar="SHARE", help="Exit with 3 if B is slower by more than this: 5%%")
@@ -91,10 +98,16 @@ def compare_arguments(parser: Parser) -> None:
 def compare(given: argparse.Namespace, console: Console) -> int:
     """Compare two sweeps: which configurations are faster in B than in A, which slower, beyond doubt."""
     share = None if given.fail_if_slower is None else _share(given.fail_if_slower)
-    sides = load_versions(given.a) if given.b is None else (load(given.a), load(given.b))
-    comparison = compare_sweeps(*sides, measure=given.measure)
+    if given.b is None:
+        a, b, names = load_versions(given.a, given.versions)
+    elif given.versions:
+        raise ConfigError(f"--versions are two versions in one folder; leave out {given.b} or --versions.")
+    else:
+        a, b, names = load(given.a), load(given.b), ""
+    comparison = compare_sweeps(a, b, measure=given.measure)
     slower, lost = ([], []) if share is None else (comparison.slower_by_more_than(share), comparison.lost)
-    print_result(comparison.frame(), [*comparison.notes, "", comparison.sentence], given.format, console)
+    notes = [*([names] if names else []), *comparison.notes, "", comparison.sentence]
+    print_result(comparison.frame(), notes, given.format, console)
     if slower:
         limit = f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}"
         print_error(f"{limit}: {', '.join(slower)}.", EXIT_SLOWER)

@@ -44,7 +44,7 @@ def test_beyond_the_total_only_the_file_is_named(tmp_path: Path) -> None:
 def test_what_a_run_left_in_its_folder_is_listed_and_its_logs_are_shown(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "a-0"
     folder.mkdir(parents=True)
-    (folder / ".dmls_ray_version").write_text("of no interest to a reader")
+    (folder / ".hidden").write_text("of no interest to a reader")
     (folder / "weights.pt").write_bytes(b"\0" * 7)
     (folder / "rank 0.log").write_text("began\n" + "." * 20_000 + "\nended")
     assert run_files(failed(), tmp_path) == [
