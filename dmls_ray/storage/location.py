@@ -86,7 +86,13 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
 
 def _contains_sweep(location: str | Path) -> bool:
     if isinstance(location, str):
-        return any(entry.name in (RUNS, SWEEP, RUNS_DIR, SESSIONS_DIR) for entry in ObjectStore(location).list())
+        objects = ObjectStore(location)
+        # Google's store lists the objects of a folder, and not its subfolders.
+        return (
+            any(entry.name in (RUNS, SWEEP) for entry in objects.list())
+            or bool(objects.list(SESSIONS_DIR))
+            or bool(objects.list(RUNS_DIR))
+        )
     try:
         return (location / RUNS).exists() or (location / SWEEP).exists() or has_runs(location)
     except OSError as error:
