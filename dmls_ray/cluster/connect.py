@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import joblib
 
@@ -19,6 +20,7 @@ from dmls_ray.cluster.compat import loopback_only, prestart_autoscaling_coordina
 from dmls_ray.cluster.current_cluster import current_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError, HeadLostError
+from dmls_ray.util.temporary_folder import OwnedFolder, remove_abandoned
 from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
@@ -91,8 +93,13 @@ def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterat
 
     connected_before = ray.is_initialized()
     on_sigterm = signal.getsignal(signal.SIGTERM)
+    folder: OwnedFolder | None = None
     try:
-        connect(joined, dashboard=dashboard, verbose=verbose)
+        session = connect(joined, dashboard=dashboard, verbose=verbose)
+        if session is not None and not verbose:
+            # By default Ray keeps the logs of every cluster, also after a sweep without a failure.
+            remove_abandoned(session.parent, "session_*")
+            folder = OwnedFolder(session)
         if threading.current_thread() is threading.main_thread():
             # Ray installs a handler that would end the process at once.
             signal.signal(signal.SIGTERM, on_sigterm)
@@ -102,14 +109,21 @@ def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterat
     except HeadLostError:
         connected_before = True  # the head is gone, so ray.shutdown() would block
         raise
+    except Exception:
+        if folder is not None:
+            folder.keep()
+            folder = None
+        raise
     finally:
         if not connected_before:
             ray.shutdown()
             show_cluster_messages(True)
+        if folder is not None:
+            folder.remove()
 
 
-def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
-    """Join a running cluster, or start one here.
+def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | None:
+    """Join a running cluster, or start one here; returns the folder of Ray's files of a cluster that was started.
 
     Args:
         address: of a running cluster, or None to start one.
@@ -124,7 +138,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
     import ray
 
     if ray.is_initialized():
-        return  # a notebook's own connection, which stays its own
+        return None  # a notebook's own connection, which stays its own
 
     # Ray announces its authentication through this logger before it reads logging_level.
     logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
@@ -137,7 +151,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
     keep_token_private(make=address is None)
     if address is None:
         with loopback_only():
-            ray.init(
+            started = ray.init(
                 address="local",
                 num_cpus=joblib.cpu_count(),
                 include_dashboard=dashboard,
@@ -146,7 +160,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
                 **common,
             )
         show_cluster_messages(verbose)
-        return
+        return Path(started.address_info["session_dir"])
     try:
         check_address(address, started_here=address == current_cluster(lambda _: None))
     except ClusterError as error:
@@ -163,3 +177,4 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> None:
             f"--address {address} cannot be joined ({reason}); ray status --address {address} says how the cluster "
             "is. Leave --address and RAY_ADDRESS out to use this machine alone."
         ) from error
+    return None

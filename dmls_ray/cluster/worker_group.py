@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -29,6 +28,7 @@ from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
 from dmls_ray.cluster.trainer_lives import run_trainer
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 
 KILL_TIMEOUT_S = 5.0
@@ -69,8 +69,8 @@ class WorkerGroup:
         self._exclusive, self._notify, self._head_is_lost = exclusive, notify, head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
-        self._storage = tempfile.TemporaryDirectory(prefix="dmls_ray-", ignore_cleanup_errors=True)
-        self.storage = self._storage.name
+        self._storage = TemporaryFolder("ray")
+        self.storage = str(self._storage.path)
         self._threads: list[threading.Thread] = []
         """Threads that watch the cluster."""
         self._nodes: list[NodeTrainer] = []
@@ -149,7 +149,7 @@ class WorkerGroup:
     def detach(self) -> None:
         """Forget the ranks without ending them: the cluster's head is gone, and no call to Ray would return."""
         self._ended.set()
-        self._storage.cleanup()
+        self._storage.remove()
 
     def end(self, *, cut_short: bool) -> None:
         """End the ranks and their trainers, and wait for it; remove the folder that Ray wrote to.
@@ -173,7 +173,7 @@ class WorkerGroup:
         except ray.exceptions.RayError as error:
             print(f"Ray went away before the worker group was ended: {first_line(error)}", file=sys.stderr)
         finally:
-            self._storage.cleanup()
+            self._storage.remove()
 
     def _end_trainers(self, *, cut_short: bool, until: float) -> None:
         # Without a broker, which is not replaced any more, ranks do not learn that they may leave.

@@ -6,6 +6,7 @@ The folder's job.pickle says what to run; the launcher decides what part of it t
 from __future__ import annotations
 
 import os
+import select
 import sys
 import threading
 import time
@@ -21,7 +22,9 @@ from dmls_ray.util.importing import import_function
 
 def main(path: Path) -> None:
     """Run the job; a failure of the run is a result, not an exit code."""
-    threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
+    # The second is the agent of the launcher, or the same process.
+    ends_with = (int(os.environ[PARENT]), os.getppid())
+    threading.Thread(target=_end_with, args=ends_with, daemon=True).start()
     folder = JobFolder(path)
     job = folder.read_job()
     sys.path[:0] = [entry for entry in job.module_path if entry not in sys.path]
@@ -29,10 +32,19 @@ def main(path: Path) -> None:
     launcher(job.config.launcher).run(folder, job, train=train)
 
 
-def _end_with(parent: int) -> None:
-    """End this process when the process that wants its result has ended."""
-    while psutil.pid_exists(parent):
-        time.sleep(1)
+def _end_with(*pids: int) -> None:
+    """End this process as soon as one of these has ended: nothing wants its result, or its other ranks are lost."""
+    try:
+        ended = select.poll()
+        for pid in pids:
+            ended.register(os.pidfd_open(pid), select.POLLIN)
+        ended.poll()
+    except ProcessLookupError:
+        pass  # it has ended already
+    except (AttributeError, OSError):
+        # Another system than Linux, or an old one.
+        while all(map(psutil.pid_exists, pids)):
+            time.sleep(0.2)
     os._exit(1)
 
 

@@ -6,9 +6,9 @@ Ray's worker group leases ranks that are already running; this starts an interpr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,9 +22,16 @@ from dmls_ray.records.identity import Identity
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
 from dmls_ray.training.rank import ArtifactOptions, Emit
+from dmls_ray.util.temporary_folder import TemporaryFolder
 
 PARENT = "DMLS_RAY_PARENT"
 """Environment variable with the pid of the process that wants the result; the run ends with it."""
+
+RUN = "DMLS_RAY_RUN"
+"""Environment variable with the folder of the run: it shows which processes belong to the run."""
+
+_KILL_TIMEOUT_S = 5.0
+"""How long killed processes may take to end."""
 
 _POLL_INTERVAL_S = 0.05
 
@@ -55,17 +62,17 @@ def run_command(
         emit: takes rank 0's events.
         end_reason: called now and then; a reason it returns ends the run.
     """
-    with tempfile.TemporaryDirectory(prefix="dmls_ray-run-") as name:
-        folder = JobFolder(Path(name))
+    with TemporaryFolder("run") as path_of_run:
+        folder = JobFolder(path_of_run)
         folder.write_job(LaunchedJob(config, train, identity or Identity(), artifacts, path))
-        command = launcher(config.launcher).command(config, ["-m", "dmls_ray.launchers", name])
+        command = launcher(config.launcher).command(config, ["-m", "dmls_ray.launchers", str(path_of_run)])
         with open(folder.log_file, "wb") as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=_environment(path_of_run),
                 cwd=cwd if os.path.isdir(cwd) else None,
             )
 
@@ -76,18 +83,20 @@ def run_command(
                     break
                 time.sleep(_POLL_INTERVAL_S)
         finally:
-            _kill(process)
+            _end_processes(path_of_run, process)
+            process.wait()
 
         folder.pass_on_events(emit)
         log_lines = folder.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         return [folder.read_result(rank) or _no_result(rank, process, log_lines) for rank in range(config.world_size)]
 
 
-def _environment() -> Mapping[str, str]:
+def _environment(path_of_run: Path) -> Mapping[str, str]:
     package = str(Path(__file__).parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     # All ranks are on this machine; by default gloo takes the interface of the host name.
-    return {**_loopback_interface(), **os.environ, PARENT: str(os.getpid()), "PYTHONPATH": os.pathsep.join(paths)}
+    of_run = {PARENT: str(os.getpid()), RUN: str(path_of_run), "PYTHONPATH": os.pathsep.join(paths)}
+    return {**_loopback_interface(), **os.environ, **of_run}
 
 
 def _loopback_interface() -> Mapping[str, str]:
@@ -97,16 +106,28 @@ def _loopback_interface() -> Mapping[str, str]:
     return {}
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the command and all processes it has started."""
-    if process.poll() is None:
-        root = psutil.Process(process.pid)
-        for member in [*root.children(recursive=True), root]:
-            try:
+def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> None:
+    """End all processes of a run, also those whose parent has died, so that they are no children of the command."""
+    until = time.monotonic() + _KILL_TIMEOUT_S
+    while (members := _processes_of(path_of_run, command)) and time.monotonic() < until:
+        for member in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
-            except psutil.NoSuchProcess:
-                continue
-    process.wait()
+        time.sleep(_POLL_INTERVAL_S)
+
+
+def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    found = []
+    if command.poll() is None:
+        root = psutil.Process(command.pid)
+        # A process that shows another title may have lost its environment.
+        found += [*root.children(recursive=True), root]
+    for process in psutil.process_iter():
+        # Processes of other users cannot be examined, and zombies have no environment.
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(RUN) == str(path_of_run):
+                found.append(process)
+    return found
 
 
 def _no_result(rank: int, process: subprocess.Popen[bytes], log_lines: list[str]) -> RankResult:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import importlib
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,12 +45,16 @@ def test_an_address_of_the_environment_is_not_blamed_on_a_flag(monkeypatch: pyte
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:6379"])
 def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
-    address: str | None, monkeypatch: pytest.MonkeyPatch
+    address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import ray
 
+    def init(**_: Any) -> Any:
+        (tmp_path / "session").mkdir(exist_ok=True)
+        return SimpleNamespace(address_info={"session_dir": str(tmp_path / "session")})
+
     monkeypatch.setenv("RAY_AUTH_TOKEN", "given, so that none is made")
-    monkeypatch.setattr(ray, "init", lambda **_: None)
+    monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(importlib, "import_module", lambda name: None)
     for name in ("check_address", "prestart_autoscaling_coordinator", "cluster_resources"):
@@ -57,3 +63,5 @@ def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
         with ray_session(address, dashboard=False, verbose=verbose):
             assert ray._private.worker._worker_logs_enabled is verbose
         assert ray._private.worker._worker_logs_enabled, "other uses of Ray in this process print as before"
+        kept = verbose or address is not None
+        assert not (tmp_path / "session").exists() or kept, "the files of a cluster that was started are removed"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
-from dmls_ray.launchers import mpirun
+from dmls_ray.launchers import command, mpirun
 from dmls_ray.launchers.base import infeasible_reason
 from dmls_ray.launchers.command import run_command
 from dmls_ray.launchers.inline import run_inline
+from dmls_ray.launchers.job_folder import JobFolder, LaunchedJob
 from dmls_ray.launchers.spawn import Spawn, run_spawned
+from dmls_ray.records.identity import Identity
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -148,6 +153,66 @@ def test_a_run_that_is_overdue_is_ended_with_all_its_processes(launcher: str) ->
     results = run(config(launcher, epochs=1_000_000), end_reason=lambda: "too long" if time.monotonic() > until else "")
     assert [rank.outcome for rank in results] == ["killed"]
     assert not children() - before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["spawn", "torchrun", pytest.param("mpirun", marks=MPI)])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_ranks_end_with_their_killed_agent(
+    launcher: str, stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARKS", str(tmp_path))
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Popen(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            started.append(self)
+
+    def kill_agent() -> None:
+        while len(ranks := [int(mark.name) for mark in tmp_path.iterdir()]) < 2:
+            time.sleep(0.05)
+        if stopped:
+            os.kill(ranks[0], signal.SIGSTOP)
+        started[0].kill()
+
+    monkeypatch.setattr(command.subprocess, "Popen", Popen)
+    threading.Thread(target=kill_agent, daemon=True).start()
+    results = run(config(launcher, world_size=2), train="tests.training.probes:leave_mark_and_wait")
+    assert {item.outcome for item in results} == {"killed"}
+    alive = [int(mark.name) for mark in tmp_path.iterdir() if psutil.pid_exists(int(mark.name))]
+    assert [pid for pid in alive if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.slow
+def test_a_rank_ends_at_once_with_the_process_that_wants_its_result(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    folder.write_job(
+        LaunchedJob(config("inline"), "tests.training.probes:leave_mark_and_wait", Identity(), None, [str(PROJECT)])
+    )
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as parent:
+        environment = {**os.environ, command.PARENT: str(parent.pid), "MARKS": str(marks), "PYTHONPATH": str(PROJECT)}
+        words = [sys.executable, "-m", "dmls_ray.launchers", str(tmp_path)]
+        with subprocess.Popen(words, env=environment) as rank:
+            while not list(marks.iterdir()):
+                time.sleep(0.05)
+            parent.kill()
+            assert rank.wait(timeout=30) == 1
+
+
+def test_what_a_run_leaves_running_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MARKS", str(tmp_path))
+    code = (
+        "import os, pathlib, subprocess\n"
+        "left = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "pathlib.Path(os.environ['MARKS'], str(left.pid)).touch()"
+    )
+    monkeypatch.setattr(Spawn, "command", lambda self, trial, program: [sys.executable, "-c", code])
+    run(config("spawn"))
+    (pid,) = (int(mark.name) for mark in tmp_path.iterdir())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_the_job_of_a_command_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,128 @@
+"""Temporary folders are gone with their owners, and those of owners that were killed with the next folder."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dmls_ray.util.temporary_folder import OwnedFolder, TemporaryFolder, remove_abandoned
+from tests.conftest import PROJECT
+
+OWNER = """
+import os, pathlib, signal, sys
+from dmls_ray.util.temporary_folder import TemporaryFolder
+folder = TemporaryFolder("run")
+(folder.path / "job.pickle").write_text("secret")
+for kept in sys.argv[1:]:
+    folder.keep(kept == "kept")
+print(folder.path, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+@contextlib.contextmanager
+def owning(*kept: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has made a folder."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, *kept], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def owner() -> Iterator[subprocess.Popen[str]]:
+    with owning() as process:
+        yield process
+
+
+def folder_of(owner: subprocess.Popen[str]) -> Path:
+    assert owner.stdout is not None
+    return Path(owner.stdout.readline().strip())
+
+
+def test_a_folder_is_removed_with_its_contents_and_no_other_user_can_enter_it(temporary: Path) -> None:
+    with TemporaryFolder("run") as folder:
+        assert folder.parent == temporary
+        assert folder.name.startswith("dmls_ray-run-")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (folder / "sub").mkdir()
+    assert not list(temporary.iterdir())
+
+
+def test_the_folder_of_a_killed_process_is_removed_when_the_next_is_made(owner: subprocess.Popen[str]) -> None:
+    abandoned = folder_of(owner)
+    owner.kill()
+    owner.wait()
+    assert (abandoned / "job.pickle").exists()
+    with TemporaryFolder("sweep") as folder:
+        assert not abandoned.exists()
+        assert folder.exists()
+
+
+def test_the_folder_of_a_living_process_stays(owner: subprocess.Popen[str]) -> None:
+    used = folder_of(owner)
+    with TemporaryFolder("run") as first, TemporaryFolder("run") as second:
+        remove_abandoned(first.parent, "dmls_ray-*")
+        assert first.exists()
+        assert second.exists()
+    assert (used / "job.pickle").read_text() == "secret"
+
+
+@pytest.mark.parametrize("kept", [("kept",), ("kept", "no more")])
+def test_a_folder_that_is_to_be_kept_outlives_its_killed_owner(kept: tuple[str, ...]) -> None:
+    with owning(*kept) as process:
+        folder = folder_of(process)
+        process.kill()
+        process.wait()
+    remove_abandoned(folder.parent, "dmls_ray-*")
+    assert folder.exists() == (len(kept) == 1)
+
+
+def test_what_only_has_such_a_name_stays(temporary: Path) -> None:
+    kept = temporary / "kept"
+    kept.mkdir()
+    (kept / ".in_use").touch()
+    (temporary / "dmls_ray-link").symlink_to(kept)
+    (temporary / "dmls_ray-file").touch()
+    (temporary / "dmls_ray-no-lock").mkdir()
+    remove_abandoned(temporary, "dmls_ray-*")
+    assert len(list(temporary.iterdir())) == 4
+    assert (kept / ".in_use").exists()
+
+
+def test_on_a_file_system_without_locks_a_folder_is_removed_by_its_owner_only(
+    monkeypatch: pytest.MonkeyPatch, temporary: Path
+) -> None:
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(37, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with TemporaryFolder("run") as folder:
+        remove_abandoned(temporary, "dmls_ray-*")
+        assert folder.exists()
+    assert not list(temporary.iterdir())
+
+
+def test_a_folder_that_another_program_made_is_removed_or_left(temporary: Path) -> None:
+    for name in ("session_1", "session_2"):
+        (temporary / name / "logs").mkdir(parents=True)
+    OwnedFolder(temporary / "session_1").remove()
+    OwnedFolder(temporary / "session_2").keep()
+    gc.collect()
+    remove_abandoned(temporary, "session_*")
+    assert [item.name for item in temporary.iterdir()] == ["session_2"]
