@@ -194,3 +194,39 @@ def is_profiling() -> bool:
     Without it: as `recorded_allocations`.
     """
     return torch.autograd._profiler_enabled()
+
+
+def global_hooks() -> list[dict[Any, Any]]:
+    """The dictionaries of hooks that apply to all modules and to all optimizers.
+
+    Without it: such a hook, of a run that did not remove it, applies to the next runs of its process.
+    """
+    return [
+        hooks
+        # PyTorch deletes the name torch.optim.optimizer.
+        for module in (torch.nn.modules.module, sys.modules["torch.optim.optimizer"])
+        for name, hooks in vars(module).items()
+        if name.startswith("_global_") and isinstance(hooks, dict)
+    ]
+
+
+def saved_tensor_hooks() -> object:
+    """The hooks for saved tensors of this thread that were registered last; None without.
+
+    Without it, or `remove_saved_tensor_hooks`: as `global_hooks`.
+    """
+    top: object = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    return top
+
+
+def remove_saved_tensor_hooks() -> None:
+    """Remove the hooks for saved tensors of this thread that were registered last."""
+    torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+def open_modes() -> int:
+    """Number of modes of this thread that intercept functions or operators of PyTorch.
+
+    Without it: such a mode, of a run that did not leave it, applies to the next runs of its process.
+    """
+    return torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()

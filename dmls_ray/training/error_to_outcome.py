@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import time
 import traceback
@@ -16,14 +17,19 @@ from dmls_ray.records.returned import DEEPEST_RESULT, checked_epoch, plain_value
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.code_check import check_code
 from dmls_ray.training.process import wait_for_others
+from dmls_ray.training.process_state.undo import ProcessState
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.torchrun_environment import torchrun_environment
 from dmls_ray.util.errors import DivergedError, InfeasibleError
+from dmls_ray.util.importing import try_import
 from dmls_ray.util.text import first_line
 
 
 def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
-    """The result of a training function, or the description of its failure. What it reports is checked here."""
+    """The result of a training function, or the description of its failure.
+
+    What it reports is checked here, and what it changes in the process is undone.
+    """
     name = f"{train.__module__}:{getattr(train, '__qualname__', 'train')}"
 
     def checked_emit(event: RankEvent) -> bool | None:
@@ -31,22 +37,38 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
             event = EpochEnded(epoch=checked_epoch(asdict(event.epoch), f"what {name} emitted"))
         return emit(event)
 
-    try:
-        with torchrun_environment(rank, config.threads_per_rank):
-            began = time.perf_counter()
-            check_code(rank.identity, rank.machine)
-            if rank.identity.code:
-                wait_for_others(rank)
-            rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
-            returned = train(config, rank, checked_emit)
+    with torchrun_environment(rank, config.threads_per_rank):
+        try:
+            rank = _prepared(rank)
+        except Exception as error:  # noqa: BLE001 - any error ends this run only
+            return failure(error, rank)
+        state = ProcessState()
+        try:
+            # In a context, because libraries keep settings in context variables.
+            returned = contextvars.copy_context().run(train, config, rank, checked_emit)
             returned = plain_values(returned, f"what {name} returned", deepest=DEEPEST_RESULT)
-        facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
-        result = RankResult.of({**facts, **returned}, f"what {name} returned")
-        if result.rank != rank.rank:
-            raise ValueError(f"rank={result.rank} in what {name} returned is another rank than its own, {rank.rank}.")
-        return result
-    except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - any error ends this run only
-        return failure(error, rank)
+            facts = {"rank": rank.rank, "machine": rank.machine, "device": rank.device, "pid": os.getpid()}
+            result = RankResult.of({**facts, **returned}, f"what {name} returned")
+            if result.rank != rank.rank:
+                reason = f"rank={result.rank} in what {name} returned is another rank than its own, {rank.rank}."
+                raise ValueError(reason)
+        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - any error ends this run only
+            result = failure(error, rank)
+        # By now no traceback keeps what the function has made.
+        return replace(result, left_behind=state.restore())
+
+
+def _prepared(rank: RankInfo) -> RankInfo:
+    """The rank with its code checked, and the user's modules imported."""
+    began = time.perf_counter()
+    check_code(rank.identity, rank.machine)
+    if rank.identity.code:
+        wait_for_others(rank)
+    rank = replace(rank, instruments_s=rank.instruments_s + time.perf_counter() - began)
+    # What a module does when it is imported stays, because a process imports it once. The rest of a run is undone.
+    for module in rank.identity.modules:
+        try_import(module)
+    return rank
 
 
 # Messages of plain RuntimeErrors of PyTorch's CPU allocator, cuBLAS and cuDNN.

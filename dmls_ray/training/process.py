@@ -1,7 +1,6 @@
 """Preparation of a process for a run: seeds, threads and switches, and the process group.
 
-A worker serves many runs. Everything that a run could leave behind is set again here, so that a run in a used worker
-equals the same run in a new process.
+What a run changes beyond this is undone after it, by `process_state`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MAY_WAIT = 2048
 
 
 def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False) -> None:
-    """Set the global switches of PyTorch that a run depends on; `tf32`: whether matrix units may round to TF32.
+    """Set what the configuration of a run says of its process; `tf32`: whether matrix units may round to TF32.
 
     All ranks get the same seed, so that they build the same model.
     """
@@ -41,16 +40,6 @@ def prepare_process(config: RuntimeConfig, rank: RankInfo, *, tf32: bool = False
     gc.collect()
     device = torch.device(rank.device)
     torch.set_num_threads(config.threads_per_rank)
-    torch.set_default_dtype(torch.float32)
-    torch.set_grad_enabled(True)
-    torch.use_deterministic_algorithms(False)
-    torch.autograd.set_detect_anomaly(False)
-    torch.backends.cudnn.enabled = True
-    torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
-    torch.backends.mkldnn.set_flags(True)
-    torch.set_default_device(None)
-    for kind in ("cpu", "cuda"):
-        torch.set_autocast_enabled(kind, False)
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.empty_cache()
@@ -110,7 +99,9 @@ def process_group(
     try:
         yield
     finally:
-        dist.destroy_process_group()
+        # The training function may have done so, as programs for torchrun do at their end.
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def store_at(host: str) -> dist.TCPStore:
