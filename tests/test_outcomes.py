@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -345,3 +346,57 @@ def test_a_run_that_hangs_while_the_broker_dies_starts_again(here: Path) -> None
     (record,) = load(here / "results" / "grid").records
     assert record.outcome == "ok"
     assert not family.left()
+
+
+@pytest.mark.slow
+def test_what_a_training_function_leaves_behind_does_not_reach_the_next_run(sweep_command: Command, here: Path) -> None:
+    flags = ("--train", "tests.training.process_state.leaving:train", "--world-size", "1", "2", "--device", "cpu")
+    flags = (*flags, "--oversubscribe", "--repeats", "2", "--set", "leaves")
+    leaving = ("a process group", "no group", "environment variables", "a default dtype", "a thread")
+    done = sweep_command("grid", *flags, "nothing", *leaving, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("what cannot be undone in its process: a thread (feeder).") == 1
+    records = sorted(load(here / "results" / "grid").records, key=lambda record: record.started_at)
+    assert [(record.outcome.value, record.reason) for record in records] == [("ok", "")] * 24
+    for one, following in itertools.pairwise(records):
+        stays = {rank.pid for rank in one.ranks} & {rank.pid for rank in following.ranks}
+        assert not stays or one.config["leaves"] != "a thread"
+    assert len({rank.pid for record in records for rank in record.ranks}) <= 2 + 2 * 4, "no others are replaced"
+
+    assert sweep_command("grid", *flags, "nothing", "--out", "alone").returncode == 0
+    # Repeats of a world size have the same seeds, whatever they leave behind.
+    alone = {place_of(record): record.train_loss for record in load(here / "alone").records}
+    assert [record.train_loss for record in records] == [alone[place_of(record)] for record in records]
+
+
+def place_of(record: Any) -> tuple[int, int]:
+    return record.repeat, record.config["world_size"]
+
+
+@pytest.mark.slow
+def test_files_that_a_killed_sweep_leaves_in_the_folder_for_temporary_files_are_gone_after_the_next(
+    sweep_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The names of sockets in it have little room.
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="d") as short:
+        temporary = Path(short)
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        monkeypatch.setenv("TMPDIR", short)
+        flags = ("--dataset", SMALL, "--batch-per-rank", "8", "--world-size", "1", "--device", "cpu")
+        process = start(
+            *command_line("grid", *flags, "--launcher", "spawn", "--epochs", "1000000"),
+            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        family = Family(process)
+        while not list(temporary.glob("dmls_ray-run-*")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        family.look()
+        process.kill()
+        process.wait()
+        assert not family.left(30)
+        abandoned = [*temporary.glob("dmls_ray-*"), *temporary.glob("ray/session_2*")]
+        assert len(abandoned) == 3, "files of Tune and Train, of the run, and of Ray"
+        done = sweep_command("grid", *flags, "--epochs", "1", "--out", "next")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [*temporary.glob("dmls_ray-*"), *temporary.glob("ray/session_2*")] == []

@@ -79,6 +79,8 @@ class RankWorker:
         """The last result, until the broker has it."""
         self._lease_id = ""
         """The run under way."""
+        self._is_spoilt = False
+        """A run has left something behind that cannot be undone; a new broker does not know it."""
         self._emitted: list[Any] = []
         """Pending `emit` calls of the current run."""
         # Long poll in its own thread: returns only when a peer is lost or the sweep ends.
@@ -119,7 +121,7 @@ class RankWorker:
                 assert lease is None or isinstance(lease, Lease)
                 self._lease_id = lease.lease_id if lease is not None else ""
                 return lease
-            if not lease.join_again:
+            if not lease.join_again or self._is_spoilt:
                 os._exit(1)
             self.name = self.broker.call("join", self.card)
 
@@ -149,6 +151,7 @@ class RankWorker:
         """Send the result of a run; this may end the process."""
         result = replace(result, rss_mib=psutil.Process().memory_info().rss / 2**20)
         self._lease_id = ""
+        self._is_spoilt = self._is_spoilt or bool(result.left_behind)
         # The broker may take calls in another order than they were made, and hears no more of a run that has ended.
         if self._emitted:
             ray.wait(self._emitted, num_returns=len(self._emitted), timeout=EMIT_ACK_TIMEOUT_S)
@@ -303,4 +306,5 @@ def _serve_lease(lease: Lease, worker: RankWorker) -> None:
                 result = replace(result, run={**result.run, **link})
             worker.finish(lease, result)
     except Exception as error:  # noqa: BLE001 - a group that cannot be made or unmade ends this run, not the worker
-        worker.finish(lease, failure(error, rank))
+        left = ("a process group",) if dist.is_initialized() else ()
+        worker.finish(lease, replace(failure(error, rank), left_behind=left))

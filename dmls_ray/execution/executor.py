@@ -15,6 +15,7 @@ from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
+from dmls_ray.execution.left_behind import LeftBehindNotes
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
 from dmls_ray.execution.search import Search
@@ -74,6 +75,7 @@ class Executor:
         self._ended: set[str] = set()
         """The run_id of each run that has ended."""
         self._late: LateMachines | None = None
+        self._left_behind = LeftBehindNotes()
         self._broken = ""
         """Why the worker group is lost for good."""
         self._not_kept: NotKeptError | None = None
@@ -291,6 +293,10 @@ class Executor:
         self.view.done(run, record)
         self.board.run_finished(record)
         if self.search and (note := self.search.missing_metric_note(record)):
+            self.view.note(note)
+        # Where each process serves one run, nothing can reach another.
+        shared = self.options.isolation == "group" and run.config is not None and run.config.launcher == "ray"
+        if shared and (note := self._left_behind.note(event.results)):
             self.view.note(note)
 
     def _keep(self, record: RunRecord) -> None:

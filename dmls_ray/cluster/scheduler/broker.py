@@ -72,9 +72,7 @@ class Broker(TrainerCalls):
             return rank.lease  # the first reply was lost in the network
 
         reply = rank.waiting = asyncio.get_running_loop().create_future()
-        if rank.must_leave:
-            self.release(rank.registration.trainer)
-        elif rank.attempt is None:
+        if not rank.must_leave and rank.attempt is None:
             self.members.set_idle(name)
         self.dispatch()
         try:
@@ -145,6 +143,9 @@ class Broker(TrainerCalls):
         A rank that failed while others wait for it in a collective must end its process: neither gloo nor NCCL
         reports it in any other way. If all ranks fail, no rank waits, and all may stay.
         """
+        too_large = self.limits.recycle_above_mib is not None and result.rss_mib > self.limits.recycle_above_mib
+        if (too_large or result.left_behind) and name in self.members.ranks:
+            self.replace_ranks(self.members.ranks[name].registration.trainer)
         attempt = self.attempt_of(name, lease_id)
         if attempt is None:
             # The run was settled without it, or leased by an earlier broker.
@@ -156,10 +157,6 @@ class Broker(TrainerCalls):
         rank = self.members.ranks[name]
         if result.is_symptom:
             attempt.lost_addresses.add(rank.registration.store[0])
-        if self.limits.recycle_above_mib is not None and result.rss_mib > self.limits.recycle_above_mib:
-            for neighbour_name, neighbour in self.members.of_trainer(rank.registration.trainer).items():
-                neighbour.must_leave = True
-                self.members.set_busy(neighbour_name, neighbour)
         self.settle(attempt)
 
         if result.outcome == Outcome.OK or result.is_symptom:

@@ -77,6 +77,8 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Start or skip runs at the front of the queue as far as that is possible now."""
+        for trainer in {rank.registration.trainer for rank in self.members.ranks.values() if rank.must_leave}:
+            self.release(trainer)
         while decision := self.queue.next_decision(busy=bool(self.attempts)):
             queued = decision.queued
             if decision.ranks:
@@ -220,8 +222,19 @@ class Dispatcher:
         self.attempts.clear()
         self.streams.abort(reason)
 
+    def replace_ranks(self, trainer: str) -> None:
+        """Have the processes of a trainer replaced before they serve another run."""
+        for name, rank in self.members.of_trainer(trainer).items():
+            rank.must_leave = True
+            self.members.set_busy(name, rank)
+
     def release(self, trainer: str) -> None:
-        """Let the ranks of a trainer leave once all are idle, since Train replaces all of them when one ends."""
+        """Let the ranks of a trainer leave once all are idle, since Train replaces all of them when one ends.
+
+        Only if there is another run to serve: at the end of a sweep new ranks would start in vain.
+        """
+        if not self.queue:
+            return
         ranks = self.members.of_trainer(trainer)
         if all(rank.must_leave and rank.waiting is not None and rank.attempt is None for rank in ranks.values()):
             for name, rank in ranks.items():
@@ -242,10 +255,6 @@ class Dispatcher:
             if rank.waiting is not None and not rank.must_leave:
                 # It asked for work before the other ranks of its run had ended.
                 self.members.set_idle(name)
-        for trainer in {name.partition("/")[0] for name in attempt.ranks}:
-            # Likewise a rank that is to leave, which could not be released then.
-            self.release(trainer)
-
         verdict = attempt.verdict()
         again = retry(attempt, verdict, self.limits)
         if again is not None:

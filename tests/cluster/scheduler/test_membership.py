@@ -181,6 +181,7 @@ async def test_a_rank_that_grew_too_large_is_let_go_also_where_it_asks_before_it
     lease = await taken_up(broker, names[0])
     asks = await soon(broker.next_lease(names[0]))
     await broker.finish(names[0], lease.lease_id, result(0, "ok", rss_mib=101.0))
+    await broker.submit(job("next"))
     assert [await asks, await neighbour] == [Leave(), Leave()]
 
 
@@ -193,11 +194,47 @@ async def test_a_rank_that_grew_too_large_is_let_go_where_another_machine_ends_t
     await broker.finish(names[0], leases[0].lease_id, result(0, "ok", rss_mib=101.0))
     asks = await soon(broker.next_lease(names[0]))
     await broker.finish(names[1], leases[1].lease_id, result(1, "ok", rss_mib=10.0))
-    assert await asks == Leave()
     await broker.submit(job("next"))
+    assert await asks == Leave()
     neighbour = await soon(broker.next_lease(names[1]))
     assert not neighbour.done(), "it belongs on the other machine, whose rank will be back"
     neighbour.cancel()
+
+
+@scenario
+async def test_a_rank_with_something_left_behind_serves_no_other_run_and_is_replaced_only_for_one() -> None:
+    broker = Broker(trainers(t=2))
+    names = [await broker.join(card(index)) for index in range(2)]
+    neighbour = await soon(broker.next_lease(names[1]))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, names[0])
+    await broker.finish(names[0], lease.lease_id, result(0, "ok", left_behind=("a thread (feeder)",)))
+    asks = await soon(broker.next_lease(names[0]))
+    assert not asks.done(), "no run is there to serve, so new ranks would start in vain"
+    await broker.submit(job("next"))
+    assert [await asks, await neighbour] == [Leave(), Leave()]
+
+
+@scenario
+async def test_at_the_end_of_a_sweep_ranks_with_something_left_behind_just_end() -> None:
+    broker = Broker(trainers(t=1))
+    name = await broker.join(card(0))
+    await broker.submit(job("r"))
+    lease = await taken_up(broker, name)
+    await broker.finish(name, lease.lease_id, result(0, "ok", left_behind=("a profiler",)))
+    asks = await soon(broker.next_lease(name))
+    await broker.close()
+    assert await asks is None
+
+
+@scenario
+async def test_a_rank_whose_result_comes_late_is_replaced_too_for_what_it_left_behind() -> None:
+    broker = Broker(trainers(t=1))
+    name = await broker.join(card(0))
+    assert await broker.finish(name, "of an earlier broker", result(0, "ok", left_behind=("a profiler",)))
+    asks = await soon(broker.next_lease(name))
+    await broker.submit(job("next"))
+    assert await asks == Leave()
 
 
 @scenario
@@ -270,6 +307,7 @@ async def test_a_rank_that_joins_twice_counts_once() -> None:
         await broker.finish(name, lease.lease_id, result(number, "ok", rss_mib=200))
     # Ranks that have grown are replaced once all of them are idle; a rank that joined twice never would be.
     answers = [await soon(broker.next_lease(name)) for name in names]
+    await broker.submit(job("next"))
     assert [await answer for answer in answers] == [Leave(), Leave()]
 
 
