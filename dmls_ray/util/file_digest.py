@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ _SETTLED_S = 2.0
 """Age from which a file's time identifies its content: a file that changes twice in a tick of the clock may keep it."""
 
 _THREADS = 8
+_DIGEST = re.compile(rb"[0-9a-f]{32}")
 
 
 def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str:
@@ -43,8 +45,9 @@ def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str
     for path, stat in stats:
         seen.update(f"{names[path]}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     kept = cache_root() / "digests" / seen.hexdigest()
-    if kept.exists():
-        return kept.read_text()
+    # A power failure may have left an empty file.
+    if kept.exists() and _DIGEST.fullmatch(digest := kept.read_bytes()):
+        return digest.decode()
 
     with ThreadPoolExecutor(_THREADS) as pool:
         together = hashlib.sha256()
