@@ -320,6 +320,7 @@ def test_damaged_descriptions_of_sweeps_are_read_or_refused_in_one_line(watch: W
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Reading `.npy`")
 def test_damaged_decoded_images_are_mapped_or_refused_in_one_line(watch: Watch) -> None:
     rng = random.Random(SEED)
     arguments = ("synthetic:shape=1x4x4,classes=3,train=7,test=5", None, None)

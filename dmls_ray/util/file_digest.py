@@ -21,7 +21,7 @@ _SETTLED_S = 2.0
 """Age from which a file's time identifies its content: a file that changes twice in a tick of the clock may keep it."""
 
 _THREADS = 8
-_DIGEST = re.compile(rb"[0-9a-f]{32}")
+_DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str:
@@ -46,8 +46,8 @@ def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str
         seen.update(f"{names[path]}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     kept = cache_root() / "digests" / seen.hexdigest()
     # A power failure may have left an empty file.
-    if kept.exists() and _DIGEST.fullmatch(digest := kept.read_bytes()):
-        return digest.decode()
+    if kept.exists() and _DIGEST.fullmatch(known := kept.read_text(errors="replace")):
+        return known
 
     with ThreadPoolExecutor(_THREADS) as pool:
         together = hashlib.sha256()

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import joblib
@@ -33,6 +34,7 @@ from dmls_ray.util.errors import DataError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.util.paths import cache_root
 from dmls_ray.util.source_digest import source_digests
+from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Samples, Source
 from dmls_ray.workloads.image_files import UNREADABLE
@@ -95,18 +97,35 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
                 "space there, or name a folder on another disk in DMLS_RAY_CACHE."
             ) from error
     try:
-        # Copy-on-write: all ranks of the machine share the pages, and PyTorch does not warn about a read-only array.
-        # allow_pickle=False: a pickled object could run any code.
-        arrays = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
-            for name in ("train_images", "train_labels", "test_images", "test_labels")
-        }
-        classes = json.loads((folder / "meta.json").read_text())["classes"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        return _map(folder)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError) as error:
         raise DataError(
-            f"dataset={name}: its decoded images in {folder} cannot be read ({error}); remove that folder, "
+            f"dataset={name}: its decoded images in {folder} cannot be read ({first_line(error)}); remove that folder, "
             "then they are decoded again."
         ) from error
+
+
+def _map(folder: Path) -> Decoded:
+    """Map a folder of decoded images into memory.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, TokenError: a file is missing or damaged.
+    """
+    # Copy-on-write: all ranks of the machine share the pages, and PyTorch does not warn about a read-only array.
+    # allow_pickle=False: a pickled object could run any code.
+    arrays = {
+        name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
+        for name in ("train_images", "train_labels", "test_images", "test_labels")
+    }
+    classes = json.loads((folder / "meta.json").read_text())["classes"]
+    for split in ("train", "test"):
+        images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
+        if images.ndim != 4 or images.dtype not in (np.uint8, np.float32) or len(images) != len(labels):
+            raise ValueError(f"{split}_images.npy has other images than expected")
+        if labels.ndim != 1 or labels.dtype != np.int64 or not 0 <= labels.min() <= labels.max() < classes:
+            raise ValueError(f"{split}_labels.npy has other labels than expected")
+    if arrays["train_images"].shape[1:] != arrays["test_images"].shape[1:]:
+        raise ValueError("training and test images differ in shape")
     return Decoded(**arrays, classes=classes)
 
 

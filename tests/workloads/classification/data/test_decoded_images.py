@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +78,32 @@ def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("train_labels.npy", np.arange(10), "train_labels.npy has other labels than expected"),
+        ("train_images.npy", np.zeros((10, 4), np.uint8), "train_images.npy has other images than expected"),
+        ("test_images.npy", np.zeros((8, 3, 4, 5), np.uint8), "training and test images differ in shape"),
+        ("test_images.npy", b"\x93NUMPY\x01\x00\x0a\x00{'descr': \n", "multi-line statement"),
+    ],
+)
+def test_damaged_decoded_images_are_refused(name: str, content: Any, reason: str) -> None:
+    arguments = ("synthetic:classes=3,train=10,test=8", None, None)
+    load_decoded(*arguments)
+    (folder,) = (cache_root() / "decoded").glob("synthetic-classes-3-train-10-test-8-*/")
+    file = folder / name
+    sound = file.read_bytes()
+    file.unlink()
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        np.save(file, content)
+    load_decoded.cache_clear()
+    with pytest.raises(DataError, match=reason):
+        load_decoded(*arguments)
+    file.write_bytes(sound)
+
+
 def cached_names() -> list[str]:
     """Names of what lies in the cache of decoded images, besides the locks."""
     return sorted(path.name for path in (cache_root() / "decoded").iterdir() if path.suffix != ".lock")
@@ -94,7 +121,6 @@ def test_a_full_disk_is_reported_in_one_line_before_anything_is_mapped(monkeypat
     assert cached_names() == before
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
 def test_decoding_onto_a_disk_that_is_too_small_ends_in_one_line_and_leaves_the_disk_usable(tmp_path: Path) -> None:
     load = (
