@@ -66,8 +66,8 @@ def test_intervals_are_widened_by_how_many_are_compared_with_the_best() -> None:
     assert "Bonferroni" not in " ".join(two.notes)
 
 
-@pytest.mark.parametrize("batches", [[16, 32], [16, 32, 64, 128], [8, 16, 32, 64, 128, 256, 512, 1024]])
-@pytest.mark.parametrize("repeats", [3, 5, 9])
+@pytest.mark.parametrize("batches", [[16, 32], [8, 16, 32, 64, 128, 256, 512, 1024]])
+@pytest.mark.parametrize("repeats", [3, 9])
 def test_equal_configurations_are_seldom_called_different(batches: list[int], repeats: int) -> None:
     random = np.random.default_rng(repeats)
     swept = results({"batch_per_rank": batches}, lambda *_: 100.0, repeats=repeats)
