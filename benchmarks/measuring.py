@@ -24,7 +24,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measuring_memory import memory_rows, meter_ms
-from benchmarks.measuring_steps import allocator_row, communication_row, throughput_row
+from benchmarks.measuring_steps import allocator_row, communication_row, instruments_row, throughput_row
 from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.provenance import describe_machine, describe_versions
 from dmls_ray.training.rank import Emit, RankInfo
@@ -67,6 +67,7 @@ def main() -> None:
             rows.append(communication_row(config, args.rounds))
             rows.append(communication_row(config.replace(zero_redundancy=True), args.rounds))
             alone = config.replace(world_size=1)
+            rows += [instruments_row(ranks, args.rounds) for ranks in (alone, config)]
             rows.append(throughput_row(alone))
             rows.append(allocator_row(alone, args.rounds))
             rows.append(_utilization_row(alone, args.rounds))

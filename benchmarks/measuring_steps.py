@@ -83,6 +83,25 @@ def _without_broadcasts(optimizer: torch.optim.Optimizer) -> AbstractContextMana
     return mock.patch.object(optimizer, "_sync_params", return_value=None)
 
 
+def instruments_row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    """Milliseconds of a run that all instruments take which no time contains, next to its total_s.
+
+    They are the link between ranks, checks of code and data, the memory step and the evaluation on training samples.
+    """
+    instruments, totals = [], []
+    for _ in range(rounds):
+        runs = [result.values for result in run_spawned(config)]
+        instruments.append(max(run["instruments_s"] for run in runs) * 1e3)
+        totals.append(max(run["total_s"] for run in runs) * 1e3)
+    ranks = f"{config.world_size} rank{'s' if config.world_size > 1 else ''}"
+    return {
+        "what": f"{config.model}, batch {config.batch_per_rank}, {ranks}: ms of instruments in a run, and total_s",
+        "by timers / with": f"{statistics.median(instruments):.0f} [{min(instruments):.0f}, {max(instruments):.0f}]",
+        "by difference / without": f"{statistics.median(totals):.0f}",
+        "ratio": f"{statistics.median(a / b for a, b in zip(instruments, totals, strict=True)):.3f}",
+    }
+
+
 def allocator_row(config: TrialConfig, rounds: int) -> dict[str, str]:
     """Page faults of one configuration of one rank; each measurement has a fresh process."""
     counts: dict[bool, list[float]] = {True: [], False: []}
