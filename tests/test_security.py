@@ -166,6 +166,7 @@ def test_a_run_id_that_could_name_another_path_is_refused(folder: Path, field: s
         ({"machine": [1]}, "machine: Expected `object`, got `array`"),
         ({"machine": {"gpus": "abc"}}, "machine: Expected `array`, got `str` - at `$.gpus`"),
         ({"machine": {"cpu": {"a": 1}}}, "machine: Expected `bool | int | float | str | array | null`, got `object`"),
+        ({"git": {"commit": 5}}, "git: Expected `str | null`, got `int` - at `$.commit`"),
         ({"images_per_s": "fast"}, "Expected `float | null`, got `str` - at `$.images_per_s`"),
         ({"started_at": "yesterday"}, "started_at='yesterday' is not a time"),
         ({"config": {"world_size": 0}}, "world_size is 0 and not at least 1"),
@@ -213,7 +214,7 @@ def test_a_rank_that_is_not_an_integer_is_refused(folder: Path, rank: Any) -> No
     "session",
     [
         1, {"question": [1]}, {"axes": {"lr": 1}}, {"repeats": 10**15}, {"mode": "search"}, {"command": {}},
-        {"versions": {"torch": {}}}, {"changed": "abc"},
+        {"versions": {"torch": {}}}, {"changed": "abc"}, {"git": {"commit": 5}},
     ],
 )  # fmt: skip
 def test_a_sweep_json_of_a_wrong_form_is_refused(folder: Path, session: Any) -> None:

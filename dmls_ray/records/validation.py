@@ -136,6 +136,18 @@ def _check_machine(machine: Mapping[str, Any]) -> None:
     msgspec.convert(machine, _MachineFacts)
 
 
+class _GitFacts(msgspec.Struct):
+    """The facts of a checkout that tables use."""
+
+    commit: str | None = None
+    changes: str | None = None
+
+
+def _check_git(git: Mapping[str, Any]) -> None:
+    _check_facts(git)
+    msgspec.convert(git, _GitFacts)
+
+
 def _check_digests(digests: Mapping[str, Any]) -> None:
     msgspec.convert(digests, dict[str, str])
 
@@ -146,7 +158,7 @@ SHARED_CHECKS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "data": _check_digests,
     "machine": _check_machine,
     "versions": _check_facts,
-    "git": _check_facts,
+    "git": _check_git,
 }
 """Fields that many records share -> the check of their values."""
 
@@ -174,6 +186,7 @@ class _Session(msgspec.Struct):
     def __post_init__(self) -> None:
         if self.mode == "search" and self.metric is None:
             raise ValueError("a search has no metric")
+        _check_git(self.git or {})
 
 
 class _SweepFile(msgspec.Struct):
