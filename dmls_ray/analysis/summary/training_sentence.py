@@ -188,7 +188,7 @@ def _quantized(row: Row) -> str:
         parts.append(f"checkpoint {int8_bytes} against {fp32_bytes} bytes")
     faster = compare(row.by_block("fp32_compiled_ms_p50"), row.by_block("int8_compiled_ms_p50"))
     if faster is not None:
-        batch = row.factors["inference_batch"]
+        batch = row.records[0].config.get("inference_batch")
         parts.append(f"inference of {batch} images {_speed(faster, row, row)} as in fp32, both compiled")
     return ", ".join(parts)
 
