@@ -109,11 +109,20 @@ def _loopback_interface() -> Mapping[str, str]:
 def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> None:
     """End all processes of a run, also those whose parent has died, so that they are no children of the command."""
     until = time.monotonic() + _KILL_TIMEOUT_S
-    while (members := _processes_of(path_of_run, command)) and time.monotonic() < until:
-        for member in members:
+    alive: list[psutil.Process] = []
+    while (alive := [*filter(_is_alive, alive), *_processes_of(path_of_run, command)]) and time.monotonic() < until:
+        for member in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
         time.sleep(_POLL_INTERVAL_S)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """Whether a process has not ended, or is still giving back its memory."""
+    try:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[psutil.Process]:
