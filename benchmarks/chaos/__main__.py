@@ -15,7 +15,7 @@ from benchmarks.chaos.places import PLACES, empty_folder
 from benchmarks.chaos.runner import References, play
 from benchmarks.chaos.scenario import SHORT, Size, make_scenario
 from benchmarks.chaos.table import by_kind, by_scenario, read_played, totals
-from dmls_ray.records.provenance import describe_git, describe_machine, describe_versions
+from dmls_ray.records.provenance import describe_machine, describe_versions
 
 
 def seeds_of(text: str) -> list[int]:
@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, help=f"per scenario, a multiple of 4 (default: {Size.runs})")
     parser.add_argument("--faults", type=int, help=f"per scenario (default: {Size.faults})")
     parser.add_argument("--pause-s", type=float, help=f"how long a process is stopped (default: {Size.pause_s:g})")
+    parser.add_argument("--undisturbed", type=Path, help="folder that keeps the undisturbed sweep for the next call")
     parser.add_argument("--record", type=Path, help="file that gets a line per scenario")
     parser.add_argument("--table", action="store_true", help="print the tables of all scenarios in --record")
     args = parser.parse_args()
@@ -46,7 +47,7 @@ def main() -> int:
 
     played = []
     with tempfile.TemporaryDirectory(prefix="chaos-") as name:
-        references = References(Path(name) / "undisturbed", note)
+        references = References((args.undisturbed or Path(name) / "undisturbed").resolve(), note)
         for seed in (seed for text in args.seeds for seed in seeds_of(text)):
             scenario = make_scenario(seed, size, place=args.place, kinds=args.kinds)
             note(f"seed {seed}: {scenario.place}, {', '.join(strike.kind for strike in scenario.strikes)}")
@@ -66,10 +67,7 @@ def main() -> int:
     for frame in (totals(played), by_kind(played), by_scenario(played)):
         print(frame.to_markdown(index=False, disable_numparse=True), end="\n\n")
     machine, versions = describe_machine(), describe_versions()
-    commit = describe_git().get("commit", "")[:7]
-    print(
-        f"{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}; commit {commit}"
-    )
+    print(f"{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}, ray {versions['ray']}")
     return int(fails)
 
 

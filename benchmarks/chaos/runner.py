@@ -17,6 +17,7 @@ from benchmarks.chaos.faults import KINDS, Fault, Moment, NoVictimError
 from benchmarks.chaos.places import PLACES, Place
 from benchmarks.chaos.scenario import Scenario, Strike
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.provenance import describe_git
 
 PATIENCE_S = 150.0
 """Time without a row, and without a fault under way, after which a sweep counts as hung."""
@@ -63,6 +64,7 @@ class Played:
     left: list[str] = field(default_factory=list)
     """Processes and temporary folders that remained."""
     took_s: float = 0.0
+    commit: str = ""
     output: str = ""
 
     @property
@@ -240,6 +242,7 @@ def play(scenario: Scenario, folder: Path, references: References, note: Callabl
         player.play()
         lines: Sequence[bytes] = place.lines()
     played = player.played
+    played.commit = describe_git().get("commit", "")[:7]
     names = [name for _, name, outcome in player.rows() if outcome == "ok"]
     played.counts = compare(lines, scenario.sweep.keys, expected, explained=player.explained(), reported=names)
     return played

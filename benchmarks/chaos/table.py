@@ -78,6 +78,7 @@ def by_scenario(played: Sequence[Played]) -> pd.DataFrame:
             "left": str(len(one.left)),
             "no victim": str(len(one.missed)),
             "s": f"{one.took_s:.0f}",
+            "commit": one.commit,
         })  # fmt: skip
     return pd.DataFrame(rows)
 
