@@ -246,7 +246,9 @@ class Machines(Place):
 
     def _prepare(self) -> None:
         self.second: Host = self.network.add()[0]
-        self.cluster = {"PYTHONPATH": str(PROJECT), **LOST_SOON}
+        # A machine that is only busy, or whose link was cut for seconds, is not given up.
+        patient = {**LOST_SOON, "RAY_health_check_failure_threshold": "6"}
+        self.cluster = {"PYTHONPATH": str(PROJECT), **patient}
         self.address = self.network.cluster(1, 1, env=self.cluster)
 
     @property
@@ -264,6 +266,12 @@ class Machines(Place):
     def left(self) -> list[str]:
         """Likewise. Ray itself, and workers that it keeps in reserve, belong to the cluster."""
         return [title for title in super().left() if _RAY_OF_A_SWEEP.search(title)]
+
+    def start(self) -> Command:
+        """Likewise; whoever gives the command sees to it that both machines are there."""
+        if not any(process.name() == "raylet" for process in self.second.processes()):
+            self.rejoin()
+        return super().start()
 
     def rejoin(self) -> None:
         """Start the second machine again."""

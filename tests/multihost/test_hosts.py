@@ -161,8 +161,7 @@ def test_a_signal_reaches_the_process_and_its_exit_code_is_returned(network: Net
 def test_an_orphaned_process_that_ends_is_no_zombie(network: Network) -> None:
     (host,) = network.add()
     host.run(["sh", "-c", "sh -c 'sleep 0.2' & exit 0"], check=True)
-    time.sleep(0.5)
-    assert host.processes() == []
+    wait_for(lambda: host.processes() == [])
 
 
 def test_a_cut_link_gives_no_error_and_connections_continue_when_it_is_restored(network: Network) -> None:
