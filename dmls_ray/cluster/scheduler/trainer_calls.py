@@ -83,7 +83,7 @@ class TrainerCalls(Dispatcher):
         self.members.broken_groups |= {(trainer, rank.group) for rank in ranks if rank.index in deaths}
         state = self.members.trainers.get(trainer)
         if state is not None:
-            early = deaths.keys() - {rank.index for rank in ranks} - state.lost.keys()
+            early = deaths.keys() - state.lost.keys() if state.missing_since is not None else ()
             for index in deaths:
                 state.lost.pop(index, None)
             if early and not any(death.left for death in deaths.values()):

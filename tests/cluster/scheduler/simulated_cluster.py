@@ -116,11 +116,12 @@ class SimulatedTrainer:
             work = self.cluster.start(self._hold())
             stopped = self.cluster.start(self._stopped.wait())
             await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
-            if work.done() or self.departed:
-                break
+            is_over = work.done() or self.departed
             work.cancel()
             for process in list(self.group):
                 process.end(137)
+            if is_over:
+                break
             self._stopped.clear()
             before, self.name = self.name, f"{first}.{life}"
             if await self.cluster.persistently("replace_trainer", before, self.name, self.expected):
@@ -135,7 +136,8 @@ class SimulatedTrainer:
                 self.cluster.early_deaths -= 1
                 await self.cluster.persistently("ranks_failed", self.name, {0: RankDeath()})
                 continue
-            self.group = [self._rank(index) for index in range(self.expected.ranks)]
+            group = next(self.cluster.numbers)
+            self.group = [self._rank(index, group) for index in range(self.expected.ranks)]
             codes = [process.exit_code for process in self.group]
             while not all(code.done() for code in codes):
                 await asyncio.wait([code for code in codes if not code.done()], return_when=asyncio.FIRST_COMPLETED)
@@ -149,9 +151,8 @@ class SimulatedTrainer:
             for process in self.group:
                 process.end(137)
 
-    def _rank(self, index: int) -> Process:
-        number = next(self.cluster.numbers)
-        registration = card(index, self.expected.machine, trainer=self.name, group=number)
+    def _rank(self, index: int, group: int) -> Process:
+        registration = card(index, self.expected.machine, trainer=self.name, group=group)
         return Process(self.cluster, registration)
 
 
@@ -249,9 +250,8 @@ class SimulatedCluster:
 
     def lose_follower(self, run_id: str) -> None:
         """Tune's actor dies, and another reads the events of the run from their start."""
-        world_size = self.world_sizes[run_id]
-        self.followers[run_id].cancel()
-        self.submit(run_id, world_size)
+        if self.followers[run_id].cancel():
+            self.submit(run_id, self.world_sizes[run_id])
 
     def lose_broker(self) -> None:
         """The broker dies, and another starts without its state."""

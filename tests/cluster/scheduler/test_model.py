@@ -91,7 +91,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         process = self.busy[which % len(self.busy)]
         assert process.lease is not None
         returned = result(process.lease.rank.rank, **OUTCOMES[outcome])
-        self.do(lambda: process.outcome.set_result(returned))
+        self.do(lambda: None if process.outcome.done() else process.outcome.set_result(returned))
 
     @precondition(lambda self: self.busy)
     @rule()
@@ -106,7 +106,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster.processes)
     @rule(which=st.integers(0, 3))
     def a_process_dies(self, which: int) -> None:
-        self.do(lambda: self.cluster.processes[which % len(self.cluster.processes)].end(137))
+        process = self.cluster.processes[which % len(self.cluster.processes)]
+        self.do(lambda: process.end(137))
 
     @rule(works=st.booleans())
     def kills_have_an_effect_or_not(self, works: bool) -> None:
@@ -149,7 +150,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.followed)
     @rule(which=st.integers(0, 3))
     def a_follower_dies(self, which: int) -> None:
-        self.do(lambda: self.cluster.lose_follower(self.followed[which % len(self.followed)]))
+        run_id = self.followed[which % len(self.followed)]
+        self.do(lambda: self.cluster.lose_follower(run_id))
 
     @rule()
     def the_broker_dies(self) -> None:

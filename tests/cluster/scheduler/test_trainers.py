@@ -286,3 +286,26 @@ async def test_a_rank_of_a_run_with_its_own_trainer_serves_the_retry_as_well() -
     waiting = [await soon(broker.next_lease(name)) for name in names]
     await broker.end_trainer("own")
     assert [await task for task in waiting] == [None, None]
+
+
+@scenario
+async def test_ranks_of_a_later_machine_that_join_and_die_do_not_keep_runs_from_starting() -> None:
+    late = {"late": ExpectedTrainer(ranks=2, machine="host-2", is_optional=True)}
+    broker = Broker(trainers(t=1) | late)
+    here = asyncio.ensure_future(serve(broker, await broker.join(card(0)), []))
+
+    async def die_again_and_again() -> None:
+        for group in range(100):
+            await broker.join(card(0, "b", trainer="late", group=group))
+            await asyncio.sleep(5)
+            await broker.ranks_failed("late", {0: RankDeath()})
+
+    dying = await soon(die_again_and_again())
+    began = now()
+    await broker.submit(job("r"))
+    assert await outcome_of(broker, "r") == "ok"
+    assert now() - began < 60
+    assert "died before they could serve" in await broker.refusal("late")
+    dying.cancel()
+    await broker.close()
+    await here
