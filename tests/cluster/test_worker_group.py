@@ -50,7 +50,7 @@ def made() -> Iterator[list[WorkerGroup]]:
     with patch("dmls_ray.cluster.worker_group.check_machines", lambda resources: None):
         yield groups
     for group in groups:
-        group._storage.cleanup()
+        group._storage.remove()
 
 
 def group_on(
