@@ -19,18 +19,15 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
-import tempfile
-import weakref
 from collections.abc import Collection
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dmls_ray.records.codec import SharedObjects
 from dmls_ray.storage.object_store import Entry, ObjectStore
 from dmls_ray.storage.runs_file import RUNS, merge_lines, parse_lines
 from dmls_ray.storage.separate_files import RUNS_DIR, SESSIONS_DIR, is_separate_file
 from dmls_ray.storage.sweep_file import SWEEP, merge_sessions, parse_sweep, write_sweep
+from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.uri import below
 
 GENERATED_DIRS = ("tensorboard",)
@@ -56,10 +53,10 @@ class Mirror:
 
     def __init__(self, uri: str, files: Collection[str] = ()) -> None:
         self.uri, self.objects = uri, ObjectStore(uri)
-        self.folder = Path(tempfile.mkdtemp(prefix="dmls_ray-mirror-"))
+        self._temporary = TemporaryFolder("mirror")
+        self.folder = self._temporary.path
         self.is_kept = False
         """Whether the copy is kept, since it has runs that could not be uploaded."""
-        self._discard = self._at_the_end()
         self.run_objects: frozenset[str] = frozenset()
         """The names of the objects with runs when this copy was made."""
         self.last_sweep = 0
@@ -88,16 +85,12 @@ class Mirror:
     def keep(self) -> None:
         """Keep the copy after the end of this process, unless `release` is called."""
         self.is_kept = True
-        self._discard.detach()
+        self._temporary.keep()
 
     def release(self) -> None:
         """Delete the copy with this object."""
         self.is_kept = False
-        self._discard.detach()
-        self._discard = self._at_the_end()
-
-    def _at_the_end(self) -> weakref.finalize[Any, Any]:
-        return weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._temporary.keep(False)
 
     def _list(self, subfolder: Literal["runs", "sessions"]) -> list[Entry]:
         return [

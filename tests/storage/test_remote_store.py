@@ -6,6 +6,10 @@ import functools
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -36,7 +40,7 @@ from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.uri import numbered
 from dmls_ray.workloads.registry import workload
 from tests.analysis.samples import results
-from tests.conftest import S3, start_s3
+from tests.conftest import PROJECT, S3, start_s3
 from tests.execution.test_run_plan import GRID, Notes
 from tests.records.test_model import record
 
@@ -207,6 +211,10 @@ def test_ctrl_c_while_an_object_is_written_leaves_it_whole(
     write = functools.partial(store.append, run(0)) if folder == "runs" else functools.partial(store.add_session, {})
     with pytest.raises(KeyboardInterrupt):
         write()
+    for thread in threading.enumerate():
+        # The interrupt may arrive while the thread of the request is being started: then the write ends later.
+        if thread.name.startswith("ThreadPoolExecutor"):
+            thread.join(60)
     (item,) = objects.list(folder)
     assert (objects.get(item.name) or b"").endswith(b"}\n")
 
@@ -383,7 +391,7 @@ def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri
     objects = ObjectStore(uri)
     objects.put_all(["tensorboard/old/events", "figures/old.svg", "table.md"], str.encode)
     mirror = Mirror(uri, ("table.md", "tensorboard"))
-    assert sorted(path.name for path in mirror.folder.iterdir()) == ["table.md", "tensorboard"]
+    assert sorted(path.name for path in mirror.folder.iterdir() if path.name[0] != ".") == ["table.md", "tensorboard"]
     for name in ("tensorboard/new/events", "figures/new.svg"):
         path = mirror.folder / name
         path.parent.mkdir(parents=True)
@@ -407,6 +415,41 @@ def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:
     assert part.where == place
     del part
     assert not folder.exists()
+
+
+KILLED = """
+import os, signal, sys
+from dmls_ray.storage.remote_store import RemoteStore
+from dmls_ray.util.errors import StoreError
+from tests.storage.test_remote_store import run
+
+def fail(*_):
+    raise StoreError("it does not answer.")
+
+whole, cut_off = (RemoteStore(uri, print) for uri in sys.argv[1:])
+cut_off.mirror.objects.put_all = fail
+whole.append(run(0))
+cut_off.append(run(0))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_local_copy_of_a_killed_process_is_deleted_by_the_next_unless_it_has_runs_that_are_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    uri, other = (tmp_path / "whole").as_uri(), (tmp_path / "cut off").as_uri()
+    words = [sys.executable, "-c", KILLED, uri, other]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    killed = subprocess.run(words, cwd=PROJECT, env=environment, timeout=60, check=False, stdout=subprocess.DEVNULL)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(temporary.iterdir())) == 2
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    store = RemoteStore(uri, print)
+    (kept,) = set(temporary.iterdir()) - {store.folder}
+    assert numbers(store.folder) == numbers(kept) == [0]
+    assert not ObjectStore(other).list()
 
 
 # --- a whole call -------------------------------------------------------------------------------------------------

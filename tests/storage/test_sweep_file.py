@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +35,22 @@ def test_a_new_session_is_added_to_an_older_file_which_then_has_the_present_sche
     with Store(tmp_path) as store:
         store.add_session(NEW)
     assert read_sweep(tmp_path) == {"schema": SWEEP_SCHEMA, "sessions": [OLD, NEW]}
+
+
+def test_a_session_is_on_the_disk_when_it_has_been_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def note_sync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        sync(handle)
+
+    def note_replace(source: Path, target: Path) -> None:
+        assert synced == [str(source)], "the content comes first"
+        replace(source, target)
+
+    with Store(tmp_path) as store:
+        monkeypatch.setattr(os, "fsync", note_sync)
+        monkeypatch.setattr(os, "replace", note_replace)
+        store.add_session(NEW)
+    assert synced[1:] == [str(tmp_path)], "then the name"
