@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from dmls_ray.cluster.messages import ExpectedTrainer
 from dmls_ray.config.run_limits import RunLimits
 from tests.cluster.scheduler.ranks import result
-from tests.cluster.scheduler.simulated_cluster import Process, SimulatedCluster, SimulatedTrainer
+from tests.cluster.scheduler.simulated_cluster import START_S, Process, SimulatedCluster, SimulatedTrainer
 from tests.cluster.scheduler.virtual_time import VirtualLoop
 
 OUTCOMES: dict[str, dict[str, Any]] = {
@@ -54,6 +54,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             return SimulatedCluster(machines, exclusive=exclusive, limits=limits)
 
         self.cluster = self.loop.run_until_complete(make())
+        self.wait(2 * START_S)
 
     def do(self, action: Any, seconds: float = 0.0) -> None:
         async def act() -> None:
@@ -76,10 +77,10 @@ class SchedulerMachine(RuleBasedStateMachine):
     def present(self) -> list[SimulatedTrainer]:
         return [trainer for trainer in self.cluster.trainers if not trainer.departed]
 
-    @rule(world_size=st.integers(1, 3))
-    def submit(self, world_size: int) -> None:
+    @rule(world_size=st.integers(1, 3), seconds=st.sampled_from([0.0, 1.0, 15.0]))
+    def submit(self, world_size: int, seconds: float) -> None:
         self.runs += 1
-        self.do(lambda: self.cluster.submit(f"r{self.runs}-0", world_size))
+        self.do(lambda: self.cluster.submit(f"r{self.runs}-0", world_size), seconds)
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 3.0, 10.0, 30.0, 200.0]))
     def wait(self, seconds: float) -> None:
@@ -192,7 +193,7 @@ COMMON = {"deadline": None, "derandomize": True, "database": None, "suppress_hea
 
 
 def test_every_run_ends_once_whatever_fails() -> None:
-    run_state_machine_as_test(SchedulerMachine, settings=settings(**COMMON, max_examples=60, stateful_step_count=25))
+    run_state_machine_as_test(SchedulerMachine, settings=settings(**COMMON, max_examples=80, stateful_step_count=40))
 
 
 @pytest.mark.slow
