@@ -102,6 +102,8 @@ class MemoryMeter:
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of mallopt, from glibc's malloc.h."""
+_KEPT_BYTES = 2**30
+"""Free memory above which glibc returns the end of the heap to the system."""
 
 
 def keep_freed_pages() -> None:
@@ -112,15 +114,24 @@ def keep_freed_pages() -> None:
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc only
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         libc.mallopt(_M_MMAP_THRESHOLD, 32 * MIB)  # the most that glibc accepts
 
 
 def release_free_pages() -> None:
-    """Return freed memory to the system; using it again costs page faults."""
+    """Return freed memory to the system, also that of this thread's arena; using it again costs page faults.
+
+    The end of the arena of a thread is not in glibc's malloc_trim. It is returned when a block of at least 64 KiB is
+    freed and more than the trim threshold is free.
+    """
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):  # glibc only
-        libc.malloc_trim(0)
+    if not hasattr(libc, "malloc_trim"):  # glibc only
+        return
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    libc.mallopt(_M_TRIM_THRESHOLD, 0)
+    libc.free(libc.malloc(96 * 1024))  # below the default threshold above which a block is not in the arena
+    libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    libc.malloc_trim(0)
 
 
 def _reset_peak() -> bool:
