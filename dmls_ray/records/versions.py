@@ -67,7 +67,11 @@ class Versions:
             return ""
         are, them = ("is", "it") if count == 1 else ("are", "them")
         runs = "run" if count == 1 else "runs"
-        what = describe_earlier(self.earlier, self.newest)
+        numbers = {self.number_of(record) for record in self.earlier}
+        which = "an earlier version" if len(numbers) == 1 else "earlier versions"
+        if self.current_number and max(numbers) > self.current_number:  # an edit was undone
+            which = "another version" if len(numbers) == 1 else "other versions"
+        what = describe_earlier(self.earlier, self.newest, which)
         return f"{count:,} {runs} of {what} {are} not shown; --stale includes {them}."
 
     def of(self, choose: Callable[[Sequence[RunRecord]], Sequence[RunRecord]]) -> Versions:
@@ -222,9 +226,9 @@ def split_by_version(records: Iterable[RunRecord], sessions: Iterable[Mapping[st
     return Versions(list(current.values()), earlier, newest, records)
 
 
-def describe_earlier(records: Iterable[RunRecord], newest: Mapping[str, str]) -> str:
-    """What of these records is of an earlier version than the newest: `an earlier version of m.py`."""
-    return f"an earlier version of {list_files(edited_names(records, newest)) or 'the code'}"
+def describe_earlier(records: Iterable[RunRecord], newest: Mapping[str, str], which: str = "an earlier version") -> str:
+    """What of these records is of another version than the newest: `an earlier version of m.py`."""
+    return f"{which} of {list_files(edited_names(records, newest)) or 'the code'}"
 
 
 def edited_names(records: Iterable[RunRecord], newest: Mapping[str, str]) -> list[str]:

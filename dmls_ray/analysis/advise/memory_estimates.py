@@ -18,15 +18,21 @@ def memory_estimates(table: Table, measure: str, batch: int | None = None) -> li
 
     Args:
         table: the sweep's table.
-        measure: the metric of memory that the trials are judged by; that of a GPU has sentences too.
+        measure: the metric of memory that the trials are judged by; what machines need has sentences too.
         batch: the batch to estimate; without it, twice the largest that was run.
     """
-    metrics = [name for name in dict.fromkeys((measure, "device_mem_mib")) if table.has(name)]
+    metrics = [name for name in dict.fromkeys((measure, "host_mem_mib", "device_mem_mib")) if table.has(name)]
     axis = batch_axis(table)
     lines = lines_along(table, table.rows, axis)[:_MOST]
     if not lines and batch is not None:
         return [f"no estimate for {axis} {batch}: no two trials differ in it alone."]
-    return [sentence for line in lines for metric in metrics for sentence in _of_line(line, metric, batch)]
+    return [
+        sentence
+        for line in lines
+        for metric in metrics
+        if metric == measure or memory_line(line.rows, line.axis, metric) is not None
+        for sentence in _of_line(line, metric, batch)
+    ]
 
 
 def _of_line(line: Line, metric: str, batch: int | None) -> Iterator[str]:

@@ -56,6 +56,8 @@ class Advice:
     """Advantages of those that are indistinguishable."""
     estimates: Sequence[str]
     """For memory: what batches that were not run need."""
+    asks_batch: bool
+    """Whether the memory of a batch is asked, so that its estimates are the answer."""
     noise_scale: str
     """The global batch that the gradient noise scale suggests; empty where it was not measured."""
     suggestions: Sequence[str]
@@ -65,6 +67,21 @@ class Advice:
 
     @property
     def sentence(self) -> str:
+        """The answer: the configuration to use, or the memory of the batch that was asked."""
+        if not self.asks_batch:
+            return self._choice
+        return " ".join(f"{line[0].upper()}{line[1:]}" for line in [*self.estimates, *self._before_training])
+
+    @property
+    def _before_training(self) -> list[str]:
+        """What a process on a CPU needs besides; empty on a GPU."""
+        if self.table.has("device_mem_mib"):
+            return []
+        sizes = [record.start_mem_mib for row in self.table.rows for record in row.counted if record.start_mem_mib]
+        return [f"The process of a rank has {max(sizes):,.0f} MiB before training."] if sizes else []
+
+    @property
+    def _choice(self) -> str:
         """The configuration to use."""
         objective, best = self.objective, self.best
         if best is None:
@@ -130,11 +147,12 @@ class Advice:
                 for row, unable in self.unable if unable.kind == "target_not_reached"]  # fmt: skip
         if late:
             notes.append(f"Not half of the runs reached the target: {join_names(late)}.")
-        notes += [f"Estimate: {line}" for line in self.estimates]
+        notes += [] if self.asks_batch else [f"Estimate: {line}" for line in self.estimates]
         if self.noise_scale:
             notes.append(f"Batch size: {self.noise_scale}")
         notes += [f"Worth trying: {line}" for line in self.suggestions]
-        return notes + [f"Not known: {line}" for line in self.caveats]
+        notes += [f"Not known: {line}" for line in self.caveats]
+        return [*notes, self._choice] if self.asks_batch else notes
 
     def frame(self) -> pd.DataFrame:
         """The configurations as texts, the best first, with marks."""
@@ -216,6 +234,7 @@ def advise(
         axes=front.axes,
         savings=_savings(best, indistinguishable) if best else [],
         estimates=memory_estimates(table, objective.measure, batch) if objective.takes_batch else [],
+        asks_batch=batch is not None,
         noise_scale=batch_by_noise_scale(table, best),
         suggestions=suggestions_for(table, objective, best, able, indistinguishable, level=level),
         caveats=list(caveats_of(results, table, objective, best)),

@@ -20,8 +20,8 @@ from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
 
-_EARLIER = "earlier runs"
-"""Head of the column of `ls` with the number of runs of earlier versions."""
+_OTHERS = "other versions"
+"""Head of the column of `ls` with the number of runs of other versions of the code and data than the current one."""
 
 
 def _add_root(parser: Parser) -> None:
@@ -48,7 +48,7 @@ def ls(given: argparse.Namespace, console: Console) -> None:
             {
                 "folder": str(folder),
                 "runs": str(len(results)),
-                _EARLIER: str(len(_earlier_runs(results))),
+                _OTHERS: str(len(_left_out_runs(results))),
                 "outcome": outcome_counts(record.ending for record in results.records),
                 "last begun": max((record.started_at for record in results.records), default="")[:16].replace("T", " "),
                 "hardware": ", ".join(sorted({record.machine.get("cpu", "") for record in results.records})),
@@ -59,9 +59,9 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         raise StoreError(
             f"{given.folder} holds no sweep; name a folder that does, or run one: python sweeps/batch_size.py."
         )
-    left_out = any(row.get(_EARLIER, "0") != "0" for row in rows)
-    heads = ["folder", "runs", *([_EARLIER] if left_out else []), "outcome", "last begun", "hardware", "question"]
-    note = "Earlier runs are of earlier versions of your code and data; dmls-ray table DIR --stale includes them."
+    left_out = any(row.get(_OTHERS, "0") != "0" for row in rows)
+    heads = ["folder", "runs", *([_OTHERS] if left_out else []), "outcome", "last begun", "hardware", "question"]
+    note = "Not in runs: those of other versions of your code and data; dmls-ray table DIR --stale includes them."
     print_result(
         pd.DataFrame([{head: row.get(head, "") for head in heads} for row in rows]),
         [note] if left_out else [],
@@ -70,7 +70,7 @@ def ls(given: argparse.Namespace, console: Console) -> None:
     )
 
 
-def _earlier_runs(results: Results) -> list[RunRecord]:
+def _left_out_runs(results: Results) -> list[RunRecord]:
     """The runs of earlier versions that the results leave out, with the names that `load(stale=True)` gives them."""
     versions = results.versions
     return versions.distinguished()[: len(versions.earlier)] if versions else []
@@ -137,7 +137,7 @@ def _find_run(run: str, folder: str) -> tuple[Results, RunRecord]:
         try:
             results = load(path)
             matches += [(results, record) for record in results.records if record.run_id.startswith(run)]
-            earlier += [(results, record) for record in _earlier_runs(results) if record.run_id.startswith(run)]
+            earlier += [(results, record) for record in _left_out_runs(results) if record.run_id.startswith(run)]
         except InputError as error:
             unread.append(str(error))
     matches = [match for match in (*matches, *earlier) if match[1].run_id == run] or matches or earlier

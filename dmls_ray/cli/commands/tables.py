@@ -81,7 +81,7 @@ def compare_arguments(parser: Parser) -> None:
         metavar="B",
         nargs="?",
         help="Results folder that is compared, or its URI; without it, the current version of your code and data in A, "
-        "against the version that ran before it",
+        "against the last version that ran before it; if none did, against the last of the others",
     )
     parser.add_argument(
         "--versions",

@@ -11,11 +11,7 @@ BATCHES = [16, 32, 64]
 
 
 def estimates(runs: Results, batch: int | None = None) -> list[str]:
-    return [
-        note.removeprefix("Estimate: ")
-        for note in advise(runs, "memory", batch=batch).notes
-        if note.startswith("Estimate: ")
-    ]
+    return list(advise(runs, "memory", batch=batch).estimates)
 
 
 def of_batches(batches: list[int] = BATCHES, **axes: object) -> Results:
@@ -34,6 +30,15 @@ def test_the_batch_that_was_asked_for_is_estimated_at_each_world_size() -> None:
     first, second = estimates(of_batches(world_size=[1, 2]), 200)
     assert first.startswith("world_size 1: batch_per_rank 200 needs about 300 MiB of tensor memory")
     assert second.startswith("world_size 2: batch_per_rank 200 needs about 300 MiB of tensor memory")
+
+
+def test_the_batch_that_was_asked_for_is_the_answer_and_the_choice_a_note() -> None:
+    advice = advise(of_batches(), "memory", batch=128)
+    assert advice.sentence.startswith("Batch_per_rank 128 needs about 228 MiB of tensor memory")
+    assert advice.notes[-1].startswith("For memory use batch_per_rank=16")
+    chosen = advise(of_batches(), "memory")
+    assert chosen.sentence == advice.notes[-1]
+    assert any(note.startswith("Estimate: batch_per_rank 128") for note in chosen.notes)
 
 
 @pytest.mark.parametrize(
