@@ -142,6 +142,8 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
 
     # Ray announces its authentication through this logger before it reads logging_level.
     logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
+    # Tune logs a traceback for each death of its actor, which it starts again. What ends a sweep is raised.
+    logging.getLogger("ray.tune.execution.tune_controller").setLevel(logging.INFO if verbose else logging.CRITICAL)
     common = {
         "namespace": NAMESPACE,
         "log_to_driver": verbose,
