@@ -459,7 +459,7 @@ def test_more_ranks_than_cores_are_skipped_with_the_reason_and_run_on_request(
     many = str(os.cpu_count() or 1) + "0"
     flags = ("--dataset", SMALL, "--batch-per-rank", "8", "--world-size", many, "--repeats", "2", "--device", "cpu")
     done = sweep_command("grid", *flags)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert f"world_size={many} needs {many} cores" in done.stdout
     records = load(tmp_path / "results" / "grid").records
     assert [record.outcome.value for record in records] == ["skipped", "skipped"]

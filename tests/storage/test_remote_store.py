@@ -208,9 +208,14 @@ def test_ctrl_c_while_an_object_is_written_leaves_it_whole(
     store = RemoteStore(f"{bucket}/sweep", print)
     objects = store.mirror.objects
     monkeypatch.setattr(objects, "_files", Interrupted(objects._files))
+    # Where the tests run in the background of a shell, SIGINT is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     write = functools.partial(store.append, run(0)) if folder == "runs" else functools.partial(store.add_session, {})
-    with pytest.raises(KeyboardInterrupt):
-        write()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            write()
+    finally:
+        signal.signal(signal.SIGINT, before)
     for thread in threading.enumerate():
         # The interrupt may arrive while the thread of the request is being started: then the write ends later.
         if thread.name.startswith("ThreadPoolExecutor"):
