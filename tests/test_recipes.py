@@ -487,6 +487,7 @@ def test_every_recipe_of_contributing_is_performed_here() -> None:
     assert promised().keys() == RECIPES.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_touches_as_many_files_as_it_promises(name: str, performed: Performed) -> None:
     count, unit = promised()[name]
@@ -494,6 +495,7 @@ def test_a_recipe_touches_as_many_files_as_it_promises(name: str, performed: Per
     assert len({Path(path).parent for path in touched} if unit == "package" else touched) == count, touched
 
 
+@pytest.mark.slow
 def test_a_new_axis_is_a_flag_and_changes_the_hash_and_the_loss(performed: Performed) -> None:
     effect = performed.effect("axis")
     runs = [line for line in effect["plan"] if "logit_scale=" in line]
@@ -503,36 +505,42 @@ def test_a_new_axis_is_a_flag_and_changes_the_hash_and_the_loss(performed: Perfo
     assert effect["losses"][0] != effect["losses"][1]
 
 
+@pytest.mark.slow
 def test_a_new_number_is_a_column_of_the_table(performed: Performed) -> None:
     effect = performed.effect("number")
     assert effect["value"] > 0
     assert any(column.startswith("weight norm") for column in effect["columns"]), effect["columns"]
 
 
+@pytest.mark.slow
 def test_a_new_model_is_trained(performed: Performed) -> None:
     effect = performed.effect("model")
     assert effect["loss"] > 0
     assert effect["parameters"] == 64 * 4 + 4
 
 
+@pytest.mark.slow
 def test_a_new_data_set_is_trained_on(performed: Performed) -> None:
     effect = performed.effect("dataset")
     assert effect["loss"] > 0
     assert (effect["samples"], effect["test"]) == (64, 64)
 
 
+@pytest.mark.slow
 def test_a_new_launcher_is_a_choice_and_runs_two_ranks(performed: Performed) -> None:
     effect = performed.effect("launcher")
     assert any("launcher=shell" in line for line in effect["plan"]), effect["plan"]
     assert effect["outcomes"] == [[0, "ok", ""], [1, "ok", ""]]
 
 
+@pytest.mark.slow
 def test_a_new_implementation_is_a_choice_and_is_checked(performed: Performed) -> None:
     effect = performed.effect("implementation")
     assert any("implementation=matmul" in line for line in effect["plan"]), effect["plan"]
     assert effect["levels_apart"] in (0, 1)
 
 
+@pytest.mark.slow
 def test_a_new_workload_has_flags_runs_and_a_table(performed: Performed) -> None:
     effect = performed.effect("operation")
     assert any("factor=2" in line for line in effect["plan"]), effect["plan"]
@@ -540,12 +548,14 @@ def test_a_new_workload_has_flags_runs_and_a_table(performed: Performed) -> None
     assert any(column.startswith("mean level") for column in effect["columns"]), effect["columns"]
 
 
+@pytest.mark.slow
 def test_a_new_figure_is_registered_and_shows_recorded_runs(performed: Performed) -> None:
     effect = performed.effect("figure")
     assert "run_counts" in effect["registered"]
     assert set(effect["y"]) == {3}
 
 
+@pytest.mark.slow
 def test_a_new_objective_ranks_the_configurations(performed: Performed) -> None:
     effect = performed.effect("objective")
     assert effect["measure"] == "step_ms_p50"

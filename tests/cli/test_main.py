@@ -477,7 +477,7 @@ def test_ls_says_how_many_runs_of_earlier_versions_are_left_out(
     rows = pd.read_csv(io.StringIO(out)).set_index("folder")
     assert (rows.loc[str(edited), "runs"], rows.loc[str(edited), "other versions"]) == (6, 6)
     assert rows.loc[str(folder), "other versions"] == 0
-    assert "Earlier runs are of earlier versions of your code and data" in run(capsys, "ls", edited.parent)[1]
+    assert "those of other versions of your code and data" in run(capsys, "ls", edited.parent)[1]
     assert "arlier runs" not in run(capsys, "ls", folder)[1]
 
 

@@ -159,6 +159,7 @@ def test_a_flag_chooses_it_in_any_script(capsys: pytest.CaptureFixture[str]) -> 
     assert "2 runs in 1 blocks, order seed 0, into results/pi:" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_sweep_has_its_table_figures_report_and_tensorboard_and_is_resumed(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,12 +71,12 @@ def _write(folder: Path) -> None:
 
 
 def test_several_processes_write_the_same_files_at_a_time(folder: Path) -> None:
-    writers = [FORKS.Process(target=_write, args=(folder,)) for _ in range(3)]
+    writers = [FORKS.Process(target=_write, args=(folder,)) for _ in range(2)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert [writer.exitcode for writer in writers] == [0, 0]
     assert derived_files_are_current(folder)
     assert not list(folder.glob(".*.new"))
 
