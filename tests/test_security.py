@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import load
-from dmls_ray.storage.folder import latest_records
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.text import escape_control_chars
 from tests.analysis.samples import results
 from tests.cli.test_main import keep, run
 from tests.conftest import PROJECT
+from tests.storage.reading import latest_records
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b31m"
 """Sets the title of a terminal, clears the screen and reverses the text that follows."""

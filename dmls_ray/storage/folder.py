@@ -150,12 +150,3 @@ def read_versions(folder: str | os.PathLike[str], where: str | None = None) -> V
         raise StoreError(f"{where or folder} holds no {RUNS}; name the folder of a sweep, results/batch_size, say.")
     records = records_by_version(folder, where).values()
     return split_by_version(records, read_sweep(folder, where).get("sessions", []))
-
-
-def latest_records(folder: str | os.PathLike[str], where: str | None = None) -> list[RunRecord]:
-    """Return one record a run, the last of each, without those of an earlier version of the user's code or data.
-
-    Raises:
-        StoreError: as `read_versions`.
-    """
-    return list(read_versions(folder, where).current)

@@ -30,16 +30,15 @@ def memory_estimates(table: Table, measure: str, batch: int | None = None) -> li
         sentence
         for line in lines
         for metric in metrics
-        if metric == measure or memory_line(line.rows, line.axis, metric) is not None
-        for sentence in _of_line(line, metric, batch)
+        for sentence in _of_line(line, metric, batch, says_why_not=batch is not None and metric == measure)
     ]
 
 
-def _of_line(line: Line, metric: str, batch: int | None) -> Iterator[str]:
+def _of_line(line: Line, metric: str, batch: int | None, *, says_why_not: bool) -> Iterator[str]:
     name = "" if line.name == SINGLE_LINE else f"{line.name}: "
     fitted = memory_line(line.rows, line.axis, metric)
     if fitted is None:
-        if batch is not None:
+        if says_why_not:
             needs = f"it takes {MIN_BATCHES} batches whose {MEMORY[metric]} lies on a line to {MOST_MISSED:.0%}"
             yield f"{name}no estimate for {line.axis} {batch}: {needs}."
         return

@@ -10,7 +10,7 @@ from dmls_ray.training.process_state.remains import Remains
 from dmls_ray.training.process_state.torch_settings import torch_settings
 from dmls_ray.util.text import first_line
 
-# Threads and child processes end first, and the group that they may use; they could change a setting again.
+# Those of PyTorch first, and of them the process group: threads that wait in it end with it.
 SETTINGS = (*torch_settings(), *python_settings())
 
 
