@@ -57,25 +57,12 @@ class Remains:
         self._states = [read() for read in _STATES.values()]
         self._modes = open_modes()
 
-    def after_run(self) -> list[str]:
-        """Names of what the run has left. Its child processes are ended."""
-        found = [name for (name, read), before in zip(_STATES.items(), self._states, strict=True) if read() != before]
-        found += ["a mode that intercepts calls of PyTorch"] if open_modes() > self._modes else []
-        found += [f"a patch of {name}" for name in self._patched()]
-        if (set(threading.enumerate()) - self._threads) or (_children() - self._children):
-            found += self._living()
-        return found
+    def are_living(self) -> bool:
+        """Whether the run has left threads or child processes."""
+        return bool(set(threading.enumerate()) - self._threads or _children() - self._children)
 
-    def _patched(self) -> Iterable[str]:
-        for name, owner in _PATCHABLE.items():
-            present = vars(owner)
-            for key, function in self._functions[name].items():
-                # PyTorch's compiler replaces some of PyTorch's functions when it is first used.
-                if (now := present.get(key)) is not function and not _is_of(now, ("torch",)):
-                    yield f"{name}.{key}"
-
-    def _living(self) -> Iterable[str]:
-        """Names of threads and child processes that do not end."""
+    def end_living(self) -> Iterable[str]:
+        """End the child processes, and wait for the threads; yields the names of threads that do not end."""
         # Executors and data loaders end theirs when they are collected.
         gc.collect()
         for child in _children() - self._children:
@@ -89,6 +76,24 @@ class Remains:
                 thread.join(max(0.0, until - time.monotonic()))
                 if thread.is_alive():
                     yield f"a thread ({_title(thread)})"
+
+    def changes(self) -> Iterable[str]:
+        """Names of what the run has changed for good."""
+        for (name, read), before in zip(_STATES.items(), self._states, strict=True):
+            if read() != before:
+                yield name
+        if open_modes() > self._modes:
+            yield "a mode that intercepts calls of PyTorch"
+        for patched in self._patched():
+            yield f"a patch of {patched}"
+
+    def _patched(self) -> Iterable[str]:
+        for name, owner in _PATCHABLE.items():
+            present = vars(owner)
+            for key, function in self._functions[name].items():
+                # PyTorch's compiler replaces some of PyTorch's functions when it is first used.
+                if (now := present.get(key)) is not function and not _is_of(now, ("torch",)):
+                    yield f"{name}.{key}"
 
 
 _STATES: Mapping[str, Callable[[], Any]] = {

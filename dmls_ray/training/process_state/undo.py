@@ -23,6 +23,14 @@ class ProcessState:
 
     def restore(self) -> tuple[str, ...]:
         """Set back what the run has changed. Returns the names of what cannot be set back."""
+        left = self._set_back()
+        if self._remains.are_living():
+            left += self._remains.end_living()
+            left += self._set_back()  # a thread may have changed something until it ended
+        left += self._remains.changes()
+        return tuple(dict.fromkeys(left))
+
+    def _set_back(self) -> list[str]:
         left = []
         for setting, before in zip(SETTINGS, self._before, strict=True):
             try:
@@ -30,4 +38,4 @@ class ProcessState:
                     setting.write(before)
             except Exception as error:  # noqa: BLE001 - whatever prevents it, the next run needs another process
                 left.append(f"{setting.name} ({type(error).__name__}: {first_line(error)})")
-        return (*left, *self._remains.after_run())
+        return left

@@ -133,6 +133,17 @@ def _python() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 500), hard))
 
 
+def _a_late_change() -> None:
+    def change() -> None:
+        while os.environ.get("LEFT"):  # until it is set back for the first time
+            time.sleep(0.01)
+        os.environ["LATE"] = "yes"
+        torch.set_default_dtype(torch.float64)
+
+    os.environ["LEFT"] = "behind"
+    threading.Thread(target=change).start()
+
+
 def _accelerate() -> None:
     from accelerate import Accelerator
 
@@ -179,6 +190,7 @@ UNDONE: dict[str, Callable[[], Any]] = {
     "a precision of matrix products": lambda: torch.set_float32_matmul_precision("medium"),
     "accelerate's state": _accelerate,
     "tqdm's monitor": _bar,
+    "what a thread changes before it ends": _a_late_change,
 }
 """What is undone."""
 
