@@ -296,7 +296,7 @@ class Executor:
             self.view.note(note)
         # Where each process serves one run, nothing can reach another.
         shared = self.options.isolation == "group" and run.config is not None and run.config.launcher == "ray"
-        if shared and (note := self._left_behind.note(event.results)):
+        if shared and (note := self._left_behind.note(run.run_id, event.results)):
             self.view.note(note)
 
     def _keep(self, record: RunRecord) -> None:

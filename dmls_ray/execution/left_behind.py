@@ -13,13 +13,14 @@ class LeftBehindNotes:
     def __init__(self) -> None:
         self._noted: set[tuple[str, ...]] = set()
 
-    def note(self, results: Iterable[RankResult]) -> str:
+    def note(self, run_id: str, results: Iterable[RankResult]) -> str:
         """The note after a run with these results; empty if there is nothing new to say."""
         names = tuple(dict.fromkeys(name for result in results for name in result.left_behind))
         if not names or names in self._noted:
             return ""
         self._noted.add(names)
         return (
-            f"A run left behind what cannot be undone in its process: {', '.join(names)}. Its worker processes are "
-            "replaced before the next run, which takes seconds after each such run; end it in your code."
+            f"Run {run_id} left behind what cannot be undone in its process: {', '.join(names)}. Its worker processes "
+            "are replaced before the next run, which takes seconds after each run that leaves the same; end or undo it "
+            "in the training function."
         )
