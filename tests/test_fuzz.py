@@ -196,7 +196,7 @@ def damaged_json(rng: random.Random, document: Any) -> bytes:
                 (-container[key], container[key] * 1e300, str(container[key]), [container[key]])
             )
         else:
-            container[key] = rng.choice(VALUES)
+            container[key] = copy.deepcopy(rng.choice(VALUES))
     return json.dumps(document).encode()
 
 
@@ -373,6 +373,9 @@ def test_damaged_image_files_are_decoded_or_refused(watch: Watch, tmp_path: Path
         content = io.BytesIO()
         Image.effect_noise((24, 16), 50).convert("RGB").save(content, image_format)
         sound[image_format] = content.getvalue()
+    # torchvision loads its libraries at the first use.
+    (tmp_path / "sound.png").write_bytes(sound["PNG"])
+    to_chw(read_image(str(tmp_path / "sound.png")), 8)
     for number in range(INPUTS["images"]):
         image_format = rng.choice([*sound])
         # Headers say more than pixels.
