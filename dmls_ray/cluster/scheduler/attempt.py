@@ -62,6 +62,8 @@ class Attempt:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     waiting_after: dict[str, int] = field(default_factory=dict)
     """By rank: the number of the epoch after which it last waited for a decision."""
+    reported: int = 0
+    """Number of epochs that the driver knows of."""
     decided: int = 0
     """Number of epochs that the run may finish."""
     stopped: bool = False
@@ -145,7 +147,8 @@ class Attempt:
         """Why the attempt is to be ended early; empty if it may continue."""
         if limits.run_timeout is not None and now() - self.started > limits.run_timeout:
             return f"not done after {limits.run_timeout:g} s (run_timeout)"
-        is_deciding = any(number > self.decided for number in self.waiting_after.values())
+        # A rank that waits for the decision after an epoch which was not reported waits for the rank that reports.
+        is_deciding = self.reported > self.decided
         if limits.stall_timeout is not None and now() - self.progressed > limits.stall_timeout and not is_deciding:
             return f"no progress for {limits.stall_timeout:g} s (stall_timeout)"
         return ""

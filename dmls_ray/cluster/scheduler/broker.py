@@ -133,7 +133,8 @@ class Broker(TrainerCalls):
         attempt = self.attempt_of(name, lease_id)
         if attempt is None:
             return False
-        if reports and number > attempt.waiting_after.get(name, 0):
+        if reports and number > attempt.reported:
+            attempt.reported = number
             await self.emit(name, lease_id, event)
         return await attempt.may_continue(name, number)
 

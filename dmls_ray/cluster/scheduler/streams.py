@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from dmls_ray.records.run_events import RunAborted, RunEvent, RunUnknown
+from dmls_ray.records.run_events import RunAborted, RunEvent, RunUnknown, is_last
 
 
 @dataclass
@@ -54,9 +54,10 @@ class EventStreams:
         self._streams[run_id].add(event)
 
     def abort(self, reason: str) -> None:
-        """End all streams."""
+        """End all streams that have not ended."""
         for stream in self._streams.values():
-            stream.add(RunAborted(reason=reason))
+            if not stream.events or not is_last(stream.events[-1]):
+                stream.add(RunAborted(reason=reason))
 
     def forget(self, run_id: str) -> None:
         """Drop the events of a run."""

@@ -13,6 +13,7 @@ from dmls_ray.records.run_events import (
     RunFinished,
     RunStarted,
     RunUnknown,
+    is_last,
 )
 from tests.cluster.scheduler.ranks import (
     asking,
@@ -77,6 +78,20 @@ async def test_a_failed_group_ends_waiting_and_later_runs() -> None:
     await broker.submit(job("after"))
     for run_id in ("before", "after"):
         assert (await follow(broker, run_id))[-1] == RunAborted(reason="no more ranks")
+
+
+@scenario
+async def test_a_run_that_has_ended_does_not_end_again_with_the_group() -> None:
+    broker = Broker(trainers(t=1))
+    rank = asyncio.ensure_future(serve(broker, await broker.join(card(0)), []))
+    await broker.submit(job("r"))
+    await soon(asyncio.sleep(0))
+    while broker.attempts:
+        await asyncio.sleep(0.1)
+    broker.abort("no more ranks")
+    assert [type(event) for event in await broker.events("r") if is_last(event)] == [RunFinished]
+    await broker.close()
+    await rank
 
 
 @scenario

@@ -13,6 +13,7 @@ from tests.cluster.scheduler.ranks import (
     attempt_of,
     card,
     end_of,
+    epoch,
     job,
     killer,
     on_machines,
@@ -81,6 +82,18 @@ async def test_any_sign_of_progress_counts_and_the_time_of_a_run_has_a_bound_of_
     done = await end_of(broker, "r")
     task.cancel()
     assert (done.verdict.outcome.value, done.verdict.reason) == ("timeout", "not done after 1.5 s (run_timeout)")
+
+
+@scenario
+async def test_a_rank_that_waits_for_a_decision_on_an_epoch_that_rank_0_never_reports_is_a_timeout() -> None:
+    broker = Broker(trainers(t=2), limits=RunLimits(stall_timeout=0.2, max_retries=0))
+    names = [await broker.join(card(index)) for index in range(2)]
+    await broker.submit(asking("r", 2))
+    first, second = [await soon(taken_up(broker, name)) for name in names]
+    await broker.finish(names[0], (await first).lease_id, result(0))
+    await soon(broker.epoch(names[1], (await second).lease_id, epoch(1), number=1, reports=False))
+    done = await end_of(broker, "r")
+    assert (done.verdict.outcome, done.verdict.reason) == ("timeout", "no progress for 0.2 s (stall_timeout)")
 
 
 @scenario
