@@ -14,14 +14,12 @@ from typing import Any
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, RankRegistration
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
-from dmls_ray.records.run_events import RankResult, RunEvent, RunStarted, RunUnknown, is_last
-from tests.cluster.scheduler.ranks import card, job, result
+from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, RunStarted, RunUnknown, is_last
+from tests.cluster.scheduler.observed_runs import DETECTION_S, ObservedRuns, Plan
+from tests.cluster.scheduler.ranks import asking, card, epoch, job, result
 
 ORPHAN_S = 4.0
 """Seconds after which a rank ends whose run the broker does not know."""
-
-DETECTION_S = 2.0
-"""Seconds until Ray Train looks at its workers again."""
 
 START_S = 5.0
 """Seconds that a group of ranks takes to start."""
@@ -34,37 +32,55 @@ class BrokerGoneError(Exception):
 class Process:
     """The process of a rank."""
 
-    def __init__(self, cluster: SimulatedCluster, registration: RankRegistration) -> None:
-        self.cluster, self.registration = cluster, registration
+    def __init__(self, cluster: SimulatedCluster, registration: RankRegistration, *, is_alone: bool) -> None:
+        self.cluster, self.registration, self.is_alone = cluster, registration, is_alone
         self.lease: Lease | None = None
         """Of the run under way."""
         self.outcome: asyncio.Future[RankResult] = asyncio.get_running_loop().create_future()
         """Of that run."""
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.name = ""
+        self.has_begun = False
+        self.is_spoilt = False
+        """A run has left something behind that cannot be undone."""
         self.task = cluster.start(self._serve())
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, **how: bool) -> None:
         if not self.exit_code.done():
             self.exit_code.set_result(code)
             self.cluster.processes.remove(self)
+            self.cluster.observed.ended(self.name, self.lease, **how)
             self.task.cancel()
+
+    def crash(self) -> None:
+        """End by itself, unlike a process that is killed."""
+        if self.lease is not None and self.lease.rank.world_size == 1 and self.is_alone and self.has_begun:
+            self.cluster.observed.blame(self.lease, self.registration.trainer)
+        self.end(137, crashed=True)
+
+    def give_back(self, outcome: str = "ok", **more: Any) -> None:
+        """Return from the run under way."""
+        assert self.lease is not None
+        if not self.outcome.done():
+            self.outcome.set_result(result(self.lease.rank.rank, outcome, run={"lease": self.lease.lease_id}, **more))
 
     async def _serve(self) -> None:
         self.cluster.processes.append(self)
-        name = await self._join()
+        self.name = await self._join()
         while True:
             try:
-                lease = await self.cluster.call("next_lease", name)
+                lease = await self.cluster.call("next_lease", self.name)
             except BrokerGoneError:
                 continue
             if lease is None:
                 return self.end(0)
             if isinstance(lease, Leave):
-                if not lease.join_again:
+                if not lease.join_again or self.is_spoilt:
                     return self.end(1)
-                name = await self._join()
+                self.name = await self._join()
                 continue
-            await self._run(name, lease)
+            assert not self.is_spoilt, "a process serves a run after one that left something behind"
+            await self._run(self.name, lease)
 
     async def _join(self) -> str:
         while True:
@@ -72,12 +88,21 @@ class Process:
                 return str(await self.cluster.call("join", self.registration))
 
     async def _run(self, name: str, lease: Lease) -> None:
-        self.lease, self.outcome = lease, asyncio.get_running_loop().create_future()
-        self.cluster.take(self, lease)
+        self.lease, self.has_begun, self.outcome = lease, False, asyncio.get_running_loop().create_future()
+        crashes = self.cluster.take(self, lease)
         try:
+            if crashes == "early":
+                return self.crash()
             await self.cluster.call("begun", name, lease.lease_id, 0)
+            self.has_begun = True
+            self.cluster.observed.progressed(lease)
+            if crashes:
+                await asyncio.sleep(0.1)
+                return self.crash()
+            if lease.job.prunable:
+                await self._report_epochs(name, lease)
             done = await self.cluster.before_the_broker_dies(self.outcome)
-            self.lease = None
+            self.lease, self.is_spoilt = None, bool(done.left_behind)
             if not await self.cluster.call("finish", name, lease.lease_id, done):
                 self.end(1)
         except BrokerGoneError:
@@ -86,6 +111,17 @@ class Process:
                 if not self.outcome.done():
                     self.end(1)
             self.lease = None
+
+    async def _report_epochs(self, name: str, lease: Lease) -> None:
+        for number in range(1, 4):
+            await asyncio.sleep(1)
+            if self.outcome.done():
+                return
+            reports = lease.rank.rank == 0
+            args = (name, lease.lease_id, epoch(number))
+            if not await self.cluster.call("epoch", *args, number=number, reports=reports):
+                self.give_back()
+                return
 
 
 class SimulatedTrainer:
@@ -105,8 +141,9 @@ class SimulatedTrainer:
     def leave(self) -> None:
         """The machine is gone."""
         self.departed = True
+        self.cluster.observed.machine_left(self.name)
         for process in list(self.group):
-            process.end(137)
+            process.end(137, left=True)
         self.stop()
 
     async def _live(self) -> None:
@@ -124,7 +161,10 @@ class SimulatedTrainer:
                 break
             self._stopped.clear()
             before, self.name = self.name, f"{first}.{life}"
-            if await self.cluster.persistently("replace_trainer", before, self.name, self.expected):
+            refused = await self.cluster.persistently("replace_trainer", before, self.name, self.expected)
+            self.cluster.observed.over.add(before)
+            if refused:
+                self.cluster.observed.has_lost_machines = True
                 break
         self.departed = True
 
@@ -153,13 +193,17 @@ class SimulatedTrainer:
 
     def _rank(self, index: int, group: int) -> Process:
         registration = card(index, self.expected.machine, trainer=self.name, group=group)
-        return Process(self.cluster, registration)
+        return Process(self.cluster, registration, is_alone=self.expected.ranks == 1)
 
 
 class SimulatedCluster:
     """The scheduler, and all that calls it."""
 
-    def __init__(self, machines: dict[str, int], *, exclusive: bool, limits: RunLimits) -> None:
+    def __init__(
+        self, machines: dict[str, int], *, exclusive: bool, limits: RunLimits, decision_s: float = 0.0
+    ) -> None:
+        self.observed = ObservedRuns(limits, sum(machines.values()))
+        self.decision_s = decision_s
         self.numbers = iter(range(10**9))
         self.exclusive, self.limits = exclusive, limits
         self.processes: list[Process] = []
@@ -169,7 +213,7 @@ class SimulatedCluster:
         self.events: dict[str, list[RunEvent]] = {}
         """What a follower has read of each run since the last broker died."""
         self.ends: Counter[str] = Counter()
-        self.world_sizes: dict[str, int] = {}
+        self.plans: dict[str, Plan] = {}
         self.kills_work, self.early_deaths, self.finishes = True, 0, False
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         expected = {
@@ -225,49 +269,79 @@ class SimulatedCluster:
             with contextlib.suppress(BrokerGoneError):
                 return await self.call(method, *args, **options)
 
-    def take(self, process: Process, lease: Lease) -> None:
-        """Note that a process begins a run."""
+    def take(self, process: Process, lease: Lease) -> str:
+        """Note that a process begins a run; returns whether, and when, it crashes."""
+        plan = self.plans[lease.job.run_id]
+        self.observed.taken(lease, plan)
         if self.finishes:
-            process.outcome.set_result(result(lease.rank.rank))
+            process.give_back()
+        return plan.crash() if lease.rank.rank == 0 else ""
 
-    def submit(self, run_id: str, world_size: int) -> None:
-        self.world_sizes[run_id] = world_size
-        self.followers[run_id] = self.start(self._follow(run_id, world_size))
+    def submit(self, run_id: str, plan: Plan) -> None:
+        self.plans[run_id] = plan
+        self.followers[run_id] = self.start(self._follow(run_id, plan))
 
-    async def _follow(self, run_id: str, world_size: int) -> None:
+    async def _follow(self, run_id: str, plan: Plan) -> None:
         brokers_before = -1
         self.events[run_id] = [RunUnknown()]
+        made = asking(run_id, plan.world_size) if plan.stopped_after else job(run_id, plan.world_size)
         while not is_last(self.events[run_id][-1]):
             try:
                 if isinstance(self.events[run_id][-1], RunUnknown):
                     brokers_before += 1
                     self.events[run_id] = []
-                    assert await self.call("submit", job(run_id, world_size), brokers_before)
-                self.events[run_id] += await self.call("events", run_id)
+                    assert await self.call("submit", made, brokers_before)
+                new = await self.call("events", run_id)
+                self.events[run_id] += new
+                if new and isinstance(new[-1], EpochEnded):
+                    await self._decide(run_id, plan, new[-1].epoch.epoch)
             except BrokerGoneError:
                 self.events[run_id].append(RunUnknown())
         self.ends[run_id] += 1
+        last = self.events[run_id][-1]
+        if isinstance(last, RunFinished):
+            self.observed.finished(run_id, plan, last)
+        self.start(self.persistently("forget", run_id))
+
+    async def _decide(self, run_id: str, plan: Plan, epochs: int) -> None:
+        attempt = sum(isinstance(event, RunStarted) for event in self.events[run_id])
+        broker, stops = self.broker, epochs >= plan.stopped_after
+        await asyncio.sleep(self.decision_s)
+        await self.call("decide", run_id, attempt, None if stops else epochs)
+        if stops and broker is self.broker:
+            self.observed.unwanted[run_id] = set(broker.attempts)
+
+    async def end_trainer(self, name: str, machine: str) -> None:
+        """The driver reports that a machine has left."""
+        await self.persistently("end_trainer", name, left=machine)
+        self.observed.over.add(name)
+
+    def cancel(self, run_id: str) -> None:
+        """The driver does not want a run any more that waits for ranks."""
+        self.followers.pop(run_id).cancel()
+        self.start(self._cancel(run_id))
+
+    async def _cancel(self, run_id: str) -> None:
+        await self.persistently("cancel", run_id)
+        self.observed.unwanted[run_id] = set(self.broker.attempts)
 
     def lose_follower(self, run_id: str) -> None:
         """Tune's actor dies, and another reads the events of the run from their start."""
         if self.followers[run_id].cancel():
-            self.submit(run_id, self.world_sizes[run_id])
+            self.submit(run_id, self.plans[run_id])
 
     def lose_broker(self) -> None:
         """The broker dies, and another starts without its state."""
         if self.broker._watching is not None:
             self.broker._watching.cancel()
+        self.observed.forget()
         self._gone.set_result(None)
         self._gone = asyncio.get_running_loop().create_future()
         self.broker = self._make_broker()
 
-    def check(self) -> None:
+    def check(self, now: float) -> None:
         """The rules that hold at any time."""
-        pending = Counter(name for attempt in self.broker.attempts.values() for name in attempt.pending)
-        assert not [name for name, count in pending.items() if count > 1], "a rank serves two runs"
-        for attempt in self.broker.attempts.values():
-            for name in attempt.pending:
-                assert self.broker.members.ranks[name].attempt is attempt
+        self.observed.check(self.broker, now)
         leases = Counter(
             (process.lease.lease_id, process.lease.rank.rank) for process in self.processes if process.lease is not None
         )

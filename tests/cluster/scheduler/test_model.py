@@ -21,17 +21,31 @@ from hypothesis.stateful import (
 
 from dmls_ray.cluster.messages import ExpectedTrainer
 from dmls_ray.config.run_limits import RunLimits
-from tests.cluster.scheduler.ranks import result
+from tests.cluster.scheduler.observed_runs import Plan
 from tests.cluster.scheduler.simulated_cluster import START_S, Process, SimulatedCluster, SimulatedTrainer
 from tests.cluster.scheduler.virtual_time import VirtualLoop
+
+CHECK_EVERY_S = 5.0
+"""Interval in which the rules are checked while time goes by."""
 
 OUTCOMES: dict[str, dict[str, Any]] = {
     "ok": {},
     "error": {"outcome": "error", "reason": "ValueError: a fault"},
     "diverged": {"outcome": "diverged"},
     "peer is gone": {"outcome": "error", "is_symptom": True},
+    "a thread is left": {"left_behind": ("a thread",)},
     "network failed": {"outcome": "error", "is_symptom": True, "is_disconnected": True},
 }
+
+PLANS = st.builds(
+    Plan,
+    world_size=st.integers(1, 3),
+    crashes=st.sampled_from([0, 0, 0, 1, 9]),
+    crashes_early=st.booleans(),
+    stopped_after=st.sampled_from([0, 0, 2]),
+)
+PAUSES = st.sampled_from([0.0, 1.0, 12.0, 35.0])
+"""Seconds until the next failure."""
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -40,26 +54,36 @@ class SchedulerMachine(RuleBasedStateMachine):
     @initialize(
         machines=st.sampled_from([{"a": 1}, {"a": 2}, {"a": 1, "b": 1}, {"a": 2, "b": 2}]),
         exclusive=st.booleans(),
+        stall_timeout=st.sampled_from([20.0, 60.0]),
         run_timeout=st.sampled_from([None, 30.0]),
         max_retries=st.integers(0, 2),
+        decision_s=st.sampled_from([0.0, 65.0]),
+        plans=st.lists(PLANS, min_size=2, max_size=6),
     )
-    def begin(self, machines: dict[str, int], exclusive: bool, run_timeout: float | None, max_retries: int) -> None:
+    def begin(
+        self, machines: dict[str, int], exclusive: bool, decision_s: float, plans: list[Plan], **limits: Any
+    ) -> None:
         self.loop = VirtualLoop()
         self.clock = patch("dmls_ray.cluster.scheduler.clock.time", SimpleNamespace(monotonic=self.loop.time))
         self.clock.start()
-        limits = RunLimits(stall_timeout=20.0, run_timeout=run_timeout, max_retries=max_retries, give_up_after=1000)
-        self.runs = 0
+        self.runs = self.broker_deaths = 0
 
         async def make() -> SimulatedCluster:
-            return SimulatedCluster(machines, exclusive=exclusive, limits=limits)
+            bounds = RunLimits(give_up_after=1000, **limits)
+            return SimulatedCluster(machines, exclusive=exclusive, limits=bounds, decision_s=decision_s)
 
         self.cluster = self.loop.run_until_complete(make())
+        for plan in plans:
+            self.submit(plan, 0.0)
         self.wait(2 * START_S)
 
     def do(self, action: Any, seconds: float = 0.0) -> None:
         async def act() -> None:
             action()
-            await asyncio.sleep(seconds)
+            until = self.loop.time() + seconds
+            while (left := until - self.loop.time()) > 0:
+                await asyncio.sleep(min(left, CHECK_EVERY_S))
+                self.cluster.check(self.loop.time())
             for _ in range(5):
                 await asyncio.sleep(0)
 
@@ -77,67 +101,69 @@ class SchedulerMachine(RuleBasedStateMachine):
     def present(self) -> list[SimulatedTrainer]:
         return [trainer for trainer in self.cluster.trainers if not trainer.departed]
 
-    @rule(world_size=st.integers(1, 3), seconds=st.sampled_from([0.0, 1.0, 15.0]))
-    def submit(self, world_size: int, seconds: float) -> None:
+    @rule(plan=PLANS, seconds=PAUSES)
+    def submit(self, plan: Plan, seconds: float) -> None:
         self.runs += 1
-        self.do(lambda: self.cluster.submit(f"r{self.runs}-0", world_size), seconds)
+        self.do(lambda: self.cluster.submit(f"r{self.runs}-0", plan), seconds)
 
-    @rule(seconds=st.sampled_from([0.1, 1.0, 3.0, 10.0, 30.0, 200.0]))
+    @rule(seconds=st.sampled_from([0.1, 3.0, 30.0, 200.0]))
     def wait(self, seconds: float) -> None:
         self.do(lambda: None, seconds)
 
     @precondition(lambda self: self.busy)
-    @rule(which=st.integers(0, 3), outcome=st.sampled_from(sorted(OUTCOMES)))
-    def one_rank_returns(self, which: int, outcome: str) -> None:
+    @rule(which=st.integers(0, 3), outcome=st.sampled_from(sorted(OUTCOMES)), seconds=PAUSES)
+    def one_rank_returns(self, which: int, outcome: str, seconds: float) -> None:
         process = self.busy[which % len(self.busy)]
-        assert process.lease is not None
-        returned = result(process.lease.rank.rank, **OUTCOMES[outcome])
-        self.do(lambda: None if process.outcome.done() else process.outcome.set_result(returned))
+        self.do(lambda: process.give_back(**OUTCOMES[outcome]), seconds)
 
     @precondition(lambda self: self.busy)
-    @rule()
-    def all_ranks_return(self) -> None:
+    @rule(seconds=PAUSES)
+    def all_ranks_return(self, seconds: float) -> None:
         def finish() -> None:
             for process in self.busy:
-                assert process.lease is not None
-                process.outcome.set_result(result(process.lease.rank.rank))
+                process.give_back()
 
-        self.do(finish)
+        self.do(finish, seconds)
 
     @precondition(lambda self: self.cluster.processes)
-    @rule(which=st.integers(0, 3))
-    def a_process_dies(self, which: int) -> None:
+    @rule(which=st.integers(0, 3), seconds=PAUSES)
+    def a_process_dies(self, which: int, seconds: float) -> None:
         process = self.cluster.processes[which % len(self.cluster.processes)]
-        self.do(lambda: process.end(137))
+        self.do(process.crash, seconds)
 
     @rule(works=st.booleans())
     def kills_have_an_effect_or_not(self, works: bool) -> None:
         self.cluster.kills_work = works
+        self.cluster.observed.may_abort |= not works
 
-    @rule(count=st.integers(1, 5))
-    def the_next_groups_die_before_they_join(self, count: int) -> None:
+    @precondition(lambda self: self.cluster.processes)
+    @rule(which=st.integers(0, 3), count=st.sampled_from([1, 3, 5]))
+    def a_process_dies_and_so_do_the_next_before_they_join(self, which: int, count: int) -> None:
         self.cluster.early_deaths = count
+        self.cluster.observed.may_abort = True
+        self.a_process_dies(which, 0.0)
 
     @precondition(lambda self: self.present)
-    @rule(which=st.integers(0, 1))
-    def a_controller_dies(self, which: int) -> None:
-        self.do(self.present[which % len(self.present)].stop)
+    @rule(which=st.integers(0, 1), seconds=PAUSES)
+    def a_controller_dies(self, which: int, seconds: float) -> None:
+        self.cluster.observed.may_abort = True
+        self.do(self.present[which % len(self.present)].stop, seconds)
 
     @precondition(lambda self: len(self.present) > 1)
-    @rule()
-    def a_machine_leaves(self) -> None:
+    @rule(seconds=PAUSES)
+    def a_machine_leaves(self, seconds: float) -> None:
         trainer = self.present[-1]
-        name = trainer.name
+        name, machine = trainer.name, trainer.expected.machine
 
         def leave() -> None:
             trainer.leave()
-            self.cluster.start(self.cluster.persistently("end_trainer", name, left=trainer.expected.machine))
+            self.cluster.start(self.cluster.end_trainer(name, machine))
 
-        self.do(leave)
+        self.do(leave, seconds)
 
     @precondition(lambda self: len(self.present) < 3)
-    @rule(ranks=st.integers(1, 2))
-    def a_machine_joins(self, ranks: int) -> None:
+    @rule(ranks=st.integers(1, 2), seconds=PAUSES)
+    def a_machine_joins(self, ranks: int, seconds: float) -> None:
         number = next(self.cluster.numbers)
         expected = ExpectedTrainer(ranks=ranks, machine=f"m{number}", is_optional=True)
 
@@ -146,7 +172,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.cluster.trainers.append(trainer)
             self.cluster.start(self.cluster.persistently("expect", trainer.name, expected))
 
-        self.do(join)
+        self.do(join, seconds)
 
     @precondition(lambda self: self.followed)
     @rule(which=st.integers(0, 3))
@@ -154,14 +180,23 @@ class SchedulerMachine(RuleBasedStateMachine):
         run_id = self.followed[which % len(self.followed)]
         self.do(lambda: self.cluster.lose_follower(run_id))
 
+    @precondition(lambda self: self.followed)
+    @rule(which=st.integers(0, 3))
+    def a_run_is_cancelled_before_it_begins(self, which: int) -> None:
+        run_id = self.followed[which % len(self.followed)]
+        if any(queued.job.run_id == run_id for queued in self.cluster.broker.queue):
+            self.do(lambda: self.cluster.cancel(run_id))
+
+    @precondition(lambda self: self.broker_deaths < 2)
     @rule()
     def the_broker_dies(self) -> None:
+        self.broker_deaths += 1
         self.do(self.cluster.lose_broker)
 
     @invariant()
     def rules_hold(self) -> None:
         if hasattr(self, "cluster"):
-            self.cluster.check()
+            self.cluster.check(self.loop.time())
 
     def teardown(self) -> None:
         """New leases end well from here on; ranks that hang go on to hang, and kills without effect stay so."""
@@ -176,7 +211,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
         try:
             self.loop.run_until_complete(drain())
-            self.cluster.check()
+            self.cluster.check(self.loop.time())
             waiting = [run_id for run_id, task in self.cluster.followers.items() if not task.done()]
             assert not waiting, f"{waiting} never end"
             assert all(count == 1 for count in self.cluster.ends.values())
