@@ -323,7 +323,8 @@ class SimulatedCluster:
 
     async def _cancel(self, run_id: str) -> None:
         await self.persistently("cancel", run_id)
-        self.observed.unwanted[run_id] = set(self.broker.attempts)
+        if not any(attempt.job.run_id == run_id for attempt in self.broker.attempts.values()):
+            self.observed.unwanted[run_id] = set()  # else it has begun meanwhile, and ends by itself
 
     def lose_follower(self, run_id: str) -> None:
         """Tune's actor dies, and another reads the events of the run from their start."""
