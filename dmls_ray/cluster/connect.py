@@ -131,7 +131,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
         verbose: show what Ray and the ranks print.
 
     Raises:
-        ClusterError: the cluster cannot be reached or joined, or a token is not kept private.
+        ClusterError: the cluster cannot be started, reached or joined, or a token is not kept private.
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -152,15 +152,21 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
     }
     keep_token_private(make=address is None)
     if address is None:
-        with loopback_only():
-            started = ray.init(
-                address="local",
-                num_cpus=joblib.cpu_count(),
-                include_dashboard=dashboard,
-                dashboard_host=_LOOPBACK,
-                _node_ip_address=_LOOPBACK,
-                **common,
-            )
+        try:
+            with loopback_only():
+                started = ray.init(
+                    address="local",
+                    num_cpus=joblib.cpu_count(),
+                    include_dashboard=dashboard,
+                    dashboard_host=_LOOPBACK,
+                    _node_ip_address=_LOOPBACK,
+                    **common,
+                )
+        except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
+            raise ClusterError(
+                f"Ray could not be started on this machine ({first_line(error)}). Is it too busy, or short of memory? "
+                "Give the command again later; runs that are finished are kept."
+            ) from error
         show_cluster_messages(verbose)
         return Path(started.address_info["session_dir"])
     try:
