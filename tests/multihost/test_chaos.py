@@ -1,4 +1,4 @@
-"""A short version of the suite of faults: processes that die and stop, a full disk, and a store that fails."""
+"""A short version of the suite of faults: processes that are killed and stopped, and a store that fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> References:
     return References(tmp_path_factory.mktemp("chaos") / "undisturbed", print)
 
 
-@pytest.mark.parametrize(("seed", "place"), [(101, "machine"), (102, "disk"), (103, "store")])
+@pytest.mark.parametrize(("seed", "place"), [(108, "machine"), (113, "machine"), (103, "store")])
 def test_no_row_is_lost_twice_or_wrong_and_nothing_hangs(
     seed: int, place: str, hosts_possible: None, references: References, tmp_path: Path
 ) -> None:
