@@ -68,6 +68,7 @@ class Process:
         self.cluster.processes.append(self)
         self.name = await self._join()
         while True:
+            gone = self.cluster.gone
             try:
                 lease = await self.cluster.call("next_lease", self.name)
             except BrokerGoneError:
@@ -80,14 +81,14 @@ class Process:
                 self.name = await self._join()
                 continue
             assert not self.is_spoilt, "a process serves a run after one that left something behind"
-            await self._run(self.name, lease)
+            await self._run(self.name, lease, gone)
 
     async def _join(self) -> str:
         while True:
             with contextlib.suppress(BrokerGoneError):
                 return str(await self.cluster.call("join", self.registration))
 
-    async def _run(self, name: str, lease: Lease) -> None:
+    async def _run(self, name: str, lease: Lease, gone: asyncio.Future[None]) -> None:
         self.lease, self.has_begun, self.outcome = lease, False, asyncio.get_running_loop().create_future()
         crashes = self.cluster.take(self, lease)
         try:
@@ -101,7 +102,7 @@ class Process:
                 return self.crash()
             if lease.job.prunable:
                 await self._report_epochs(name, lease)
-            done = await self.cluster.before_the_broker_dies(self.outcome)
+            done = await self.cluster.before_the_broker_dies(self.outcome, gone)
             self.lease, self.is_spoilt = None, bool(done.left_behind)
             if not await self.cluster.call("finish", name, lease.lease_id, done):
                 self.end(1)
@@ -215,7 +216,8 @@ class SimulatedCluster:
         self.ends: Counter[str] = Counter()
         self.plans: dict[str, Plan] = {}
         self.kills_work, self.early_deaths, self.finishes = True, 0, False
-        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once the present broker has died."""
         expected = {
             f"t{n}": ExpectedTrainer(ranks=count, machine=name) for n, (name, count) in enumerate(machines.items())
         }
@@ -250,11 +252,12 @@ class SimulatedCluster:
         Raises:
             BrokerGoneError: it died over the call.
         """
-        return await self.before_the_broker_dies(asyncio.ensure_future(getattr(self.broker, method)(*args, **options)))
+        answer = asyncio.ensure_future(getattr(self.broker, method)(*args, **options))
+        return await self.before_the_broker_dies(answer, self.gone)
 
-    async def before_the_broker_dies(self, future: asyncio.Future[Any]) -> Any:
+    async def before_the_broker_dies(self, future: asyncio.Future[Any], gone: asyncio.Future[None]) -> Any:
         try:
-            await asyncio.wait([future, self._gone], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([future, gone], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             future.cancel()  # Ray cancels the calls of a process that has ended
             raise
@@ -336,8 +339,8 @@ class SimulatedCluster:
         if self.broker._watching is not None:
             self.broker._watching.cancel()
         self.observed.forget()
-        self._gone.set_result(None)
-        self._gone = asyncio.get_running_loop().create_future()
+        self.gone.set_result(None)
+        self.gone = asyncio.get_running_loop().create_future()
         self.broker = self._make_broker()
 
     def check(self, now: float) -> None:
