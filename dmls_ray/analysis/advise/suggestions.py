@@ -163,7 +163,7 @@ def _scaled_lr(table: Table, objective: Objective) -> str:
     if is_scaled or {"lr", "lr_scaling", "epochs"} & set(table.varied):
         return ""
     together = [row for row in table.rows if not row.independent_ranks]
-    rows = [row for row in together if row.median_of("test_accuracy") is not None and "global_batch" in row.factors]
+    rows = [row for row in together if row.median_of("test_accuracy") is not None and row.factors.get("global_batch")]
     groups = all_groups_along_axis(rows, table.fixed_batch_field, table.fixed_batch_field)
     for group in sorted(groups, key=len, reverse=True):
         ordered = sorted(group, key=lambda row: int(row.factors["global_batch"]))

@@ -372,6 +372,12 @@ def test_a_learning_rate_that_follows_the_batch_is_worth_trying_where_accuracy_f
     assert not any("--lr-scaling" in line for line in advise(level, "accuracy").suggestions)
 
 
+def test_a_damaged_record_without_a_batch_prevents_no_suggestion() -> None:
+    swept = results({"batch_per_rank": [16, 32], "world_size": [1, 2]}, lambda values, repeat: 100.0, repeats=1)
+    del swept.records[0].config["batch_per_rank"]
+    assert advise(swept, "accuracy").suggestions is not None
+
+
 def test_what_hardly_differs_is_not_worth_more_repeats() -> None:
     swept = results(BATCHES, lambda values, repeat: 100.0)
     for record in swept.records:
