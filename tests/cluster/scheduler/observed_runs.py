@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -73,8 +72,8 @@ class ObservedRuns:
 
     def forget(self) -> None:
         """Another broker starts."""
-        self.attempts: defaultdict[str, Seen] = defaultdict(Seen)
-        """By lease."""
+        self.attempts: dict[str, Seen] = {}
+        """By lease; processes may still serve leases of an earlier broker, which count no more."""
         self.dead: dict[str, float] = {}
         """When the process of a rank ended, by the rank's name."""
         self.over: set[str] = set()
@@ -92,7 +91,7 @@ class ObservedRuns:
             assert crashes <= self.limits.max_retries, "a run that crashes starts again without end"
             number = int(lease.lease_id.rpartition("/")[2])
             assert number <= 1 + self.limits.max_retries + MAX_FREE_RETRIES, "a run starts again without end"
-        seen = self.attempts[lease.lease_id]
+        seen = self.attempts.setdefault(lease.lease_id, Seen())
         assert lease.rank.rank not in seen.ranks, "two processes have the same part in a run"
         assert lease.rank.world_size == plan.world_size
         seen.ranks.add(lease.rank.rank)
@@ -100,12 +99,13 @@ class ObservedRuns:
 
     def progressed(self, lease: Lease) -> None:
         """A rank gets on with its run."""
-        self.attempts[lease.lease_id].progressed = asyncio.get_running_loop().time()
+        if lease.lease_id in self.attempts:
+            self.attempts[lease.lease_id].progressed = asyncio.get_running_loop().time()
 
     def ended(self, name: str, lease: Lease | None, *, crashed: bool = False, left: bool = False) -> None:
         """A process ends: by itself, with its machine, or because it is killed."""
         now = self.dead[name] = asyncio.get_running_loop().time()
-        if lease is not None:
+        if lease is not None and lease.lease_id in self.attempts:
             seen = self.attempts[lease.lease_id]
             seen.left += left
             if crashed:
@@ -113,7 +113,8 @@ class ObservedRuns:
 
     def blame(self, lease: Lease, trainer: str) -> None:
         """A run is the cause of the end of its only process, which is the only one of its trainer."""
-        self.attempts[lease.lease_id].is_to_blame = trainer
+        if lease.lease_id in self.attempts:
+            self.attempts[lease.lease_id].is_to_blame = trainer
 
     def machine_left(self, trainer: str) -> None:
         """The machine of a trainer leaves."""

@@ -345,6 +345,10 @@ class SimulatedCluster:
 
     def check(self, now: float) -> None:
         """The rules that hold at any time."""
+        for task in [task for task in self.tasks if task.done()]:
+            self.tasks.remove(task)
+            if not task.cancelled():
+                task.result()
         self.observed.check(self.broker, now)
         leases = Counter(
             (process.lease.lease_id, process.lease.rank.rank) for process in self.processes if process.lease is not None
@@ -356,7 +360,3 @@ class SimulatedCluster:
             assert sum(is_last(event) for event in events) <= 1, "a run ends twice"
             numbers = [event.attempt for event in events if isinstance(event, RunStarted)]
             assert numbers == list(range(1, len(numbers) + 1))
-        for task in [task for task in self.tasks if task.done()]:
-            self.tasks.remove(task)
-            if not task.cancelled():
-                task.result()
