@@ -7,13 +7,12 @@ It uses private attributes of argparse (seen in Python 3.11 to 3.14): `_negative
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from typing import Any, NoReturn
 
 from dmls_ray.config.fields import field_specs
 from dmls_ray.config.options import Options
-from dmls_ray.util.text import escape_control_chars
+from dmls_ray.util.text import did_you_mean, escape_control_chars
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -46,9 +45,7 @@ class Parser(argparse.ArgumentParser):
             expected = " ".join(positional) or "flags alone"
             self.error(f"{unknown} is one argument too many; expected {expected}: see --help.")
         flags = [flag for action in self._actions for flag in action.option_strings]
-        close = difflib.get_close_matches(unknown.partition("=")[0], flags, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        self.error(f"{unknown} is no flag; {hint}--help lists them all.")
+        self.error(f"{unknown} is no flag; {did_you_mean(unknown.partition('=')[0], flags)}--help lists them all.")
 
 
 def add_folder(parser: Parser) -> None:

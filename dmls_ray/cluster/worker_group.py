@@ -331,7 +331,7 @@ class WorkerGroup:
             node_id = node.machine.node_id
             serves = any(item.machine.node_id == node_id and not item.departed for item in self._nodes)
         (self._full if serves else self._unusable).add(node_id)
-        self._notify(f"{reason}. {node.machine.name} is left out.")
+        self._notify(f"{reason.rstrip('.')}. {node.machine.name} is left out.")
 
 
 def _start_thread(target: Callable[[], None], name: str) -> threading.Thread:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -15,6 +14,7 @@ from dmls_ray.execution.run_plan import run_plan
 from dmls_ray.execution.view import PlainView, ProgressConsole
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.importing import is_importing
+from dmls_ray.util.text import did_you_mean
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
 
@@ -138,6 +138,4 @@ def _unknown_option(name: str, workload: Workload) -> ConfigError:
     if name in workload.schema().specs:
         return ConfigError(f"{name} is no option of sweep but a field of {workload.name}; put it into the axes.")
     names = ["workload", *(spec.name for spec in fields(Options))]
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return ConfigError(f"{name} is no option of sweep; {hint}the options are {', '.join(names)}.")
+    return ConfigError(f"{name} is no option of sweep; {did_you_mean(name, names)}the options are {', '.join(names)}.")

@@ -224,7 +224,7 @@ class Executor:
             raise HeadLostError(_HEAD_LOST)
         if self._broken:
             raise WorkerGroupError(
-                f"{self._broken}. The runs that had ended are kept; the same command runs the others."
+                f"{self._broken.rstrip('.')}. The runs that had ended are kept; the same command runs the others."
             )
 
     def _wanted_data(self, runs: Sequence[Run]) -> tuple[tuple[Any, ...], ...]:

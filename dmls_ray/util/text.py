@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Sequence
 
 _COMMANDS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # all control characters but the tab and the end of a line
@@ -26,3 +28,13 @@ def first_line(error: BaseException, *, empty: str | None = None) -> str:
 def utf8_safe(text: str) -> str:
     """The text with lone surrogates, which UTF-8 cannot hold, written out."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def did_you_mean(unknown: str, names: Sequence[str]) -> str:
+    """`did you mean --batch-per-rank? `, with a space at its end; empty where no name is similar.
+
+    Names that begin with what was written come before those that are merely similar, in the order of `names`; at most
+    three are named.
+    """
+    meant = [name for name in names if name.startswith(unknown)][:3] or difflib.get_close_matches(unknown, names, n=1)
+    return f"did you mean {' or '.join(meant)}? " if meant else ""

@@ -64,6 +64,7 @@ BAD_INPUT = [
     (["--run-timeout", "0"], "run_timeout=0.0 is out of range; give more than 0, or none"),
     (["--max-retries", "-1"], "max_retries=-1 is out of range; give 0 or more"),
     (["--batch-per-ran", "8"], "--batch-per-ran is no flag; did you mean --batch-per-rank?"),
+    (["--batch", "8"], "--batch is no flag; did you mean --batch-per-rank or --batch-norm?"),
     (["--xyzzy"], "--xyzzy is no flag; --help lists them all"),
     (["--global-batch", "100", "--world-size", "3"], "the nearest that do: 99 and 102"),
     (["--global-batch", "8", "--batch-per-rank", "8"], "--batch-per-rank and --global-batch are both given"),

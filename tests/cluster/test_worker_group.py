@@ -112,6 +112,17 @@ def test_a_trainer_that_fails_on_a_machine_that_came_later_leaves_that_out_and_t
     assert len(group._nodes) == 2
 
 
+@pytest.mark.parametrize("reason", ["host-2: there is no folder /data", "host-2: there is no folder /data."])
+def test_the_note_about_a_machine_that_is_left_out_has_one_full_stop_after_its_reason(
+    made: list[WorkerGroup], reason: str
+) -> None:
+    group, _ = group_on(made, cluster(1, 1), RankRequest(world_size=2))
+    group._plan_missing(later=True)
+    with patch.object(group, "_notify") as notify:
+        group._exclude(group._nodes[1], reason)
+    notify.assert_called_once_with("host-2: there is no folder /data. host-2 is left out.")
+
+
 def test_a_trainer_whose_machine_leaves_while_it_starts_is_ended_once_its_controller_is_known(
     made: list[WorkerGroup],
 ) -> None:
