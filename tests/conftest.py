@@ -53,7 +53,7 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 def sweep_command(tmp_path: Path) -> Command:
     """Function that runs a sweep script in an empty folder, as from a shell, and waits for its end."""
 
-    def run(script: str, *flags: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+    def run(script: str, *flags: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command_line(script, *flags), cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False
         )

@@ -114,6 +114,18 @@ def _hang_once() -> None:
         _loop()
 
 
+class _Slow(_Failing):
+    def forward(self, images: Tensor) -> Tensor:
+        if Path("slow").exists():
+            time.sleep(2)
+        return super().forward(images)
+
+
+def slow_on_request() -> nn.Module:
+    """Build a model whose passes take 2 s each from the moment at which there is a file `slow`."""
+    return _Slow("loop", "never", 0)
+
+
 class _Broken(Dataset[tuple[torch.Tensor, int]]):
     classes = 4
 

@@ -20,7 +20,13 @@ from dmls_ray import load
 from tests.conftest import PROJECT, SMALL, Command, command_line
 from tests.test_sweeps import GRID, Family, epoch_metrics, lines, start
 
+# On a busy machine the start of a sweep alone takes minutes. Limits of time end only tests that hang.
+pytestmark = pytest.mark.timeout(900)
+
 STEADY = "tests.failing:steady"
+STALL_S = 15
+"""Much longer than a rank takes for a first training pass on a busy machine, so that only a hung rank is ended."""
+
 SHORT_RUNS = ("--dataset", SMALL, "--batch-per-rank", "8", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 
 
@@ -55,11 +61,11 @@ def assert_steady_unaffected(folder: Path, sweep_command: Command, *flags: str) 
 @pytest.mark.slow
 def test_a_run_that_hangs_is_a_timeout_and_its_ranks_run_the_next_run(sweep_command: Command, here: Path) -> None:
     flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "2", "--max-retries", "0", "--give-up-after", "1")
-    done = sweep_command("grid", *flags, *models("loop_in_step_of_rank_1"), "--stall-timeout", "1.5")
+    done = sweep_command("grid", *flags, *models("loop_in_step_of_rank_1"), "--stall-timeout", str(STALL_S))
     assert done.returncode == 1, done.stderr
     records = load(here / "results" / "grid").records
     hung, given_up = (record for record in records if model_name(record) != "steady")
-    reason = "no progress for 1.5 s (stall_timeout)"
+    reason = f"no progress for {STALL_S} s (stall_timeout)"
     assert (hung.outcome, hung.reason) == ("timeout", reason)
     assert (given_up.outcome, given_up.reason) == ("skipped", f"given up after 1 equal failures (timeout: {reason})")
     assert [record.outcome.value for record in records if model_name(record) == "steady"] == ["ok", "ok"]
@@ -71,10 +77,8 @@ def test_every_way_in_which_a_rank_hangs_is_a_timeout(sweep_command: Command, he
     hanging = [
         f"{how}_in_{when}_of_rank_{rank}" for how, when in (("stop", "step"), ("loop", "setup"), ("wait", "test"))
     ]
-    flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "2")
-    done = sweep_command(
-        "grid", *flags, *models(*hanging), "--stall-timeout", "2", "--max-retries", "0", "--give-up-after", "5"
-    )
+    flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "1")
+    done = sweep_command("grid", *flags, *models(*hanging), "--stall-timeout", str(STALL_S), "--max-retries", "0")
     assert done.returncode == 1, done.stderr
     for record in load(here / "results" / "grid").records:
         assert record.outcome == ("ok" if model_name(record) == "steady" else "timeout"), record.reason
@@ -88,7 +92,7 @@ def test_every_way_in_which_a_rank_dies_is_killed_and_retried_once(
 ) -> None:
     dying = [f"{how}_in_{when}_of_rank_{rank}" for how in ("sigkill", "sigsegv") for when in ("setup", "step", "test")]
     flags = (*SHORT_RUNS, "--world-size", "2", "--repeats", "1")
-    done = sweep_command("grid", *flags, *models(*dying), timeout=300)
+    done = sweep_command("grid", *flags, *models(*dying))
     assert (done.returncode, done.stderr) == (1, "")
     assert "raylet" not in done.stdout
     assert "\x1b" not in done.stdout
@@ -104,12 +108,12 @@ def test_every_way_in_which_a_rank_dies_is_killed_and_retried_once(
 @pytest.mark.slow
 def test_a_run_that_takes_too_long_is_a_timeout(sweep_command: Command, here: Path) -> None:
     done = sweep_command(
-        "grid", *SHORT_RUNS, "--epochs", "2", "1000000", "--repeats", "1", "--run-timeout", "3", "--max-retries", "0"
+        "grid", *SHORT_RUNS, "--epochs", "2", "1000000", "--repeats", "1", "--run-timeout", "30", "--max-retries", "0"
     )
     assert done.returncode == 1, done.stderr
     quick, slow = sorted(load(here / "results" / "grid").records, key=lambda record: record.config["epochs"])
     assert quick.outcome == "ok"
-    assert (slow.outcome, slow.reason) == ("timeout", "not done after 3 s (run_timeout)")
+    assert (slow.outcome, slow.reason) == ("timeout", "not done after 30 s (run_timeout)")
     assert slow.epochs, "reported epochs are kept"
 
 
@@ -118,7 +122,7 @@ PARTS = {"broker": "ray::Broker", "train_controller": "ray::TrainController", "t
 
 def find(family: Family, title: str) -> psutil.Process:
     """Wait for a process with this title; return the newest."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         family.look()
         matching = []
@@ -144,7 +148,7 @@ def test_a_sweep_survives_the_death_of_any_part(part: str, sweep_command: Comman
         while len(lines(folder)) < runs and process.poll() is None:
             time.sleep(0.02)
         find(family, PARTS[part]).kill()
-    out, err = process.communicate(timeout=150)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, out + err
     records = load(folder).records
     assert len(lines(folder)) == len({record.run_id for record in records}) == 12
@@ -239,7 +243,7 @@ def test_an_idle_rank_that_dies_affects_no_run(sweep_command: Command, tmp_path:
         if count in (3, 7) and pids:
             killed.add(max(pids))
             psutil.Process(max(pids)).send_signal(signal.SIGKILL)
-    out, err = process.communicate(timeout=150)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, out + err
     assert len(killed) == 2
     records = load(folder).records
@@ -260,7 +264,7 @@ def test_the_same_command_continues_a_sweep_whose_cluster_died(sweep_command: Co
         for member in psutil.Process(process.pid).children(recursive=True):
             if member.name() == title:
                 member.kill()
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 1, out + err
     assert not family.left()
     kept = lines(folder)
@@ -277,8 +281,8 @@ def test_every_failure_of_a_user_function_is_one_row_and_affects_no_other_run(
 ) -> None:
     failures = ("nothing", "nothing-finite", "raise", "oom", "sigkill", "loop")
     flags = ("--train", "tests.failing:user_function", "--world-size", "1", "2", "--repeats", "1", "--device", "cpu")
-    limits = ("--oversubscribe", "--stall-timeout", "2", "--max-retries", "0")
-    done = sweep_command("grid", *flags, *limits, "--set", "how", *failures, timeout=240)
+    limits = ("--oversubscribe", "--stall-timeout", str(STALL_S), "--max-retries", "0")
+    done = sweep_command("grid", *flags, *limits, "--set", "how", *failures)
     assert done.returncode == 1, done.stderr
     records = load(here / "results" / "tests-failing-user_function").records
     outcomes = {how: {record.outcome.value for record in records if record.config["how"] == how} for how in failures}
@@ -338,11 +342,11 @@ def test_a_run_that_hangs_while_the_broker_dies_starts_again(here: Path) -> None
     flags = (*SHORT_RUNS, "--repeats", "1", "--model", "tests.failing:hangs_the_first_time")
     process = start(*command_line("grid", *flags), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     family = Family(process)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not (here / "hangs").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     find(family, PARTS["broker"]).kill()
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, out + err
     (record,) = load(here / "results" / "grid").records
     assert record.outcome == "ok"
@@ -354,7 +358,7 @@ def test_what_a_training_function_leaves_behind_does_not_reach_the_next_run(swee
     flags = ("--train", "tests.training.process_state.leaving:train", "--world-size", "1", "2", "--device", "cpu")
     flags = (*flags, "--oversubscribe", "--repeats", "1", "--set", "leaves")
     leaving = ("a process group", "no group", "environment variables", "a default dtype", "a thread")
-    done = sweep_command("grid", *flags, "nothing", *leaving, "--out", "all", timeout=300)
+    done = sweep_command("grid", *flags, "nothing", *leaving, "--out", "all")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (done.stdout + done.stderr).count("what cannot be undone in its process: a thread (feeder).") == 1
     records = sorted(load(here / "all").records, key=lambda record: record.started_at)

@@ -136,13 +136,12 @@ def test_compressed_gradients_converge_over_mpi(compression: str) -> None:
     [("tests.training.probes:raising", {"error", "killed"}), ("tests.training.probes:dying", {"killed", "error"})],
 )
 def test_a_rank_that_fails_ends_the_run_and_leaves_no_process(launcher: str, model: str, outcomes: set[str]) -> None:
-    began, before = time.monotonic(), children()
+    before = children()
     results = run(config(launcher, world_size=2, model=model, dropout=None))
     reported_outcomes = {rank.outcome for rank in results}
     assert "ok" not in reported_outcomes
     assert reported_outcomes <= outcomes
     assert ("error" if model.endswith("raising") else "killed") in reported_outcomes
-    assert time.monotonic() - began < 60
     assert not children() - before
 
 
