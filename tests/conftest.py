@@ -7,6 +7,7 @@ import gc
 import io
 import os
 import runpy
+import shlex
 import socket
 import subprocess
 import sys
@@ -29,6 +30,9 @@ PROJECT = Path(__file__).parents[1]
 SMALL = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
 """Data set on which an epoch takes milliseconds."""
 
+GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
+"""Flags of a sweep that takes seconds."""
+
 
 def pytest_collection_finish() -> None:
     """Take the loaded libraries out of garbage collection: each run in this process starts with one, of 0.4 s each."""
@@ -43,6 +47,20 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["DMLS_RAY_CACHE"] = str(folder)
     # Tests must not use a cluster that runs on this machine.
     os.environ.pop("RAY_ADDRESS", None)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def main_job_folder(cache: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Working folder of a sweep that begins with the first test, and whose files the fixture `main_job` waits for.
+
+    It runs on another core, and is no child of this process: some tests look at the children.
+    """
+    folder = tmp_path_factory.mktemp("main")
+    if any("main_job" in item.fixturenames for item in request.session.items):
+        sweep = shlex.join(command_line("batch_size", *GRID))
+        script = f"({sweep} >stdout.txt 2>stderr.txt; echo $? >code; mv code exit_code.txt) &"
+        subprocess.run(["sh", "-c", script], cwd=folder, stdin=subprocess.DEVNULL, check=True)
     return folder
 
 

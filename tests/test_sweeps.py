@@ -26,11 +26,10 @@ import torch
 from dmls_ray import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.workloads.classification.config import TrialConfig
-from tests.conftest import PROJECT, SMALL, Command, char_lm_example, command_line
+from tests.conftest import GRID, PROJECT, SMALL, Command, char_lm_example, command_line
 from tests.new_processes import run_ranks
 from tests.workloads.classification.data.samples import READ_ARRAYS, write_arrays
 
-GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 
@@ -72,16 +71,14 @@ def start(*command: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def main_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def main_job(main_job_folder: Path) -> Path:
     """Working folder of a finished sweep, which is the main job on a small data set."""
-    folder = tmp_path_factory.mktemp("main")
-    done = subprocess.run(
-        command_line("batch_size", *GRID), cwd=folder, capture_output=True, text=True, timeout=150, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    (folder / "stdout.txt").write_text(done.stdout)
-    return folder
+    deadline = time.monotonic() + 250
+    while not (exit_code := main_job_folder / "exit_code.txt").exists():
+        assert time.monotonic() < deadline, (main_job_folder / "stdout.txt").read_text()
+        time.sleep(0.1)
+    assert (exit_code.read_text(), (main_job_folder / "stderr.txt").read_text()) == ("0\n", "")
+    return main_job_folder
 
 
 def test_the_main_job_prints_rows_table_and_answer_and_writes_its_files(main_job: Path) -> None:
