@@ -52,7 +52,9 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
             if result.rank != rank.rank:
                 reason = f"rank={result.rank} in what {name} returned is another rank than its own, {rank.rank}."
                 raise ValueError(reason)
-        except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - any error ends this run only
+        except KeyboardInterrupt:
+            raise  # a Ctrl-C ends the sweep
+        except BaseException as error:  # noqa: BLE001 - any error ends this run only, asyncio.CancelledError too
             result = failure(error, rank)
         # By now no traceback keeps what the function has made.
         return replace(result, left_behind=state.restore())

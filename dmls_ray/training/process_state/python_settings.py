@@ -10,6 +10,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import sys
 import threading
 import warnings
@@ -46,6 +47,7 @@ def python_settings() -> Iterable[Setting]:
     yield Setting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable())
     yield Setting("thresholds of garbage collection", gc.get_threshold, lambda values: gc.set_threshold(*values))
     yield Setting("start method of processes", _start_method, _set_start_method)
+    yield Setting("timeout of sockets", socket.getdefaulttimeout, socket.setdefaulttimeout)
 
     yield Setting("warnings filters", lambda: list(warnings.filters), _set_warnings_filters)
     yield from attributes(warnings, "showwarning", "formatwarning", prefix="warnings.")

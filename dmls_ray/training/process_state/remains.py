@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import random
 import re
+import sys
 import threading
 import time
 import types
@@ -22,6 +23,7 @@ import psutil
 import torch
 import torch.distributed as dist
 import torch.nn.functional
+import torch.utils.data
 from torch import nn
 
 from dmls_ray.training.compat import is_profiling, open_modes
@@ -33,6 +35,8 @@ _PATCHABLE: Mapping[str, Any] = {
     "builtins": builtins, "math": math, "os": os, "random": random, "time": time,
     "numpy": np, "numpy.random": np.random,
     "torch": torch, "torch.nn.functional": nn.functional, "torch.distributed": dist, "torch.autograd": torch.autograd,
+    "torch.nn.init": nn.init, "torch.optim.lr_scheduler": torch.optim.lr_scheduler,
+    "torch.utils.data": torch.utils.data,
     "torch.Tensor": torch.Tensor, "torch.optim.Optimizer": torch.optim.Optimizer,
     "DistributedDataParallel": nn.parallel.DistributedDataParallel, "DataLoader": torch.utils.data.DataLoader,
     **{f"torch.nn.{name}": item for name, item in vars(nn).items() if isinstance(item, type)},
@@ -54,6 +58,7 @@ class Remains:
         self._threads = set(threading.enumerate())
         self._children = _children()
         self._functions = _functions_before()
+        self._known = _ids_before()
         self._states = [read() for read in _STATES.values()]
         self._modes = open_modes()
 
@@ -91,8 +96,8 @@ class Remains:
         for name, owner in _PATCHABLE.items():
             present = vars(owner)
             for key, function in self._functions[name].items():
-                # PyTorch's compiler replaces some of PyTorch's functions when it is first used.
-                if (now := present.get(key)) is not function and not _is_of(now, ("torch",)):
+                now = present.get(key)
+                if now is not function and (id(now) in self._known or not _is_by_pytorch(now)):
                     yield f"{name}.{key}"
 
 
@@ -101,6 +106,7 @@ _STATES: Mapping[str, Callable[[], Any]] = {
     "a profiler": is_profiling,
     "other processor cores": lambda: os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
     "another priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "a closed stream": lambda: [stream is None or stream.closed for stream in (sys.stdin, sys.stdout, sys.stderr)],
 }
 
 
@@ -112,6 +118,22 @@ def _functions_before() -> dict[str, dict[str, Any]]:
         for owner_name, owner in _PATCHABLE.items()
     }
 
+
+@functools.cache
+def _ids_before() -> frozenset[int]:
+    """Identities of these functions, which live as long as the process."""
+    return frozenset(id(item) for functions in _functions_before().values() for item in functions.values())
+
+
+def _is_by_pytorch(item: Any) -> bool:
+    """Whether a new function is PyTorch's own: its compiler replaces some of PyTorch's when it is first used."""
+    code = getattr(getattr(item, "__func__", item), "__code__", None)
+    # functools.wraps copies the name of the module, but not the code.
+    is_by_user = code is not None and not code.co_filename.startswith((_PYTORCH, "<"))
+    return _is_of(item, ("torch",)) and not is_by_user
+
+
+_PYTORCH = os.path.dirname(torch.__file__)
 
 _FUNCTIONS = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -162,7 +184,9 @@ def _end_child(pid: int) -> None:
             return
         family = [*process.children(recursive=True), process]
         for member in family:
-            member.kill()
+            # It may have ended, and it may belong to another user.
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                member.kill()
         psutil.wait_procs(family, timeout=JOIN_TIMEOUT_S)
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
         return

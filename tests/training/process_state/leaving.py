@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import locale
 import logging
@@ -11,6 +12,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -187,6 +189,7 @@ UNDONE: dict[str, Callable[[], Any]] = {
     "floating-point errors of NumPy": lambda: np.seterr(all="raise"),
     "child processes": _a_child_process,
     "settings of Python": _python,
+    "a timeout of sockets": lambda: socket.setdefaulttimeout(5.0),
     "a precision of matrix products": lambda: torch.set_float32_matmul_precision("medium"),
     "accelerate's state": _accelerate,
     "tqdm's monitor": _bar,
@@ -206,6 +209,24 @@ def _a_patch() -> None:
 
 def _a_patched_class() -> None:
     nn.Linear.forward = lambda self, inputs: inputs  # type: ignore[method-assign]
+
+
+def _a_wrapped_function() -> None:
+    relu = nn.functional.relu
+
+    @functools.wraps(relu)
+    def doubled(*arguments: Any, **options: Any) -> torch.Tensor:
+        return 2 * relu(*arguments, **options)
+
+    nn.functional.relu = doubled
+
+
+def _another_of_pytorch() -> None:
+    nn.functional.relu = nn.functional.gelu
+
+
+def _another_method() -> None:
+    nn.Linear.forward = nn.Identity.forward  # type: ignore[method-assign, assignment]
 
 
 def _inference() -> None:
@@ -233,6 +254,14 @@ REMAINING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a patch": (_a_patch, "a patch of torch.nn.functional.linear"),
     "a patched class": (_a_patched_class, "a patch of torch.nn.Linear.forward"),
+    "a wrapped function": (_a_wrapped_function, "a patch of torch.nn.functional.relu"),
+    "another function of PyTorch": (_another_of_pytorch, "a patch of torch.nn.functional.relu"),
+    "another method of PyTorch": (_another_method, "a patch of torch.nn.Linear.forward"),
+    "a patched initialization": (
+        lambda: setattr(nn.init, "ones_", nn.init.zeros_),
+        "a patch of torch.nn.init.ones_",
+    ),
+    "a closed output": (lambda: sys.stdout.close(), "a closed stream"),
     "a mode": (lambda: _Doubling().__enter__(), "a mode that intercepts calls of PyTorch"),
     "inference mode": (_inference, "inference mode"),
     "a profiler": (_profile, "a profiler"),

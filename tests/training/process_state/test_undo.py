@@ -13,6 +13,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import sys
 import threading
 import warnings
@@ -76,6 +77,7 @@ def state() -> dict[str, str]:
         "folder": os.getcwd(),
         "path": sys.path,
         "arguments": sys.argv,
+        "sockets": socket.getdefaulttimeout(),
         "group": dist.is_initialized(),
         "dtype": torch.get_default_dtype(),
         "device": torch.empty(1).device,
@@ -187,6 +189,19 @@ def test_a_run_that_fails_is_undone_too() -> None:
     assert (result.outcome, result.reason) == (Outcome.ERROR, "ArithmeticError: a fault")
     assert result.left_behind == ("a thread (feeder)",)
     assert dtype is torch.float32
+
+
+class Cancelled(BaseException):
+    """As libraries derive theirs, so that `except Exception` does not catch them."""
+
+
+def cancel() -> None:
+    raise Cancelled("by a library")
+
+
+def test_an_exception_that_is_no_exception_class_is_an_error_with_its_name() -> None:
+    result = run(cancel)
+    assert (result.outcome, result.reason) == (Outcome.ERROR, "Cancelled: by a library")
 
 
 def destroy_group(config: UserFunctionConfig, rank: RankInfo, emit: Emit) -> dict[str, Any]:
