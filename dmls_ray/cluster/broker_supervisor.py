@@ -81,7 +81,8 @@ class BrokerSupervisor:
     def _restart_dead_brokers(self) -> None:
         for generation in itertools.count(1):
             try:
-                _wait_for_death(self._actor)
+                _wait_for_death(self._actor, self._ended)
+                return
             except SystemExit:
                 return  # raised by ray.shutdown() in a waiting thread
             except ray.exceptions.RayActorError:
@@ -92,17 +93,19 @@ class BrokerSupervisor:
                 return  # Ray itself is gone
 
 
-def _wait_for_death(actor: Any) -> None:
-    """Wait until a broker is gone, and end one that does not answer.
+def _wait_for_death(actor: Any, ended: threading.Event) -> None:
+    """Wait until a broker is gone or the sweep is over, and end a broker that does not answer.
 
     Raises:
         RayActorError: it is gone.
     """
     death = actor.wait_for_death.remote()
-    while True:
+    # After ray.shutdown(), each call would start or join another cluster: Ray connects by itself.
+    while not ended.is_set():
         try:
             if not ray.wait([death], timeout=CHECK_INTERVAL_S)[0]:
-                ray.get(actor.is_alive.remote(), timeout=ANSWER_TIMEOUT_S)
+                if not ended.is_set():
+                    ray.get(actor.is_alive.remote(), timeout=ANSWER_TIMEOUT_S)
                 continue
             ray.get(death)
         except ray.exceptions.GetTimeoutError:

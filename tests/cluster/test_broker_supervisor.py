@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock, patch
@@ -54,7 +55,7 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeRay]:
 @pytest.mark.parametrize("fake", [([None, None, DIED], [True, True])], indirect=True)
 def test_a_broker_that_answers_is_asked_until_it_dies(fake: FakeRay) -> None:
     with pytest.raises(ray.exceptions.ActorDiedError):
-        _wait_for_death(fake.actor)
+        _wait_for_death(fake.actor, threading.Event())
     assert not fake.killed
     assert fake.actor.wait_for_death.remote.call_count == 1, "calls that wait would fill the broker"
 
@@ -62,12 +63,25 @@ def test_a_broker_that_answers_is_asked_until_it_dies(fake: FakeRay) -> None:
 @pytest.mark.parametrize("fake", [([UNAVAILABLE, None, DIED], [UNAVAILABLE])], indirect=True)
 def test_a_network_that_fails_for_a_moment_makes_no_second_broker(fake: FakeRay) -> None:
     with pytest.raises(ray.exceptions.ActorDiedError):
-        _wait_for_death(fake.actor)
+        _wait_for_death(fake.actor, threading.Event())
     assert not fake.killed
 
 
 @pytest.mark.parametrize("fake", [([None, DIED], [None])], indirect=True)
 def test_a_broker_that_does_not_answer_is_ended(fake: FakeRay) -> None:
     with pytest.raises(ray.exceptions.ActorDiedError):
-        _wait_for_death(fake.actor)
+        _wait_for_death(fake.actor, threading.Event())
     assert fake.killed == [fake.actor]
+
+
+@pytest.mark.parametrize("fake", [([None], [])], indirect=True)
+def test_no_call_of_ray_follows_the_end_of_the_sweep_since_it_would_start_another_cluster(fake: FakeRay) -> None:
+    ended = threading.Event()
+
+    def wait(refs: list[str], timeout: float) -> tuple[list[str], list[str]]:
+        ended.set()  # meanwhile
+        return fake.wait(refs, timeout)
+
+    with patch.object(ray, "wait", wait):
+        _wait_for_death(fake.actor, ended)
+    assert not fake.actor.is_alive.remote.called
