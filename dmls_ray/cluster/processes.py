@@ -86,7 +86,8 @@ def end_process(pid: int, started: float) -> bool:
     except psutil.NoSuchProcess:
         return True
     for member in members:
-        with contextlib.suppress(psutil.NoSuchProcess):
+        # A child may belong to another user: a program that the function starts with sudo.
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             member.kill()
     _, alive = psutil.wait_procs([process], timeout=KILL_TIMEOUT_S)
     return not alive or process.status() == psutil.STATUS_ZOMBIE

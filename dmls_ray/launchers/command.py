@@ -112,7 +112,7 @@ def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> None:
     alive: list[psutil.Process] = []
     while (alive := [*filter(_is_alive, alive), *_processes_of(path_of_run, command)]) and time.monotonic() < until:
         for member in alive:
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 member.kill()
         time.sleep(_POLL_INTERVAL_S)
 
