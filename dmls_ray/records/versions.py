@@ -43,7 +43,8 @@ def replaces(later: RunRecord, earlier: RunRecord) -> bool:
     """
     if later.outcome.is_final() or not earlier.outcome.is_final():
         return True
-    return later.mode != earlier.mode or earlier.stopped_epoch is not None
+    is_first_benchmark = (earlier.mode, later.mode) == ("search", "bench")
+    return is_first_benchmark or earlier.stopped_epoch is not None
 
 
 @dataclass(frozen=True)

@@ -184,22 +184,29 @@ def cut_torn_line(path: Path) -> int:
     """Cut off what a crash left of the last line, and return the number of bytes.
 
     A whole record whose newline is missing, after an editor say, gets its newline back.
+
+    Raises:
+        StoreError: it cannot be written.
     """
     if not path.exists():
         return 0
-    with open(path, "rb+") as file:
-        content = file.read()
-        end = content.rfind(b"\n") + 1
-        last = content[end:]
-        if not last:
-            return 0
-        if is_complete(last):
-            file.write(b"\n")
-        else:
-            file.truncate(end)
-        file.flush()
-        os.fsync(file.fileno())
-        return 0 if is_complete(last) or last.isspace() else len(last)
+    try:
+        with open(path, "rb+") as file:
+            content = file.read()
+            end = content.rfind(b"\n") + 1
+            last = content[end:]
+            if not last:
+                return 0
+            if is_complete(last):
+                file.write(b"\n")
+            else:
+                file.truncate(end)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{path} cannot be written ({reason}); make it writable, or name another folder.") from error
+    return 0 if is_complete(last) or last.isspace() else len(last)
 
 
 def is_complete(line: bytes) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.versions import Versions, folder_of, split_by_version
+from dmls_ray.records.versions import Versions, folder_of, replaces, split_by_version
 from dmls_ray.util.errors import ConfigError
 from tests.records.test_model import record
 
@@ -147,3 +147,10 @@ def test_the_folder_of_a_run_has_the_version_in_its_name_also_where_all_versions
     assert len(set(folders)) == 3
     assert folders[2] == "runs/a-1"
     assert [folder_of(item) for item in split(records).distinguished()] == folders
+
+
+def test_a_failed_run_of_a_search_does_not_take_the_place_of_the_answer_of_a_benchmark() -> None:
+    killed = Outcome.KILLED
+    assert not replaces(of(0, OLD, mode="search", outcome=killed), of(0, OLD, mode="bench"))
+    assert replaces(of(0, OLD, mode="bench", outcome=killed), of(0, OLD, mode="search"))
+    assert replaces(of(0, OLD, mode="search"), of(0, OLD, mode="bench", outcome=killed))

@@ -46,6 +46,17 @@ def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next(tmp_path: Path
     assert latest_records(tmp_path) == [run(0), run(2)]
 
 
+def test_a_torn_line_that_cannot_be_cut_off_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs.jsonl").write_bytes(b'{"run_id"')
+
+    def refused(handle: int) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("dmls_ray.storage.runs_file.os.fsync", refused)
+    with pytest.raises(StoreError, match=r"runs\.jsonl cannot be written \(Read-only file system\); make it writable"):
+        Store(tmp_path)
+
+
 def test_a_torn_first_line_leaves_an_empty_store(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_bytes(b'{"run_id"')
     with Store(tmp_path) as store:
