@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import socket
+from collections.abc import Collection
 from typing import Any
 
 import psutil
@@ -160,7 +161,8 @@ def _is_on_this_machine(nodes: list[Any]) -> bool:
     return any(flags & set(words) for words in raylet_commands())
 
 
-def raylet_commands() -> list[list[str]]:
-    """The command line of each of Ray's node processes on this machine."""
-    processes = psutil.process_iter(["name", "cmdline"])
-    return [process.info["cmdline"] or [] for process in processes if process.info["name"] == "raylet"]
+def raylet_commands(users: Collection[int] | None = None) -> list[list[str]]:
+    """The command line of each of Ray's node processes on this machine; of these users, or of all."""
+    found = (process.info for process in psutil.process_iter(["name", "cmdline", "uids"]))
+    raylets = [info for info in found if info["name"] == "raylet" and info["uids"]]
+    return [info["cmdline"] or [] for info in raylets if users is None or info["uids"].real in users]

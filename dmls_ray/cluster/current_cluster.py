@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from dmls_ray.cluster.address_check import no_answer
+from dmls_ray.cluster.address_check import no_answer, raylet_commands
 
 _LONGEST_ADDRESS = 1000
 _LISTENS = "0A"
@@ -73,13 +73,16 @@ def _read_trusted(path: Path) -> str | None:
 
 
 def _check_listener(address: str) -> None:
-    """Refuse an address of this machine at which another user listens: the file may be older than its cluster's end.
+    """Refuse an address at which another may listen by now: the file may be older than its cluster's end.
 
     Raises:
-        _UntrustedError: the listener is another user's.
+        _UntrustedError: the listener is another user's, or on another machine of whose cluster no node runs here.
     """
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or host.strip("[]") not in _own_addresses():
+        # After a restart this machine, or the other, may have another address.
+        if not any(f"--gcs-address={address}" in words for words in raylet_commands(_trusted_users())):
+            raise _UntrustedError("no node of it runs on this machine")
         return
     others = set(_listeners(int(port))) - _trusted_users()
     if others:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dmls_ray.cluster import current_cluster as module
+from dmls_ray.cluster.address_check import raylet_commands
 from dmls_ray.cluster.connect import cluster_at
 from dmls_ray.cluster.current_cluster import current_cluster
 
@@ -76,6 +79,29 @@ def test_a_port_that_another_user_has_taken_since_is_not_joined(
     notes: list[str] = []
     assert current_cluster(notes.append) is None
     assert f"the process that listens at {address_of(listener)} belongs to user " in notes[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process renames itself with prctl")
+def test_an_address_that_another_machine_may_have_now_is_joined_only_if_a_node_of_its_cluster_runs_here(
+    mark: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = address_of(listener)
+    mark.write_text(address)
+    monkeypatch.setattr(module, "_own_addresses", lambda: {"192.0.2.1"})
+    notes: list[str] = []
+    assert current_cluster(notes.append) is None
+    assert "is not joined: no node of it runs on this machine" in notes[0]
+    # A node of this user with that head; a process may give itself any name and arguments.
+    code = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'raylet', 0, 0, 0); print(flush=True); time.sleep(100)"
+    words = [sys.executable, "-c", code, f"--gcs-address={address}"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as node:
+        assert node.stdout is not None
+        node.stdout.readline()
+        assert current_cluster(notes.append) == address
+        monkeypatch.setattr(module, "_trusted_users", lambda: {os.getuid(), ANOTHER_USER})
+        monkeypatch.setattr(module, "raylet_commands", lambda users: raylet_commands({ANOTHER_USER}))
+        assert current_cluster(notes.append) is None, "a node of another user"
+        node.kill()
 
 
 def test_a_pipe_a_link_or_a_folder_in_place_of_the_file_is_not_read(mark: Path, listener: socket.socket) -> None:
