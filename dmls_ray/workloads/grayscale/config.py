@@ -77,7 +77,7 @@ def files_in(folder: Path) -> list[Path]:
     """The image files of a folder in the order of their names; empty if the folder does not exist."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
 
 
 IMPLEMENTATION_FIELDS = frozenset(("implementation", "device"))

@@ -30,6 +30,8 @@ def read_image(path: str) -> Image.Image:
     Raises:
         UNREADABLE: it is none, or it is broken.
     """
+    if not Path(path).is_file():
+        raise OSError(f"{path}: no regular file")  # the reader of a pipe would wait for its writer
     from torchvision.datasets.folder import default_loader
 
     try:

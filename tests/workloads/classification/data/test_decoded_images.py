@@ -176,6 +176,13 @@ def test_a_damaged_image_is_refused_and_leaves_no_partial_cache(tmp_path: Path) 
     assert not is_decoded("image_folder", str(tmp_path), None)
 
 
+def test_a_pipe_among_the_images_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    os.mkfifo(tmp_path / "train" / "cat" / "zz.png")
+    with pytest.raises(DataError, match=r"cannot be read: .*zz\.png: no regular file"):
+        load_decoded("image_folder", str(tmp_path), None)
+
+
 def test_an_image_with_too_many_pixels_is_refused_and_not_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
