@@ -174,6 +174,26 @@ def test_what_cannot_be_undone_is_named(name: str) -> None:
     assert result.left_behind == (title,)
 
 
+class Tee:
+    """An output with no more than `print` needs."""
+
+    def write(self, text: str) -> None:
+        sys.__stdout__.write(text)
+
+    def flush(self) -> None:
+        sys.__stdout__.flush()
+
+
+def run_with_tee() -> RankResult:
+    sys.stdout = Tee()
+    return run(lambda: print("to the user's stream"))
+
+
+def test_a_stream_of_the_user_without_closed_is_no_error() -> None:
+    result = call_in_new_process(run_with_tee)
+    assert (result.outcome, result.left_behind) == (Outcome.OK, ())
+
+
 def raise_after_leaving() -> None:
     UNDONE["a default dtype"]()
     REMAINING["a thread"][0]()
