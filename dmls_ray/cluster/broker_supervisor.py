@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -112,5 +111,5 @@ def _wait_for_death(actor: Any, ended: threading.Event) -> None:
             ray.kill(actor)  # its process is stopped, and all that call it would wait
         except ray.exceptions.ActorUnavailableError:
             # The network fails, and the broker lives: another would not know what this one does.
-            time.sleep(RETRY_INTERVAL_S)
-            death = actor.wait_for_death.remote()
+            if not ended.wait(RETRY_INTERVAL_S):
+                death = actor.wait_for_death.remote()
