@@ -57,7 +57,8 @@ def main_job_folder(cache: Path, tmp_path_factory: pytest.TempPathFactory, reque
     It runs on another core, and is no child of this process: some tests look at the children.
     """
     folder = tmp_path_factory.mktemp("main")
-    if any("main_job" in item.fixturenames for item in request.session.items):
+    functions = (item for item in request.session.items if isinstance(item, pytest.Function))
+    if any("main_job" in function.fixturenames for function in functions):
         sweep = shlex.join(command_line("batch_size", *GRID))
         script = f"({sweep} >stdout.txt 2>stderr.txt; echo $? >code; mv code exit_code.txt) &"
         subprocess.run(["sh", "-c", script], cwd=folder, stdin=subprocess.DEVNULL, check=True)
