@@ -18,7 +18,7 @@ import pytest
 
 from dmls_ray import load
 from tests.conftest import PROJECT, SMALL, Command, command_line
-from tests.test_sweeps import GRID, Family, epoch_metrics, lines, start
+from tests.test_sweeps import GRID, Family, cluster, epoch_metrics, lines, start
 
 # On a busy machine the start of a sweep alone takes minutes. Limits of time end only tests that hang.
 pytestmark = pytest.mark.timeout(900)
@@ -120,18 +120,19 @@ def test_a_run_that_takes_too_long_is_a_timeout(sweep_command: Command, here: Pa
 PARTS = {"broker": "ray::Broker", "train_controller": "ray::TrainController", "tune_actor": "ray::RunTrainable"}
 
 
+def is_alive(process: psutil.Process, title: str) -> bool:
+    """Whether a process still runs and has a title that begins with this."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline()).startswith(title)
+    return False
+
+
 def find(family: Family, title: str) -> psutil.Process:
     """Wait for a process with this title; return the newest."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         family.look()
-        matching = []
-        for process in family.members:
-            try:
-                if " ".join(process.cmdline()).startswith(title):
-                    matching.append(process)
-            except psutil.NoSuchProcess:
-                continue
+        matching = [process for process in family.members if is_alive(process, title)]
         if matching:
             return max(matching, key=lambda process: process.create_time())
         time.sleep(0.05)
@@ -159,6 +160,27 @@ def test_a_sweep_survives_the_death_of_any_part(part: str, sweep_command: Comman
         assert record.outcome == "ok", record.reason
         assert epoch_metrics(record) == alone[record.run_id]
     assert not family.left()
+
+
+@pytest.mark.slow
+def test_the_death_of_trains_controller_reserves_no_cores_of_a_joined_cluster_without_a_dashboard(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path, "--include-dashboard=false") as (family, address, environment):
+        process = start(
+            *command_line("batch_size", *GRID, "--epochs", "20", "--repeats", "2", "--address", address),
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+        )  # fmt: skip
+        folder = tmp_path / "results" / "batch_size"
+        for runs in (2, 4):
+            while len(lines(folder)) < runs and process.poll() is None:
+                time.sleep(0.02)
+            find(family, PARTS["train_controller"]).kill()
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == 0, out + err
+        assert [record.outcome.value for record in load(folder).records] == ["ok"] * 8
+        family.look()
+        assert not [process for process in family.members if is_alive(process, "ray::PlacementGroupCleaner")]
 
 
 @pytest.mark.slow

@@ -12,11 +12,14 @@ from typing import Any
 PRIVATE_NAMES = (
     "ray._private.grpc_utils:init_grpc_channel",
     "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
+    "ray._private.state:state",
     "ray._private.utils:check_version_info",
     "ray._private.worker:_worker_logs_enabled",
+    "ray._private.worker:global_worker",
     "ray._raylet:Config",
     "ray._raylet:PlacementGroupID",
     "ray.core.generated.gcs_pb2:GcsNodeInfo",
+    "ray.core.generated.gcs_pb2:PlacementGroupTableData",
     "ray.core.generated.gcs_service_pb2:GetAllNodeInfoRequest",
     "ray.core.generated.gcs_service_pb2_grpc:NodeInfoGcsServiceStub",
     "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator:get_or_create_autoscaling_coordinator",
@@ -46,19 +49,21 @@ def controller_callback_class() -> type:
     return found
 
 
-def free_unnamed_placement_groups() -> None:
-    """Free what the trainer of a dead controller still holds of a cluster that the sweep has started.
+def free_placement_groups_of(actor_id: str) -> None:
+    """Free the placement groups that an actor made, after its death.
 
-    On a cluster that was joined, Train's own cleaner does so, at the cost of one process.
+    Public functions do not say who made a group, and would start or join another cluster once the sweep is over.
     Without it: after the death of a controller the ranks cannot be started again.
     """
+    from ray._private.state import state
+    from ray._private.worker import global_worker
     from ray._raylet import PlacementGroupID
-    from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+    from ray.core.generated.gcs_pb2 import PlacementGroupTableData
 
-    for key, group in placement_group_table().items():
-        # Tune's placement groups have names.
-        if not group["name"] and group["state"] != "REMOVED":
-            remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(key)))
+    for row in state._connect_and_get_accessor().get_placement_group_table():
+        group = PlacementGroupTableData.FromString(row)
+        if group.creator_actor_id.hex() == actor_id and group.state != PlacementGroupTableData.REMOVED:
+            global_worker.core_worker.remove_placement_group(PlacementGroupID(group.placement_group_id))
 
 
 def show_cluster_messages(shown: bool) -> None:

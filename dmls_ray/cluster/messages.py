@@ -21,8 +21,6 @@ class TrainerSettings:
     """Name of the TorchTrainer."""
     storage: str
     """Folder of Ray Train's files."""
-    private_cluster: bool
-    """Whether the cluster ends with the sweep."""
     working_dir: str
     """Working directory of the driver."""
     module_path: tuple[str, ...]

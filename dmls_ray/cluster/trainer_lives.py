@@ -8,7 +8,6 @@ from collections.abc import Callable
 import ray
 
 from dmls_ray.cluster.broker_client import BrokerClient
-from dmls_ray.cluster.compat import free_unnamed_placement_groups
 from dmls_ray.cluster.messages import ExpectedTrainer
 from dmls_ray.util.text import first_line
 
@@ -21,7 +20,6 @@ def run_trainer(
     fit: Callable[[str], None],
     is_over: Callable[[], bool],
     rename: Callable[[str], bool],
-    private_cluster: bool,
 ) -> str:
     """Run a trainer, and its successors.
 
@@ -32,7 +30,6 @@ def run_trainer(
         fit: runs the trainer with a name until its ranks have left.
         is_over: whether its ranks are needed no more.
         rename: takes the name of the next trainer; returns whether it is to start.
-        private_cluster: whether the cluster ends with the sweep, and has no other placement groups.
 
     Returns:
         Why the ranks cannot serve; empty if they have served to the end.
@@ -51,8 +48,6 @@ def run_trainer(
                 return ""
             if reason := _refusal(broker, "replace_trainer", before, trainer, expected()):
                 return reason
-            if private_cluster:
-                free_unnamed_placement_groups()
         except Exception as error:  # noqa: BLE001 - whatever it is, waiting runs must be ended
             if is_over():
                 return ""

@@ -113,7 +113,6 @@ class WorkerGroup:
             broker=self.name,
             trainer=trainer,
             storage=self.storage,
-            private_cluster=self._private_cluster,
             working_dir=os.getcwd(),
             module_path=module_path(),
             machine_names={machine.node_id: machine.name for machine in self._resources.machines},
@@ -319,7 +318,6 @@ class WorkerGroup:
             fit=fit,
             is_over=lambda: self._ended.is_set() or node.departed,
             rename=rename,
-            private_cluster=self._private_cluster,
         )
         if reason and node.later:
             self._exclude(node, reason)

@@ -43,7 +43,6 @@ def lives(broker: FakeBroker, *ends: Exception | None, over: Sequence[bool] = ()
         fit=fit,
         is_over=lambda: next(answers, False),
         rename=lambda trainer: starts,
-        private_cluster=False,
     )
     assert names == ["t", *(f"t.{life}" for life in range(1, len(names)))]
     return reason

@@ -144,9 +144,7 @@ def test_a_rank_that_cannot_start_gives_its_trainer_up() -> None:
     def fails(settings: Any) -> None:
         raise FileNotFoundError("no data there")
 
-    settings = TrainerSettings(
-        broker="broker", trainer="t", storage="", private_cluster=True, working_dir="/nowhere", module_path=()
-    )
+    settings = TrainerSettings(broker="broker", trainer="t", storage="", working_dir="/nowhere", module_path=())
     with (
         patch.object(worker_module, "BrokerClient", lambda name: broker),
         patch.object(worker_module, "_register", fails),

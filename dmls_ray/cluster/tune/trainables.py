@@ -219,5 +219,4 @@ class IsolatedRunTrainable(RunTrainable):
             fit=fit,
             is_over=is_over.is_set,
             rename=rename,
-            private_cluster=settings.private_cluster,
         )
