@@ -183,6 +183,35 @@ def test_the_death_of_trains_controller_reserves_no_cores_of_a_joined_cluster_wi
         assert not [process for process in family.members if is_alive(process, "ray::PlacementGroupCleaner")]
 
 
+ENDS_STOPPED_ACTORS_SOON = """
+import runpy, sys
+from dmls_ray.cluster.tune import stopped_actors
+
+stopped_actors.CHECK_INTERVAL_S, stopped_actors.STOPPED_TIMEOUT_S = 1.0, 5.0
+sys.argv[:] = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["ray", "spawn"])
+def test_another_tune_actor_takes_the_place_of_one_that_stays_stopped(launcher: str, tmp_path: Path) -> None:
+    python, *words = command_line("batch_size", *GRID, "--epochs", "20", "--repeats", "2", "--launcher", launcher)
+    process = start(
+        python, "-c", ENDS_STOPPED_ACTORS_SOON, *words,
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    family, folder = Family(process), tmp_path / "results" / "batch_size"
+    while len(lines(folder)) < 2 and process.poll() is None:
+        time.sleep(0.02)
+    find(family, PARTS["tune_actor"]).suspend()
+    out, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, out
+    assert out.count("Ray Tune's actor was stopped for 5 s; another takes its place.") == 1
+    assert [record.outcome.value for record in load(folder).records] == ["ok"] * 8
+    assert not family.left()
+
+
 @pytest.mark.slow
 def test_a_rank_that_rays_memory_monitor_kills_is_out_of_memory(
     sweep_command: Command, here: Path, monkeypatch: pytest.MonkeyPatch

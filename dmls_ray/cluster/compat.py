@@ -66,6 +66,22 @@ def free_placement_groups_of(actor_id: str) -> None:
             global_worker.core_worker.remove_placement_group(PlacementGroupID(group.placement_group_id))
 
 
+def pids_of_actors(class_name: str) -> list[int]:
+    """The processes of this job's actors of a class that live on this machine.
+
+    Public functions ask a server of the dashboard, or would start or join another cluster once the sweep is over.
+    Without it: an actor of Tune that is stopped is waited for.
+    """
+    from ray._private.state import state
+    from ray._private.worker import global_worker
+
+    actors = state.actor_table(None, global_worker.current_job_id, "ALIVE").values()
+    here = global_worker.current_node_id.hex()
+    return [
+        actor["Pid"] for actor in actors if actor["ActorClassName"] == class_name and actor["Address"]["NodeID"] == here
+    ]
+
+
 def show_cluster_messages(shown: bool) -> None:
     """Print, or do not print, what the cluster reports to every driver about its nodes and about workers that died.
 

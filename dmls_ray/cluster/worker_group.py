@@ -66,7 +66,7 @@ class WorkerGroup:
     ) -> None:
         self._resources, self._demand = resources, demand
         self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
-        self._exclusive, self._notify, self._head_is_lost = exclusive, notify, head_is_lost
+        self._exclusive, self.notify, self._head_is_lost = exclusive, notify, head_is_lost
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
         self._storage = TemporaryFolder("ray")
@@ -249,7 +249,7 @@ class WorkerGroup:
                     # From here on, neither a new broker nor a new trainer waits for it.
                     with self._changing:
                         node.departed = True
-                    self._notify(
+                    self.notify(
                         f"{node.machine.name} has left, and {node.ranks} ranks with it; what they were in is run again."
                     )
             self._stop_departed()
@@ -266,7 +266,7 @@ class WorkerGroup:
                 added = self._plan_missing(later=True)
             for node in added:
                 self.broker.call("expect", node.trainer, node.expected)
-                self._notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
+                self.notify(f"{node.machine.name} is there: {node.ranks} ranks start on it.")
                 self._start_node(node)
 
     def _is_usable(self, machine: Machine) -> bool:
@@ -275,7 +275,7 @@ class WorkerGroup:
             check_machines(Resources((machine,)))
         except ClusterError as error:
             self._unusable.add(machine.node_id)
-            self._notify(f"{machine.name} has joined and is left out: {error}")
+            self.notify(f"{machine.name} has joined and is left out: {error}")
             return False
         return True
 
@@ -329,7 +329,7 @@ class WorkerGroup:
             node_id = node.machine.node_id
             serves = any(item.machine.node_id == node_id and not item.departed for item in self._nodes)
         (self._full if serves else self._unusable).add(node_id)
-        self._notify(f"{reason.rstrip('.')}. {node.machine.name} is left out.")
+        self.notify(f"{reason.rstrip('.')}. {node.machine.name} is left out.")
 
 
 def _start_thread(target: Callable[[], None], name: str) -> threading.Thread:

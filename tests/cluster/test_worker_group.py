@@ -118,7 +118,7 @@ def test_the_note_about_a_machine_that_is_left_out_has_one_full_stop_after_its_r
 ) -> None:
     group, _ = group_on(made, cluster(1, 1), RankRequest(world_size=2))
     group._plan_missing(later=True)
-    with patch.object(group, "_notify") as notify:
+    with patch.object(group, "notify") as notify:
         group._exclude(group._nodes[1], reason)
     notify.assert_called_once_with("host-2: there is no folder /data. host-2 is left out.")
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ from ray.tune.schedulers import FIFOScheduler
 
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
 from dmls_ray.cluster.tune.job_set import TuneJobSet
+from dmls_ray.cluster.tune.stopped_actors import end_stopped_actors
 from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable
 from dmls_ray.cluster.worker_group import WorkerGroup
 from dmls_ray.records.run_events import RunEvent, RunStarted, RunUnknown, is_last
@@ -134,9 +137,12 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
     address = ray.util.get_node_ip_address()
     place = tune.PlacementGroupFactory([{"memory": 1, f"node:{address}": 0.001}])
     here = tune.with_resources(tune.with_parameters(trainable, **parameters), place)
+    # Ray takes the names of actors and their processes from here; Tune's would be that of a class of its own.
+    here.__qualname__ = trainable.__name__
     forward = ForwardEvents(listener, group, trials)
     while True:
-        outcomes = _tuner(here, trials, forward, storage=group.storage).fit()
+        with _no_actor_stays_stopped(trainable, group):
+            outcomes = _tuner(here, trials, forward, storage=group.storage).fit()
         # Trials may end without their runs: Tune does not retry one whose actor dies while it turns to it.
         left = tuple(run_id for run_id in trials.run_ids if run_id not in forward.ended)
         if not left and (trials.run_ids or not outcomes.errors):
@@ -146,6 +152,17 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
             reason = next(last_lines, "it gives no reason")
             raise WorkerGroupError(f"Ray Tune ended before all runs had: {reason}; the same command runs the others.")
         trials = replace(trials, run_ids=left)
+
+
+@contextlib.contextmanager
+def _no_actor_stays_stopped(trainable: type[RunTrainable], group: WorkerGroup) -> Iterator[None]:
+    over = threading.Event()
+    look = functools.partial(end_stopped_actors, trainable.__name__, over, group.notify)
+    threading.Thread(target=look, daemon=True, name="stopped-actors").start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _tuner(trainable: Any, trials: TuneJobSet, forward: ForwardEvents, *, storage: str) -> tune.Tuner:
