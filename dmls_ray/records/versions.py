@@ -38,13 +38,16 @@ def replaces(later: RunRecord, earlier: RunRecord) -> bool:
     """Whether a later record of the same run and version takes the place of an earlier one.
 
     A failure does not take the place of an answer: of two sweeps at one place, one may have ended the run, and which of
-    their records is the later may depend on the clocks of two machines. It does where the answer did not suffice: that
-    of a search for a benchmark, and that of a run which a search has stopped early.
+    their records is the later may depend on the clocks of two machines. Nor does a run of a search take the place of a
+    benchmark's answer, whose times were measured alone. An answer that did not suffice gives way: that of a search to a
+    benchmark, and that of a run which a search has stopped early.
     """
-    if later.outcome.is_final() or not earlier.outcome.is_final():
+    if not earlier.outcome.is_final():
         return True
-    is_first_benchmark = (earlier.mode, later.mode) == ("search", "bench")
-    return is_first_benchmark or earlier.stopped_epoch is not None
+    modes = earlier.mode, later.mode
+    if later.outcome.is_final():
+        return modes != ("bench", "search")
+    return modes == ("search", "bench") or earlier.stopped_epoch is not None
 
 
 @dataclass(frozen=True)

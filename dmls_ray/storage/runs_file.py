@@ -105,12 +105,17 @@ def records_by_version(
 
 
 def add_record(records: dict[VersionKey, RunRecord], record: RunRecord) -> None:
-    """Add a record at the end, in place of an earlier one of its run and version that does not count any more."""
+    """Add a record at the end, in place of an earlier one of its run and version that does not count any more.
+
+    If the earlier one stays, a search that has proposed the run since takes that one as the answer.
+    """
     key = version_key(record)
     earlier = records.get(key)
     if earlier is None or replaces(record, earlier):
         records.pop(key, None)
         records[key] = record
+    elif record.proposed:
+        records[key] = earlier.replace(proposed=record.proposed)
 
 
 def has_runs(folder: str | os.PathLike[str]) -> bool:

@@ -230,3 +230,12 @@ def open_modes() -> int:
     Without it: such a mode, of a run that did not leave it, applies to the next runs of its process.
     """
     return torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
+
+
+def backward_uses_threads() -> bool:
+    """Whether the backward pass may run in other threads than this one; PyTorch 2.6 has no public access to it.
+
+    Without it: a run that switches this off changes the times of the next runs of its process.
+    """
+    enabled: bool = torch._C._is_multithreading_enabled()
+    return enabled

@@ -154,3 +154,8 @@ def test_a_failed_run_of_a_search_does_not_take_the_place_of_the_answer_of_a_ben
     assert not replaces(of(0, OLD, mode="search", outcome=killed), of(0, OLD, mode="bench"))
     assert replaces(of(0, OLD, mode="bench", outcome=killed), of(0, OLD, mode="search"))
     assert replaces(of(0, OLD, mode="search"), of(0, OLD, mode="bench", outcome=killed))
+
+
+def test_an_answer_of_a_search_does_not_take_the_place_of_that_of_a_benchmark() -> None:
+    assert not replaces(of(0, OLD, mode="search"), of(0, OLD, mode="bench"))
+    assert replaces(of(0, OLD, mode="bench"), of(0, OLD, mode="search"))

@@ -288,3 +288,12 @@ def test_a_failure_replaces_no_answer_but_one_that_did_not_suffice(tmp_path: Pat
             store.append(item)
         assert store.records == [run(0), *failed[1:]]
     assert latest_records(tmp_path) == [run(0), *failed[1:]]
+
+
+def test_a_search_takes_the_answer_of_a_benchmark_for_its_own_run_that_ended_later(tmp_path: Path) -> None:
+    measured, proposed = run(0), {"lr": 0.1}
+    with Store(tmp_path) as store:
+        store.append(measured)
+        store.append(record(run_id="a-0", repeat=0, mode="search", test_accuracy=0.1, proposed=proposed))
+        assert store.records == [measured.replace(proposed=proposed)]
+    assert latest_records(tmp_path) == [measured.replace(proposed=proposed)]

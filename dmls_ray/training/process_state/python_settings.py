@@ -31,6 +31,7 @@ def python_settings() -> Iterable[Setting]:
     """The settings, those first on which others depend."""
     yield Setting("environment variables", lambda: dict(os.environ), _set_environment)
     yield Setting("working directory", _working_directory, os.chdir)
+    yield Setting("mask of new files", _umask, os.umask)
     yield Setting("locale", lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name))
     yield Setting("resource limits", _limits, _set_limits)
     yield Setting("signal handlers", _signal_handlers, _set_signal_handlers)
@@ -75,6 +76,13 @@ def _working_directory() -> str:
         return os.getcwd()
     except FileNotFoundError:
         return ""  # it was removed
+
+
+def _umask() -> int:
+    """The mask of the process. It can only be read by setting it, so what is set is what it nearly always is."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def _limits() -> dict[int, tuple[int, int]]:

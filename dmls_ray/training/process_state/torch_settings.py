@@ -11,7 +11,12 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from dmls_ray.training.compat import global_hooks, remove_saved_tensor_hooks, saved_tensor_hooks
+from dmls_ray.training.compat import (
+    backward_uses_threads,
+    global_hooks,
+    remove_saved_tensor_hooks,
+    saved_tensor_hooks,
+)
 from dmls_ray.training.process_state.setting import Setting, attributes
 
 _DENORMAL, _ONE = 1e-310, 1.0
@@ -27,6 +32,7 @@ def torch_settings() -> Iterable[Setting]:
     yield Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype)
     yield Setting("gradient mode", torch.is_grad_enabled, torch.set_grad_enabled)
     yield Setting("anomaly detection", _anomaly_detection, lambda modes: torch.autograd.set_detect_anomaly(*modes))
+    yield Setting("threads of backward", backward_uses_threads, torch.autograd.set_multithreading_enabled)
     yield Setting("threads", torch.get_num_threads, torch.set_num_threads)
     yield Setting("flushing of denormal numbers", _flushes_denormals, torch.set_flush_denormal)
     yield Setting("sharing strategy", torch.multiprocessing.get_sharing_strategy, _set_sharing_strategy)
