@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -19,56 +15,19 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
-from dmls_ray.cli import sweep_script
 from dmls_ray.cli.main import main
-from dmls_ray.cluster.resources import local_resources
 from dmls_ray.config.options import Options
-from dmls_ray.execution.executor import Executor
-from dmls_ray.execution.identities import Identities
-from dmls_ray.execution.jobs import JobFactory
-from dmls_ray.execution.planning import make_plan, results_location
-from dmls_ray.execution.run_plan import run_plan
-from dmls_ray.records.model import RunRecord
+from dmls_ray.execution.planning import results_location
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.storage import remote_store
 from dmls_ray.storage.location import first_free_location, open_store, records_at
-from dmls_ray.storage.mirror import Mirror
 from dmls_ray.storage.object_store import ObjectStore
 from dmls_ray.storage.remote_store import RemoteStore
 from dmls_ray.storage.sweep_file import read_sweep
-from dmls_ray.util.errors import ConfigError, StoreError
+from dmls_ray.util.errors import StoreError
 from dmls_ray.util.uri import numbered
-from dmls_ray.workloads.registry import workload
-from tests.analysis.samples import results
-from tests.conftest import PROJECT, S3, start_s3
-from tests.execution.test_run_plan import GRID, Notes
-from tests.records.test_model import record
-
-
-def run(number: int, outcome: Outcome = Outcome.OK) -> RunRecord:
-    return record(run_id=f"a-{number}", repeat=number, outcome=outcome)
-
-
-def numbers(uri: str | Path) -> list[int]:
-    """The repeats of the runs there, with repetitions."""
-    return sorted(item.repeat for item in load(uri).records)
-
-
-def objects_of(uri: str) -> list[str]:
-    """The names of the objects with runs."""
-    return [item.name for item in ObjectStore(uri).list("runs") if not item.is_folder]
-
-
-def path_of(uri: str) -> Path:
-    return Path(uri.removeprefix("file://"))
-
-
-def left_by_a_death(uri: str, *runs: RunRecord) -> RemoteStore:
-    """A store with runs of a process that died: it is never closed."""
-    store = RemoteStore(uri, note=print)
-    for item in runs:
-        store.append(item)
-    return store
+from tests.conftest import S3, start_s3
+from tests.storage.remote import left_by_a_death, numbers, objects_of, path_of, run
 
 
 @pytest.fixture
@@ -390,154 +349,3 @@ def test_a_fresh_location_is_the_first_without_a_sweep(bucket: str) -> None:
     assert results_location(Options(out=uri, fresh=True)) == numbered(uri, 3)
     assert records_at(numbered(uri, 3)) == []
     assert len(records_at(numbered(uri, 2))) == 1
-
-
-def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri: str) -> None:
-    objects = ObjectStore(uri)
-    objects.put_all(["tensorboard/old/events", "figures/old.svg", "table.md"], str.encode)
-    mirror = Mirror(uri, ("table.md", "tensorboard"))
-    assert sorted(path.name for path in mirror.folder.iterdir() if path.name[0] != ".") == ["table.md", "tensorboard"]
-    for name in ("tensorboard/new/events", "figures/new.svg"):
-        path = mirror.folder / name
-        path.parent.mkdir(parents=True)
-        path.write_text("new")
-    at = {item.name: item.modified_ns for item in objects.list()}
-    mirror.push()
-    there = [item.name for item in objects.list(deep=True) if not item.is_folder]
-    assert there == ["figures/new.svg", "figures/old.svg", "table.md", "tensorboard/new/events"]
-    assert {item.name: item.modified_ns for item in objects.list()}["table.md"] == at["table.md"], "it is not changed"
-
-
-def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:
-    place = f"{bucket}/sweep"
-    left_by_a_death(place, run(0))
-    found = load(place)
-    assert repr(found) == f"Results({place!r}, 1 runs: 1 ok)"
-    part = found.of(found.records[:1])
-    folder = found.folder
-    del found
-    assert (folder / "runs.jsonl").exists()
-    assert part.where == place
-    del part
-    assert not folder.exists()
-
-
-KILLED = """
-import os, signal, sys
-from dmls_ray.storage.remote_store import RemoteStore
-from dmls_ray.util.errors import StoreError
-from tests.storage.test_remote_store import run
-
-def fail(*_):
-    raise StoreError("it does not answer.")
-
-whole, cut_off = (RemoteStore(uri, print) for uri in sys.argv[1:])
-cut_off.mirror.objects.put_all = fail
-whole.append(run(0))
-cut_off.append(run(0))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_the_local_copy_of_a_killed_process_is_deleted_by_the_next_unless_it_has_runs_that_are_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    uri, other = (tmp_path / "whole").as_uri(), (tmp_path / "cut off").as_uri()
-    words = [sys.executable, "-c", KILLED, uri, other]
-    environment = {**os.environ, "TMPDIR": str(temporary)}
-    killed = subprocess.run(words, cwd=PROJECT, env=environment, timeout=60, check=False, stdout=subprocess.DEVNULL)
-    assert killed.returncode == -signal.SIGKILL
-    assert len(list(temporary.iterdir())) == 2
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    store = RemoteStore(uri, print)
-    (kept,) = set(temporary.iterdir()) - {store.folder}
-    assert numbers(store.folder) == numbers(kept) == [0]
-    assert not ObjectStore(other).list()
-
-
-# --- a whole call -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def finished(bucket: str) -> str:
-    """A URI where every run of the grid has ended."""
-    uri = f"{bucket}/a folder/sweep"
-    with open_store(uri, print) as store:
-        store.add_session({"axes": {"batch_per_rank": [16, 32]}, "axis": "batch_per_rank"})
-        for item in results(GRID, lambda values, repeat: 100.0 * values["batch_per_rank"]).records:
-            store.append(item)
-    return uri
-
-
-def call(uri: str) -> tuple[Any, list[str]]:
-    view = Notes()
-    return run_plan(make_plan(GRID), Options(out=uri), view), view.notes  # type: ignore[arg-type]
-
-
-def test_a_call_leaves_all_files_at_the_uri_and_the_next_leaves_them_as_they_are(finished: str) -> None:
-    found, notes = call(finished)
-    assert (len(found), notes) == (6, ["Nothing to run: all 6 runs are there."])
-    there = {item.name: item.modified_ns for item in ObjectStore(finished).list()}
-    assert {"runs", "sessions", "report.html", "table.md", "runs.parquet", "tensorboard"} <= there.keys()
-    assert b"batch_per_rank 16 to 32" in (ObjectStore(finished).get("table.md") or b"")
-    call(finished)
-    assert {item.name: item.modified_ns for item in ObjectStore(finished).list()} == there
-
-
-def test_no_file_at_the_uri_names_a_credential_or_the_local_folder(finished: str) -> None:
-    found, _ = call(finished)
-    objects = ObjectStore(finished)
-    secrets = [value.encode() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if (value := os.getenv(name))]
-    for item in objects.list(deep=True):
-        content = b"" if item.is_folder else objects.get(item.name) or b""
-        assert not any(text in content for text in (*secrets, str(found.folder).encode())), item.name
-
-
-def test_another_functions_runs_are_refused_by_the_uri(finished: str) -> None:
-    with open_store(finished, print) as store:
-        store.append(record(run_id="b-0", config={"train": "module:function", "lr": 1}))
-    with pytest.raises(StoreError, match=rf"--out {finished} holds runs of"):
-        call(finished)
-
-
-@pytest.mark.parametrize("name", ["checkpoints", "save_weights"])
-def test_what_ranks_keep_needs_a_folder(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} needs a folder that the ranks can write to"):
-        Options(out="s3://bucket/sweep", **{name: True})
-
-
-def test_credentials_in_out_are_refused_before_anything_is_opened() -> None:
-    with pytest.raises(ConfigError, match="--out s3://bucket/x was given with credentials in it"):
-        Options(out="s3://KEY:HIDDEN@bucket/x")
-    with pytest.raises(ConfigError, match="is a URI that lacks a slash"):
-        Options(out=Path("s3://bucket/x"))  # type: ignore[arg-type]
-
-
-def test_profiles_of_inference_are_left_out_at_a_uri_with_a_note(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Executor, "run", lambda self, pending: None)
-    plan = make_plan({"batch_per_rank": 16, "world_size": 1, "inference_batch": 8})
-    kept, chosen = [], workload("classification")
-    for out in (f"{bucket}/sweep", str(tmp_path / "sweep")):
-        view, options = Notes(), Options(out=out)
-        run_plan(plan, options, view)  # type: ignore[arg-type]
-        jobs = JobFactory(local_resources(), options, chosen, Path("folder"), Identities(chosen))
-        kept.append(
-            (jobs.create(plan.runs[0]).artifacts is not None, [note for note in view.notes if "Profiles" in note])
-        )
-    note = "Profiles and other files of ranks need a folder, and --out is a URI: they are left out."
-    assert kept == [(False, [note]), (True, [])]
-
-
-def test_a_dry_run_shows_what_is_done_at_a_uri(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        sweep_script.main(
-            name="test", question="What?", axis="batch_per_rank", defaults={**GRID, "batch_per_rank": [16, 64]},
-            arguments=["--out", finished, "--dry-run"],
-        )  # fmt: skip
-    out = capsys.readouterr().out
-    assert ended.value.code == 0
-    assert (out.count("  done"), out.count("  to run")) == (3, 3)

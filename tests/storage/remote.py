@@ -1,0 +1,38 @@
+"""Runs at a URI, and what tests see of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dmls_ray import load
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.object_store import ObjectStore
+from dmls_ray.storage.remote_store import RemoteStore
+from tests.records.test_model import record
+
+
+def run(number: int, outcome: Outcome = Outcome.OK) -> RunRecord:
+    return record(run_id=f"a-{number}", repeat=number, outcome=outcome)
+
+
+def numbers(uri: str | Path) -> list[int]:
+    """The repeats of the runs there, with repetitions."""
+    return sorted(item.repeat for item in load(uri).records)
+
+
+def objects_of(uri: str) -> list[str]:
+    """The names of the objects with runs."""
+    return [item.name for item in ObjectStore(uri).list("runs") if not item.is_folder]
+
+
+def path_of(uri: str) -> Path:
+    return Path(uri.removeprefix("file://"))
+
+
+def left_by_a_death(uri: str, *runs: RunRecord) -> RemoteStore:
+    """A store with runs of a process that died: it is never closed."""
+    store = RemoteStore(uri, note=print)
+    for item in runs:
+        store.append(item)
+    return store
