@@ -183,6 +183,41 @@ def test_the_death_of_trains_controller_reserves_no_cores_of_a_joined_cluster_wi
         assert not [process for process in family.members if is_alive(process, "ray::PlacementGroupCleaner")]
 
 
+STARTS_ONE_BROKER = """
+import runpy, sys
+from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
+
+start = BrokerSupervisor._start_broker
+
+def only_the_first(self, generation):
+    if generation:
+        raise OSError("no process can be started")
+    return start(self, generation)
+
+BrokerSupervisor._start_broker = only_the_first
+sys.argv[:] = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_broker_dies_and_cannot_be_started_again_ends_with_one_line(tmp_path: Path) -> None:
+    python, *words = command_line("batch_size", *GRID, "--epochs", "400", "--repeats", "2")
+    process = start(
+        python, "-c", STARTS_ONE_BROKER, *words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    family, folder = Family(process), tmp_path / "results" / "batch_size"
+    while len(lines(folder)) < 1 and process.poll() is None:
+        time.sleep(0.02)
+    find(family, PARTS["broker"]).kill()
+    _, err = process.communicate(timeout=600)
+    assert process.returncode == 1, err
+    (line,) = err.splitlines()
+    assert "The broker died, and no other can be started (no process can be started). The runs that had ended" in line
+    assert 0 < len(lines(folder)) < 8
+    assert not family.left()
+
+
 ENDS_STOPPED_ACTORS_SOON = """
 import runpy, sys
 from dmls_ray.cluster.tune import stopped_actors

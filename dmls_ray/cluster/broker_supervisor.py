@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from dmls_ray.cluster.messages import ExpectedTrainer
 from dmls_ray.cluster.processes import end_process_there, oom_kills_there
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.util.text import first_line
 
 CHECK_INTERVAL_S = 10.0
 """Interval in which the broker is asked whether it answers."""
@@ -25,6 +27,12 @@ ANSWER_TIMEOUT_S = 60.0
 
 RETRY_INTERVAL_S = 0.5
 """Seconds until a broker that the network hides is looked for again."""
+
+EARLY_DEATH_S = 20.0
+"""A broker that dies sooner after its start may have died of the start itself."""
+
+MAX_EARLY_DEATHS = 4
+"""Such deaths in a row after which no other broker is started."""
 
 
 class BrokerSupervisor:
@@ -36,6 +44,8 @@ class BrokerSupervisor:
         exclusive: whether runs go one at a time.
         limits: timeouts, retries and the memory of ranks.
         ended: set when the sweep is over.
+        controllers: returns the actors that control trainers, by trainer, as far as they are known here.
+        has_failed: called once, from another thread, with the reason why there will be no other broker.
     """
 
     def __init__(
@@ -46,8 +56,11 @@ class BrokerSupervisor:
         exclusive: bool,
         limits: RunLimits,
         ended: threading.Event,
+        controllers: Callable[[], dict[str, Any]],
+        has_failed: Callable[[str], None],
     ) -> None:
         self._name, self._expected, self._ended = name, expected, ended
+        self._controllers, self._has_failed = controllers, has_failed
         self._exclusive, self._limits = exclusive, limits
         self._actor = self._start_broker(0)
         self._thread = threading.Thread(target=self._restart_dead_brokers, daemon=True, name="broker")
@@ -70,6 +83,7 @@ class BrokerSupervisor:
         )
         return actor.remote(
             self._expected(),
+            controllers=self._controllers(),
             exclusive=self._exclusive,
             limits=self._limits,
             end_process=end_process_there,
@@ -78,18 +92,33 @@ class BrokerSupervisor:
         )
 
     def _restart_dead_brokers(self) -> None:
+        try:
+            self._keep_one_alive()
+        except SystemExit:
+            return  # raised by ray.shutdown() in a waiting thread
+        except Exception as error:  # noqa: BLE001 - whatever it is, ranks would ask for another broker for ever
+            if not self._ended.is_set():
+                self._has_failed(f"The broker died, and no other can be started ({first_line(error)})")
+
+    def _keep_one_alive(self) -> None:
+        """Return when the sweep is over.
+
+        Raises:
+            Exception: no other broker can be started.
+        """
+        early = 0
         for generation in itertools.count(1):
+            started = time.monotonic()
             try:
                 _wait_for_death(self._actor, self._ended)
                 return
-            except SystemExit:
-                return  # raised by ray.shutdown() in a waiting thread
             except ray.exceptions.RayActorError:
                 if self._ended.is_set():
                     return
+                early = early + 1 if time.monotonic() - started < EARLY_DEATH_S else 0
+                if early == MAX_EARLY_DEATHS:
+                    raise
                 self._actor = self._start_broker(generation)
-            except ray.exceptions.RayError:
-                return  # Ray itself is gone
 
 
 def _wait_for_death(actor: Any, ended: threading.Event) -> None:

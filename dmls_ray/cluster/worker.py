@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -98,13 +99,17 @@ class RankWorker:
             lease_id = self._lease_id
             try:
                 addresses = client.call_once("interruption", self.name)
-            except ray.exceptions.RayActorError:
-                addresses = ()  # there is no broker now
+            except ray.exceptions.RayError:
+                addresses = ()  # there is no broker now, or its answer is lost
             if addresses is None and lease_id and unknown == lease_id == self._lease_id:
                 os._exit(1)
             unknown = lease_id if addresses is None else ""
             if addresses:
-                abort_pending_collectives(addresses)
+                try:
+                    abort_pending_collectives(addresses)
+                except Exception:  # noqa: BLE001 - without this thread the next loss would not be noticed
+                    # The broker ends this process, if it still waits in a few seconds.
+                    traceback.print_exc()
             else:
                 time.sleep(RETRY_INTERVAL_S)
 

@@ -50,6 +50,7 @@ class WorkerGroup:
         exclusive: whether runs go one at a time.
         notify: takes a message for the user, from any thread.
         head_is_lost: called once, from another thread, where the cluster's head is gone for good.
+        has_failed: called once, from another thread, with the reason why the group cannot serve any more.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class WorkerGroup:
         exclusive: bool = True,
         notify: Callable[[str], None] = print,
         head_is_lost: Callable[[], None] = lambda: None,
+        has_failed: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._resources, self._demand = resources, demand
         self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
-        self._exclusive, self.notify, self._head_is_lost = exclusive, notify, head_is_lost
+        self._exclusive, self.notify = exclusive, notify
+        self._head_is_lost, self._has_failed = head_is_lost, has_failed
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
         self._storage = TemporaryFolder("ray")
@@ -126,7 +129,13 @@ class WorkerGroup:
         if self.isolation == "group":
             self._plan_missing(later=False)
         self._supervisor = BrokerSupervisor(
-            self.name, expected=self._expected, exclusive=self._exclusive, limits=self.limits, ended=self._ended
+            self.name,
+            expected=self._expected,
+            exclusive=self._exclusive,
+            limits=self.limits,
+            ended=self._ended,
+            controllers=lambda: dict(self._controllers),
+            has_failed=self._has_failed,
         )
         # Else each run brings its own trainer.
         for node in self._nodes:

@@ -190,6 +190,7 @@ class Executor:
             exclusive=self.search is None,
             notify=self.view.note,
             head_is_lost=self._on_head_lost,
+            has_failed=self._on_failure,
         )
         trials = self.search.trials(factory, jobs, group.ranks) if self.search else listed(jobs)
         again = {run.run_id for run in runs}
@@ -207,7 +208,7 @@ class Executor:
                 run_jobs(group, listed(late), self._listen, launch=run_command)
             cut_short = bool(self._broken)
         except KeyboardInterrupt:
-            if not (self._head_lost.is_set() or self._not_kept):
+            if not (self._head_lost.is_set() or self._not_kept or self._broken):
                 # At once, since whoever stops a job may kill it a few seconds later.
                 self.view.note("Stopping: the runs that have ended are kept.")
                 raise
@@ -230,6 +231,12 @@ class Executor:
     def _wanted_data(self, runs: Sequence[Run]) -> tuple[tuple[Any, ...], ...]:
         """Workload and arguments of each data set that a machine prepares before its ranks serve."""
         return tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs_of(runs)))
+
+    def _on_failure(self, reason: str) -> None:
+        """End the sweep, whose runs nothing serves any more; called from another thread."""
+        self._broken = reason
+        if self._in_main_thread:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _on_head_lost(self) -> None:
         """End the sweep; called from the watchdog thread."""

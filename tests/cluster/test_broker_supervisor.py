@@ -10,7 +10,9 @@ from unittest.mock import Mock, patch
 import pytest
 import ray
 
-from dmls_ray.cluster.broker_supervisor import ANSWER_TIMEOUT_S, _wait_for_death
+from dmls_ray.cluster import broker_supervisor
+from dmls_ray.cluster.broker_supervisor import ANSWER_TIMEOUT_S, MAX_EARLY_DEATHS, BrokerSupervisor, _wait_for_death
+from dmls_ray.config.run_limits import RunLimits
 
 DIED = ray.exceptions.ActorDiedError()
 UNAVAILABLE = ray.exceptions.ActorUnavailableError("the network fails", b"1" * 16)
@@ -85,3 +87,47 @@ def test_no_call_of_ray_follows_the_end_of_the_sweep_since_it_would_start_anothe
     with patch.object(ray, "wait", wait):
         _wait_for_death(fake.actor, ended)
     assert not fake.actor.is_alive.remote.called
+
+
+def supervise(fake: FakeRay, *starts: Exception | None, early_death_s: float = 20.0) -> tuple[int, list[str]]:
+    """How many brokers are started, and what the driver hears; `starts`: how each start after the first one ends."""
+    following, failures, started, ended = iter([None, *starts]), list[str](), list[int](), threading.Event()
+
+    def start(self: BrokerSupervisor, generation: int) -> Any:
+        error = next(following, KeyError)
+        if error is KeyError:
+            ended.set()
+        elif isinstance(error, Exception):
+            raise error
+        started.append(generation)
+        return fake.actor
+
+    with (
+        patch.object(BrokerSupervisor, "_start_broker", start),
+        patch.object(broker_supervisor, "EARLY_DEATH_S", early_death_s),
+    ):
+        supervisor = BrokerSupervisor(
+            "group", expected=dict, exclusive=True, limits=RunLimits(), ended=ended, controllers=dict,
+            has_failed=failures.append,
+        )  # fmt: skip
+        supervisor._thread.join()
+    assert started == [*range(len(started))]
+    return len(started), failures
+
+
+@pytest.mark.parametrize("fake", [([DIED], [])], indirect=True)
+def test_a_broker_that_cannot_be_started_again_ends_the_sweep_with_the_reason(fake: FakeRay) -> None:
+    error = ValueError("no worker\ncould be started")
+    assert supervise(fake, error) == (1, ["The broker died, and no other can be started (no worker)"])
+
+
+@pytest.mark.parametrize("fake", [([DIED] * MAX_EARLY_DEATHS, [])], indirect=True)
+def test_brokers_that_die_at_their_start_end_the_sweep_after_some(fake: FakeRay) -> None:
+    count, (reason,) = supervise(fake, *[None] * 9)
+    assert count == MAX_EARLY_DEATHS
+    assert reason.startswith("The broker died, and no other can be started (The actor died")
+
+
+@pytest.mark.parametrize("fake", [([DIED] * 10, [])], indirect=True)
+def test_a_broker_that_has_lived_is_replaced_each_time(fake: FakeRay) -> None:
+    assert supervise(fake, *[None] * 9, early_death_s=0.0) == (11, [])

@@ -138,6 +138,25 @@ def test_a_rank_between_two_runs_does_not_end_for_a_new_broker() -> None:
         rank._watch_for_lost_peers()
 
 
+def test_a_rank_goes_on_looking_for_lost_ranks_after_any_error_of_a_look(capfd: pytest.CaptureFixture[str]) -> None:
+    gone = ray.exceptions.RaySystemError("an answer that cannot be read")
+    broker = ScriptedBroker(join=["a"], interruption=[gone, ("10.0.0.2",), ("10.0.0.3",), KeyboardInterrupt()])
+    rank, aborted = worker(broker), list[Any]()
+
+    def abort(addresses: Any) -> None:
+        aborted.append(addresses)
+        raise OSError("the connections cannot be read")
+
+    with (
+        patch.object(worker_module, "BrokerClient", lambda name: broker),
+        patch.object(worker_module, "abort_pending_collectives", abort),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        rank._watch_for_lost_peers()
+    assert aborted == [("10.0.0.2",), ("10.0.0.3",)]
+    assert capfd.readouterr().err.count("OSError: the connections cannot be read") == 2, "for the log of the rank"
+
+
 def test_a_rank_that_cannot_start_gives_its_trainer_up() -> None:
     broker = ScriptedBroker(trainer_failed=[None])
 

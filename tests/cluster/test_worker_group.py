@@ -162,6 +162,20 @@ def test_a_new_broker_learns_which_machines_have_served(made: list[WorkerGroup])
     assert [item.machine for item in group._expected().values()] == ["host-1", "host-2"]
 
 
+def test_a_new_broker_learns_the_controllers_that_the_driver_knows(made: list[WorkerGroup]) -> None:
+    # Else it could stop no controller whose ranks do not come back.
+    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
+    with (
+        patch("dmls_ray.cluster.worker_group.BrokerSupervisor") as supervisor,
+        patch("dmls_ray.cluster.worker_group._start_thread"),
+    ):
+        group.start()
+    assert supervisor.call_args.kwargs["controllers"]() == {}
+    line.controllers = {group._nodes[0].trainer: "its controller"}
+    group.note_trainers()
+    assert supervisor.call_args.kwargs["controllers"]() == line.controllers
+
+
 def test_the_broker_is_not_asked_for_trainers_that_are_all_known(made: list[WorkerGroup]) -> None:
     group, line = group_on(made, cluster(1), RankRequest(world_size=1))
     group._plan_missing(later=False)

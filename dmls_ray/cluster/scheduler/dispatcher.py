@@ -41,6 +41,7 @@ class Dispatcher:
         end_process: kills the process of a rank, whatever it does; returns whether it is gone.
         oom_kills_on: the kernel's count of processes killed for lack of memory on a rank's machine; None if unknown.
         stop_controller: ends the actor that controls a trainer, and the trainer's ranks with it.
+        controllers: those actors, by trainer, that an earlier broker knew.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Dispatcher:
         end_process: Callable[[RankRegistration], Awaitable[bool]] = _no_process,
         oom_kills_on: Callable[[RankRegistration], Awaitable[int | None]] = _unknown,
         stop_controller: Callable[[Any], None] = lambda controller: None,
+        controllers: Mapping[str, Any] | None = None,
     ) -> None:
         self.limits = limits = limits or RunLimits()
         self.end_process, self.oom_kills_on, self.stop_controller = end_process, oom_kills_on, stop_controller
@@ -63,7 +65,7 @@ class Dispatcher:
         """Attempts under way, by lease_id."""
         self.abort_reason = ""
         """Why no run can be served any more."""
-        self.controllers: dict[str, Any] = {}
+        self.controllers: dict[str, Any] = dict(controllers or {})
         """The actors that control trainers, by trainer, including ended ones."""
         # Names carry the broker's own id: those of a later broker must not collide with what this one left behind.
         self.nonce = uuid.uuid4().hex[:8]

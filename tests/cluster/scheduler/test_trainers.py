@@ -157,6 +157,18 @@ async def test_a_run_goes_on_with_the_ranks_of_a_trainer_that_was_replaced() -> 
 
 
 @scenario
+async def test_a_new_broker_stops_the_controllers_that_the_one_before_knew() -> None:
+    made: list[Broker] = []
+    broker = Broker(on_host(has_served=True), stop_controller=driver(made), controllers={"t.0": 0})
+    made.append(broker)
+    await broker.submit(job("r", 2))
+    began = now()
+    while "t.1" not in broker.controllers:
+        await asyncio.sleep(1)
+    assert now() - began < RESTART_TIMEOUT_S + 2
+
+
+@scenario
 async def test_a_trainer_that_finds_no_free_resources_ends_the_sweep_after_a_while() -> None:
     for wait_for_ranks, expected_s in ((60.0, START_TIMEOUT_S), (7200.0, 7200.0)):
         broker = Broker(on_host(), limits=RunLimits(wait_for_ranks=wait_for_ranks))
