@@ -440,6 +440,26 @@ def test_a_run_that_hangs_while_the_broker_dies_starts_again(here: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_run_that_brings_its_ranks_starts_again_after_the_death_of_tunes_actor(here: Path) -> None:
+    # Its trainer dies with that actor; the cores that it reserved are all there are.
+    flags = (*SHORT_RUNS, "--repeats", "1", "--world-size", "2", "--model", "tests.failing:hangs_the_first_time")
+    process = start(
+        *command_line("grid", *flags, "--isolation", "per_run", "--stall-timeout", "none"),
+        cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    family = Family(process)
+    deadline = time.monotonic() + 600
+    while not (here / "hangs").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    find(family, "ray::IsolatedRunTrainable").kill()
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, out + err
+    (record,) = load(here / "results" / "grid").records
+    assert (record.outcome, record.attempts) == ("ok", 2)
+    assert not family.left()
+
+
+@pytest.mark.slow
 def test_what_a_training_function_leaves_behind_does_not_reach_the_next_run(sweep_command: Command, here: Path) -> None:
     flags = ("--train", "tests.training.process_state.leaving:train", "--world-size", "1", "2", "--device", "cpu")
     flags = (*flags, "--oversubscribe", "--repeats", "1", "--set", "leaves")

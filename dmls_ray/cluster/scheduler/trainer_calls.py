@@ -56,6 +56,13 @@ class TrainerCalls(Dispatcher):
             self.members.departed[left] = None
         self.end_ranks_of(trainer, departed=left)
 
+    async def end_trainers(self, prefix: str) -> list[Any]:
+        """Remove the ranks of all trainers whose name begins so; returns the actors that control them, if known."""
+        names = [name for name in self.members.trainers if name.startswith(prefix)]
+        for name in names:
+            self.end_ranks_of(name)
+        return [self.controllers[name] for name in names if name in self.controllers]
+
     async def refusal(self, trainer: str) -> str:
         """Why the ranks of a trainer cannot serve; empty if nothing is known of it."""
         return self.members.refusals.get(trainer, "")

@@ -15,6 +15,7 @@ import ray
 from ray.tune import Trainable
 
 from dmls_ray.cluster.broker_client import BrokerClient
+from dmls_ray.cluster.compat import free_placement_groups_of
 from dmls_ray.cluster.external_run import LaunchedRun
 from dmls_ray.cluster.messages import ExpectedTrainer, Job
 from dmls_ray.cluster.scheduler.dispatcher import skipped
@@ -177,8 +178,13 @@ class IsolatedRunTrainable(RunTrainable):
         super().setup(config, **parts)
 
     def begin(self, job: Job) -> None:
+        of_this_run = f"{self._group['settings'].trainer}-{job.run_id}-"
+        # Where an actor of Tune died in this run, its trainer has died with it, and the broker does not know.
+        for controller in self._broker.call("end_trainers", of_this_run):
+            ray.kill(controller)
+            free_placement_groups_of(controller._actor_id.hex())
         # Train resumes a run name that was used before.
-        self._trainer = f"{self._group['settings'].trainer}-{job.run_id}-{uuid.uuid4().hex[:8]}"
+        self._trainer = of_this_run + uuid.uuid4().hex[:8]
         self._is_over = threading.Event()
         expected = ExpectedTrainer(ranks=job.config.world_size)
         self._broker.call("expect", self._trainer, expected)

@@ -169,6 +169,20 @@ async def test_a_new_broker_stops_the_controllers_that_the_one_before_knew() -> 
 
 
 @scenario
+async def test_the_ranks_of_a_run_whose_trainer_died_unseen_are_lost_and_the_run_starts_again() -> None:
+    broker = Broker(trainers(**{"g-r-1": 1, "g-s-1": 1}))
+    await broker.controlled_by("g-r-1", "its controller")
+    first = await broker.join(card(0, trainer="g-r-1"))
+    await broker.join(card(0, trainer="g-s-1"))
+    await broker.submit(job("r"))
+    await soon(broker.next_lease(first))
+    assert await broker.end_trainers("g-r-") == ["its controller"]
+    assert [rank.registration.trainer for rank in broker.members.ranks.values()] == ["g-s-1"]
+    assert not broker.attempts
+    assert await broker.end_trainers("g-r-") == []
+
+
+@scenario
 async def test_a_trainer_that_finds_no_free_resources_ends_the_sweep_after_a_while() -> None:
     for wait_for_ranks, expected_s in ((60.0, START_TIMEOUT_S), (7200.0, 7200.0)):
         broker = Broker(on_host(), limits=RunLimits(wait_for_ranks=wait_for_ranks))
