@@ -218,6 +218,23 @@ def test_a_sweep_whose_broker_dies_and_cannot_be_started_again_ends_with_one_lin
     assert not family.left()
 
 
+@pytest.mark.slow
+def test_a_sweep_whose_broker_is_stopped_ends_at_ctrl_c(tmp_path: Path) -> None:
+    process = start(
+        *command_line("batch_size", *GRID, "--epochs", "400", "--repeats", "2"),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    family, folder = Family(process), tmp_path / "results" / "batch_size"
+    while len(lines(folder)) < 1 and process.poll() is None:
+        time.sleep(0.02)
+    find(family, PARTS["broker"]).suspend()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 130, out + err
+    assert "Traceback" not in err
+    assert not family.left()
+
+
 ENDS_STOPPED_ACTORS_SOON = """
 import runpy, sys
 from dmls_ray.cluster.tune import stopped_actors

@@ -49,14 +49,21 @@ class BrokerClient:
                     raise
                 time.sleep(0.1)
 
-    def call_once(self, method: str, *args: Any, **options: Any) -> Any:
+    def call_once(self, method: str, *args: Any, timeout: float | None = None, **options: Any) -> Any:
         """Call, wait, and return the answer.
+
+        Args:
+            method: the name of the method.
+            args: its arguments.
+            timeout: how long to wait; None during a sweep, in which a broker that does not answer is replaced.
+            options: its arguments by name.
 
         Raises:
             RayActorError: there is no broker now, or it died over the call.
+            GetTimeoutError: it did not answer in time.
         """
         try:
-            return ray.get(self.submit(method, *args, **options))
+            return ray.get(self.submit(method, *args, **options), timeout=timeout)
         except ray.exceptions.RayActorError:
             self._find_newest()
             raise

@@ -46,6 +46,7 @@ class BrokerSupervisor:
         ended: set when the sweep is over.
         controllers: returns the actors that control trainers, by trainer, as far as they are known here.
         has_failed: called once, from another thread, with the reason why there will be no other broker.
+        notify: receives a line about a broker that does not answer.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class BrokerSupervisor:
         ended: threading.Event,
         controllers: Callable[[], dict[str, Any]],
         has_failed: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
         self._name, self._expected, self._ended = name, expected, ended
         self._controllers, self._has_failed = controllers, has_failed
+        self._notify = notify
         self._exclusive, self._limits = exclusive, limits
         self._actor = self._start_broker(0)
         self._thread = threading.Thread(target=self._restart_dead_brokers, daemon=True, name="broker")
@@ -110,7 +113,7 @@ class BrokerSupervisor:
         for generation in itertools.count(1):
             started = time.monotonic()
             try:
-                _wait_for_death(self._actor, self._ended)
+                _wait_for_death(self._actor, self._ended, self._notify)
                 return
             except ray.exceptions.RayActorError:
                 if self._ended.is_set():
@@ -121,7 +124,7 @@ class BrokerSupervisor:
                 self._actor = self._start_broker(generation)
 
 
-def _wait_for_death(actor: Any, ended: threading.Event) -> None:
+def _wait_for_death(actor: Any, ended: threading.Event, notify: Callable[[str], None]) -> None:
     """Wait until a broker is gone or the sweep is over, and end a broker that does not answer.
 
     Raises:
@@ -137,7 +140,9 @@ def _wait_for_death(actor: Any, ended: threading.Event) -> None:
                 continue
             ray.get(death)
         except ray.exceptions.GetTimeoutError:
-            ray.kill(actor)  # its process is stopped, and all that call it would wait
+            # Its process is stopped, and all that call it would wait.
+            notify(f"The broker did not answer for {ANSWER_TIMEOUT_S:g} s; another takes its place.")
+            ray.kill(actor)
         except ray.exceptions.ActorUnavailableError:
             # The network fails, and the broker lives: another would not know what this one does.
             if not ended.wait(RETRY_INTERVAL_S):

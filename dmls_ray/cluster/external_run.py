@@ -19,6 +19,9 @@ from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAbor
 Launch = Callable[..., list[RankResult]]
 """`dmls_ray.launchers.command.run_command` with the driver's module path and working folder."""
 
+CANCEL_TIMEOUT_S = 30.0
+"""How long a run that is cancelled may take to end; its killed processes have 10 s of it."""
+
 
 class LaunchedRun:
     """One run under way, in a thread.
@@ -44,16 +47,16 @@ class LaunchedRun:
         return events
 
     def cancel(self) -> None:
-        """End the run, and wait until its processes are gone."""
+        """End the run, and wait until its processes are gone, or do not end although they were killed."""
         self._cancelled.set()
-        self._thread.join()
+        self._thread.join(CANCEL_TIMEOUT_S)
 
     def _run(self) -> None:
         queued: Queued | None = Queued(self._job)
         try:
             while queued is not None:
                 queued = self._attempt(queued)
-        except Exception as error:  # noqa: BLE001 - the sweep must learn what ended this thread
+        except BaseException as error:  # noqa: BLE001 - the sweep must learn what ended this thread
             self._events.put(RunAborted(reason=f"{type(error).__name__}: {error}"))
 
     def _attempt(self, queued: Queued) -> Queued | None:

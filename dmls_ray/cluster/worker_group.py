@@ -34,6 +34,11 @@ from dmls_ray.util.text import first_line
 KILL_TIMEOUT_S = 5.0
 """How long the thread of a trainer that was killed may take to end."""
 
+ANSWER_TIMEOUT_S = 5.0
+"""How long the broker may take to answer at the end of the sweep, when none takes the place of a stopped one."""
+
+_NO_ANSWER = (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError)
+
 
 class WorkerGroup:
     """The ranks of one sweep, from its start to its end.
@@ -136,6 +141,7 @@ class WorkerGroup:
             ended=self._ended,
             controllers=lambda: dict(self._controllers),
             has_failed=self._has_failed,
+            notify=self.notify,
         )
         # Else each run brings its own trainer.
         for node in self._nodes:
@@ -185,8 +191,8 @@ class WorkerGroup:
 
     def _end_trainers(self, *, cut_short: bool, until: float) -> None:
         # Without a broker, which is not replaced any more, ranks do not learn that they may leave.
-        with contextlib.suppress(ray.exceptions.RayActorError):
-            self.broker.call_once("close")
+        with contextlib.suppress(*_NO_ANSWER):
+            self.broker.call_once("close", timeout=ANSWER_TIMEOUT_S)
         aborted: set[str] = set()
         while cut_short:
             # A controller that was still starting registers a little later.
@@ -211,8 +217,8 @@ class WorkerGroup:
         known = all(node.trainer in self._controllers and (node.has_served or node.departed) for node in self._nodes)
         if self._ended.is_set():
             # Without a broker, which is not replaced any more, those that are known are all there are.
-            with contextlib.suppress(ray.exceptions.RayActorError):
-                self._controllers |= self.broker.call_once("trainers")[0]
+            with contextlib.suppress(*_NO_ANSWER):
+                self._controllers |= self.broker.call_once("trainers", timeout=ANSWER_TIMEOUT_S)[0]
         elif not known:
             controllers, served = self.broker.call("trainers")
             self._controllers |= controllers

@@ -84,7 +84,9 @@ def run_command(
                 time.sleep(_POLL_INTERVAL_S)
         finally:
             _end_processes(path_of_run, process)
-            process.wait()
+            # A process that waits for a device or a network drive ends only after that.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_KILL_TIMEOUT_S)
 
         folder.pass_on_events(emit)
         log_lines = folder.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
@@ -140,9 +142,12 @@ def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[p
 
 
 def _no_result(rank: int, process: subprocess.Popen[bytes], log_lines: list[str]) -> RankResult:
+    ended = f"ended with exit code {process.returncode}"
+    if process.returncode is None:
+        ended = f"(pid {process.pid}) does not end although it was killed: does it wait for a device or a drive?"
     return RankResult(
         rank=rank,
         outcome=Outcome.KILLED,
-        reason=f"rank {rank} left no result, and its command ended with exit code {process.returncode}",
+        reason=f"rank {rank} left no result, and its command {ended}",
         traceback="\n".join(log_lines),
     )

@@ -22,6 +22,9 @@ POSITION = 2
 
 _HOST = "127.0.0.1"
 
+_END_TIMEOUT_S = 10.0
+"""How long a rank without further work may take to end; then it is killed."""
+
 
 def run_spawned(
     config: RuntimeConfig,
@@ -68,7 +71,9 @@ def run_spawned(
         for started in processes:
             if started.is_alive():  # only where this one was interrupted
                 started.terminate()
-            started.join()
+            started.join(_END_TIMEOUT_S)
+            started.kill()  # it is stopped, or ignores the signal
+            started.join(_END_TIMEOUT_S)
 
 
 def _follow(waiting: dict[Any, tuple[RankInfo, BaseProcess]], emit: Emit) -> list[RankResult]:

@@ -57,7 +57,7 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeRay]:
 @pytest.mark.parametrize("fake", [([None, None, DIED], [True, True])], indirect=True)
 def test_a_broker_that_answers_is_asked_until_it_dies(fake: FakeRay) -> None:
     with pytest.raises(ray.exceptions.ActorDiedError):
-        _wait_for_death(fake.actor, threading.Event())
+        _wait_for_death(fake.actor, threading.Event(), print)
     assert not fake.killed
     assert fake.actor.wait_for_death.remote.call_count == 1, "calls that wait would fill the broker"
 
@@ -65,15 +65,17 @@ def test_a_broker_that_answers_is_asked_until_it_dies(fake: FakeRay) -> None:
 @pytest.mark.parametrize("fake", [([UNAVAILABLE, None, DIED], [UNAVAILABLE])], indirect=True)
 def test_a_network_that_fails_for_a_moment_makes_no_second_broker(fake: FakeRay) -> None:
     with pytest.raises(ray.exceptions.ActorDiedError):
-        _wait_for_death(fake.actor, threading.Event())
+        _wait_for_death(fake.actor, threading.Event(), print)
     assert not fake.killed
 
 
 @pytest.mark.parametrize("fake", [([None, DIED], [None])], indirect=True)
-def test_a_broker_that_does_not_answer_is_ended(fake: FakeRay) -> None:
+def test_a_broker_that_does_not_answer_is_ended_with_one_line(fake: FakeRay) -> None:
+    printed: list[str] = []
     with pytest.raises(ray.exceptions.ActorDiedError):
-        _wait_for_death(fake.actor, threading.Event())
+        _wait_for_death(fake.actor, threading.Event(), printed.append)
     assert fake.killed == [fake.actor]
+    assert printed == ["The broker did not answer for 60 s; another takes its place."]
 
 
 @pytest.mark.parametrize("fake", [([None], [])], indirect=True)
@@ -85,7 +87,7 @@ def test_no_call_of_ray_follows_the_end_of_the_sweep_since_it_would_start_anothe
         return fake.wait(refs, timeout)
 
     with patch.object(ray, "wait", wait):
-        _wait_for_death(fake.actor, ended)
+        _wait_for_death(fake.actor, ended, print)
     assert not fake.actor.is_alive.remote.called
 
 
@@ -108,7 +110,7 @@ def supervise(fake: FakeRay, *starts: Exception | None, early_death_s: float = 2
     ):
         supervisor = BrokerSupervisor(
             "group", expected=dict, exclusive=True, limits=RunLimits(), ended=ended, controllers=dict,
-            has_failed=failures.append,
+            has_failed=failures.append, notify=failures.append,
         )  # fmt: skip
         supervisor._thread.join()
     assert started == [*range(len(started))]

@@ -197,3 +197,19 @@ def test_a_sweep_ends_at_once_also_if_its_broker_is_gone(made: list[WorkerGroup]
     ):
         group._end_trainers(cut_short=True, until=0.0)
     controller.abort.remote.assert_called_once_with()
+
+
+def test_a_sweep_ends_also_if_its_broker_is_stopped_and_answers_nothing(made: list[WorkerGroup]) -> None:
+    group, line = group_on(made, cluster(1), RankRequest(world_size=1))
+    group._plan_missing(later=False)
+    controller = Mock()
+    group._controllers = {group._nodes[0].trainer: controller}
+    group._ended.set()
+
+    def call_once(method: str, timeout: float | None = None) -> None:
+        assert timeout is not None, "it would wait for ever, since no other takes its place now"
+        raise ray.exceptions.GetTimeoutError
+
+    with patch.object(line, "call_once", call_once):
+        group._end_trainers(cut_short=True, until=0.0)
+    controller.abort.remote.assert_called_once_with()

@@ -214,6 +214,53 @@ def test_what_a_run_leaves_running_ends_with_it(tmp_path: Path, monkeypatch: pyt
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+def test_a_run_whose_process_does_not_end_although_it_was_killed_has_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As one that waits for a network drive which is gone.
+    started: list[subprocess.Popen[bytes]] = []
+
+    def cannot_end(path_of_run: Path, process: subprocess.Popen[bytes]) -> None:
+        started.append(process)
+
+    monkeypatch.setattr(command, "_end_processes", cannot_end)
+    monkeypatch.setattr(command, "_KILL_TIMEOUT_S", 0.01)
+    (rank,) = run(config("spawn"), end_reason=lambda: "cancelled")
+    (process,) = started
+    process.kill()
+    process.wait()
+    assert rank.outcome == "killed"
+    assert f"its command (pid {process.pid}) does not end although it was killed" in rank.reason
+
+
+def stops_itself(config: Any, rank: Any, emit: Any) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@pytest.mark.slow
+def test_a_spawned_rank_that_is_stopped_ends_with_an_interrupted_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dmls_ray.launchers import spawn
+
+    def interrupted(*args: Any) -> None:
+        (rank,) = children_that_are_stopped()
+        assert rank.is_running()
+        raise KeyboardInterrupt
+
+    def children_that_are_stopped() -> list[psutil.Process]:
+        deadline = time.monotonic() + 250
+        while time.monotonic() < deadline:
+            found = [child for child in children() if child.status() == psutil.STATUS_STOPPED]
+            if found:
+                return found
+            time.sleep(0.05)
+        raise AssertionError("the rank did not stop")
+
+    before = children()
+    monkeypatch.setattr(spawn, "_follow", interrupted)
+    monkeypatch.setattr(spawn, "_END_TIMEOUT_S", 1.0)
+    with pytest.raises(KeyboardInterrupt):
+        run_spawned(config("spawn"), train=stops_itself)
+    assert not [child for child in children() - before if child.status() == psutil.STATUS_STOPPED]
+
+
 def test_the_job_of_a_command_lies_in_a_private_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a pickle, so who could write it could run code as this user."""
     seen: list[tuple[str, int, int]] = []

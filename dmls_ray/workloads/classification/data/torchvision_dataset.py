@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from dmls_ray.util.errors import DataError
 from dmls_ray.util.file_digest import digest_of_files, files_below
 from dmls_ray.util.paths import cache_root
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Samples, Source, Split
+
+ANSWER_TIMEOUT_S = 60.0
+"""How long a server that data are downloaded from may send nothing."""
 
 _BY_FLAG: Mapping[Split, Mapping[str, Any]] = {"train": {"train": True}, "test": {"train": False}}
 
@@ -50,7 +55,8 @@ def torchvision_dataset(
                 train, test = (make(str(root), **splits[split]) for split in ("train", "test"))
             except RuntimeError:  # torchvision's error for "not found or corrupted"
                 try:
-                    train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
+                    with _answers_in_time():
+                        train, test = (make(str(root), **splits[split], download=True) for split in ("train", "test"))
                 except (OSError, RuntimeError) as error:
                     expected = ", ".join(str(root / file) for file in files)
                     reason = " ".join(str(error).split())
@@ -74,6 +80,17 @@ def torchvision_dataset(
         return f"torchvision {name} {digest_of_files(unpacked, files)}"
 
     return DatasetSpec(open=open_source, train_samples=lambda name: train_samples, fingerprint=fingerprint)
+
+
+@contextlib.contextmanager
+def _answers_in_time() -> Iterator[None]:
+    """Bound the wait for a server: torchvision sets none."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(ANSWER_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def _root(data_dir: str | None) -> Path:

@@ -7,6 +7,7 @@ import io
 import pickle
 import random
 import shutil
+import socket
 import tarfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from PIL import Image
 from torchvision import datasets
 
 from dmls_ray.util.errors import ConfigError, DataError, UnknownNameError, UserCodeError
+from dmls_ray.workloads.classification.data import torchvision_dataset
 from dmls_ray.workloads.classification.data.sources import check_source, find_source, fingerprint_of
 from dmls_ray.workloads.classification.datasets.synthetic import SyntheticSpec
 from tests.training.probes import Payload
@@ -366,3 +368,13 @@ def test_augmentation_in_a_data_set_does_not_change_its_fingerprint_and_draws_no
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == states
     random.random(), np.random.rand(), torch.rand(())
     assert fingerprint_of(f"{name}:data", None) == before
+
+
+def test_a_server_of_data_that_sends_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchvision_dataset, "ANSWER_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        monkeypatch.setattr(datasets.MNIST, "mirrors", [f"http://127.0.0.1:{port}/"])
+        with pytest.raises(DataError, match="dataset=mnist is not in .* and cannot be downloaded"):
+            find_source("mnist", str(tmp_path))
+    assert socket.getdefaulttimeout() is None
