@@ -66,6 +66,8 @@ class ObservedRuns:
     def __init__(self, limits: RunLimits, ranks: int) -> None:
         self.limits, self.ranks = limits, ranks
         self.has_lost_machines = False
+        self.left: set[str] = set()
+        """Trainers whose machine has left."""
         self.may_abort = False
         """Ranks may have failed to start, again and again."""
         self.forget()
@@ -113,12 +115,13 @@ class ObservedRuns:
 
     def blame(self, lease: Lease, trainer: str) -> None:
         """A run is the cause of the end of its only process, which is the only one of its trainer."""
-        if lease.lease_id in self.attempts:
+        if lease.lease_id in self.attempts and trainer not in self.left:
             self.attempts[lease.lease_id].is_to_blame = trainer
 
     def machine_left(self, trainer: str) -> None:
         """The machine of a trainer leaves."""
         self.has_lost_machines = True
+        self.left.add(trainer)
         for seen in self.attempts.values():
             if seen.is_to_blame == trainer:
                 seen.is_to_blame = ""  # the scheduler may hear of this first
@@ -168,6 +171,11 @@ class ObservedRuns:
                 assert not self.dead.get(name, math.inf) < attempt.started, "a run starts on a process that has ended"
                 serving.add(name)
             self._check_clocks(attempt.lease_id, attempt.started, now, prunable=attempt.job.prunable)
+
+    def is_over(self, lease: Lease, trainer: str, broker: Broker) -> bool:
+        """Whether the broker has ended the attempt of a lease that it gave to a machine that is there."""
+        is_of_broker = lease.lease_id in self.attempts and not broker.abort_reason
+        return is_of_broker and trainer not in self.left and lease.lease_id not in broker.attempts
 
     def _check_clocks(self, lease_id: str, started: float, now: float, *, prunable: bool) -> None:
         seen = self.attempts.get(lease_id, Seen())

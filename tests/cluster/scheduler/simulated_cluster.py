@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
@@ -15,7 +16,7 @@ from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave, RankDeath, 
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.run_events import EpochEnded, RankResult, RunEvent, RunFinished, RunStarted, RunUnknown, is_last
-from tests.cluster.scheduler.observed_runs import DETECTION_S, ObservedRuns, Plan
+from tests.cluster.scheduler.observed_runs import DETECTION_S, SLACK_S, ObservedRuns, Plan
 from tests.cluster.scheduler.ranks import asking, card, epoch, job, result
 
 ORPHAN_S = 4.0
@@ -23,6 +24,12 @@ ORPHAN_S = 4.0
 
 START_S = 5.0
 """Seconds that a group of ranks takes to start."""
+
+REPEATED_S = 1.0
+"""Seconds after which a call arrives once more that was repeated in a network failure."""
+
+LINGERS_S = 1.0
+"""Seconds that the processes of a lost machine go on, and again until they end."""
 
 
 class BrokerGoneError(Exception):
@@ -43,6 +50,8 @@ class Process:
         self.has_begun = False
         self.is_spoilt = False
         """A run has left something behind that cannot be undone."""
+        self.survives = False
+        """A kill had no effect on it."""
         self.task = cluster.start(self._serve())
 
     def end(self, code: int, **how: bool) -> None:
@@ -106,12 +115,20 @@ class Process:
             self.lease, self.is_spoilt = None, bool(done.left_behind)
             if not await self.cluster.call("finish", name, lease.lease_id, done):
                 self.end(1)
+            elif done.is_disconnected:
+                self.cluster.start(self._repeat(name, lease, done))
         except BrokerGoneError:
             if self.lease is not None:
                 await asyncio.wait([self.outcome], timeout=ORPHAN_S)
                 if not self.outcome.done():
                     self.end(1)
             self.lease = None
+
+    async def _repeat(self, name: str, lease: Lease, done: RankResult) -> None:
+        """The network has failed, and the result arrives once more, when the process may serve another run."""
+        await asyncio.sleep(REPEATED_S)
+        with contextlib.suppress(BrokerGoneError):
+            await self.cluster.call("finish", name, lease.lease_id, done)
 
     async def _report_epochs(self, name: str, lease: Lease) -> None:
         for number in range(1, 4):
@@ -126,11 +143,23 @@ class Process:
 
 
 class SimulatedTrainer:
-    """A TorchTrainer: its controller starts a group of ranks again whenever one of them dies."""
+    """A TorchTrainer: its controller starts a group of ranks again whenever one of them dies.
 
-    def __init__(self, cluster: SimulatedCluster, name: str, expected: ExpectedTrainer) -> None:
-        self.cluster, self.name, self.expected = cluster, name, expected
+    Args:
+        cluster: where it runs.
+        name: its first name; each controller has another.
+        expected: what the broker knows of it.
+        start: what becomes of the next group: it works (""), hangs for ever ("hangs"), or one of its ranks reports that
+            it cannot serve ("fails"), while the others wait for that rank.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, name: str, expected: ExpectedTrainer, start: str = "") -> None:
+        self.cluster, self.name, self.expected, self.start = cluster, name, expected, start
         self.departed = False
+        self.known_to: Broker | None = None
+        """The broker that knows its controller."""
+        self.failed_at = math.inf
+        """When the present broker learned that the ranks cannot serve."""
         self.group: list[Process] = []
         self._stopped = asyncio.Event()
         cluster.start(self._live())
@@ -139,10 +168,24 @@ class SimulatedTrainer:
         """End the controller, and its ranks with it."""
         self._stopped.set()
 
-    def leave(self) -> None:
-        """The machine is gone."""
+    def leave(self, *, lingers: bool) -> None:
+        """The machine is gone for the driver; if it lingers, its processes return their results and end later."""
         self.departed = True
         self.cluster.observed.machine_left(self.name)
+        if lingers:
+            self.cluster.start(self._linger())
+        else:
+            self._end_group()
+
+    async def _linger(self) -> None:
+        await asyncio.sleep(LINGERS_S)
+        for process in self.group:
+            if process in self.cluster.processes and process.lease is not None:
+                process.give_back()
+        await asyncio.sleep(LINGERS_S)
+        self._end_group()
+
+    def _end_group(self) -> None:
         for process in list(self.group):
             process.end(137, left=True)
         self.stop()
@@ -150,7 +193,8 @@ class SimulatedTrainer:
     async def _live(self) -> None:
         first = self.name
         for life in range(1, 1000):
-            await self.cluster.persistently("controlled_by", self.name, self)
+            self.failed_at = math.inf
+            self.known_to = await self.cluster.persistently("controlled_by", self.name, self) or self.cluster.broker
             work = self.cluster.start(self._hold())
             stopped = self.cluster.start(self._stopped.wait())
             await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -177,6 +221,10 @@ class SimulatedTrainer:
                 self.cluster.early_deaths -= 1
                 await self.cluster.persistently("ranks_failed", self.name, {0: RankDeath()})
                 continue
+            start, self.start = self.start, ""
+            if start:
+                await self._never_serve(fails=start == "fails")
+                return
             group = next(self.cluster.numbers)
             self.group = [self._rank(index, group) for index in range(self.expected.ranks)]
             codes = [process.exit_code for process in self.group]
@@ -192,6 +240,16 @@ class SimulatedTrainer:
             for process in self.group:
                 process.end(137)
 
+    async def _never_serve(self, *, fails: bool) -> None:
+        if fails:
+            await self.cluster.persistently("trainer_failed", self.name, "there is no data")
+            self.cluster.observed.has_lost_machines = True
+            if self.expected.ranks == 1:
+                return
+            if self.known_to is self.cluster.broker:
+                self.failed_at = asyncio.get_running_loop().time()
+        await asyncio.Event().wait()
+
     def _rank(self, index: int, group: int) -> Process:
         registration = card(index, self.expected.machine, trainer=self.name, group=group)
         return Process(self.cluster, registration, is_alone=self.expected.ranks == 1)
@@ -201,7 +259,7 @@ class SimulatedCluster:
     """The scheduler, and all that calls it."""
 
     def __init__(
-        self, machines: dict[str, int], *, exclusive: bool, limits: RunLimits, decision_s: float = 0.0
+        self, machines: dict[str, int], *, exclusive: bool, limits: RunLimits, decision_s: float, start: str
     ) -> None:
         self.observed = ObservedRuns(limits, sum(machines.values()))
         self.decision_s = decision_s
@@ -222,7 +280,10 @@ class SimulatedCluster:
             f"t{n}": ExpectedTrainer(ranks=count, machine=name) for n, (name, count) in enumerate(machines.items())
         }
         self.trainers = [SimulatedTrainer(self, name, item) for name, item in expected.items()]
+        self.trainers[-1].start = start
         self.broker = self._make_broker()
+        self._abandoned: dict[Process, float] = {}
+        """Processes that serve an attempt that has ended, and since when."""
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -244,6 +305,7 @@ class SimulatedCluster:
             if process.registration == registration and self.kills_work:
                 process.end(137)
                 return True
+            process.survives = process.survives or process.registration == registration
         return self.kills_work
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
@@ -350,6 +412,10 @@ class SimulatedCluster:
             if not task.cancelled():
                 task.result()
         self.observed.check(self.broker, now)
+        for trainer in self.trainers:
+            is_released = trainer.departed or not trainer.expected.is_optional
+            assert is_released or now - trainer.failed_at < SLACK_S, "a machine that cannot serve is not released"
+        self._check_abandoned(now)
         leases = Counter(
             (process.lease.lease_id, process.lease.rank.rank) for process in self.processes if process.lease is not None
         )
@@ -360,3 +426,13 @@ class SimulatedCluster:
             assert sum(is_last(event) for event in events) <= 1, "a run ends twice"
             numbers = [event.attempt for event in events if isinstance(event, RunStarted)]
             assert numbers == list(range(1, len(numbers) + 1))
+
+    def _check_abandoned(self, now: float) -> None:
+        """No attempt ends while one of its processes serves it: that one has returned, left, or is killed."""
+        self._abandoned = {
+            process: self._abandoned.get(process, now)
+            for process in self.processes
+            if process.lease is not None and not process.outcome.done() and not process.survives
+            if self.observed.is_over(process.lease, process.registration.trainer, self.broker)
+        }
+        assert all(now - since < SLACK_S for since in self._abandoned.values()), "a run ends before its processes"

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from dmls_ray.cluster.messages import ExpectedTrainer
 from dmls_ray.config.run_limits import RunLimits
 from tests.cluster.scheduler.observed_runs import Plan
-from tests.cluster.scheduler.simulated_cluster import START_S, Process, SimulatedCluster, SimulatedTrainer
+from tests.cluster.scheduler.simulated_cluster import REPEATED_S, START_S, Process, SimulatedCluster, SimulatedTrainer
 from tests.cluster.scheduler.virtual_time import VirtualLoop
 
 CHECK_EVERY_S = 5.0
@@ -58,10 +58,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         run_timeout=st.sampled_from([None, 30.0]),
         max_retries=st.integers(0, 2),
         decision_s=st.sampled_from([0.0, 65.0]),
+        start=st.sampled_from([""] * 9 + ["hangs"]),
         plans=st.lists(PLANS, min_size=2, max_size=6),
     )
     def begin(
-        self, machines: dict[str, int], exclusive: bool, decision_s: float, plans: list[Plan], **limits: Any
+        self, machines: dict[str, int], exclusive: bool, decision_s: float, start: str, plans: list[Plan], **limits: Any
     ) -> None:
         self.loop = VirtualLoop()
         self.clock = patch("dmls_ray.cluster.scheduler.clock.time", SimpleNamespace(monotonic=self.loop.time))
@@ -69,10 +70,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.runs = self.broker_deaths = 0
 
         async def make() -> SimulatedCluster:
-            bounds = RunLimits(give_up_after=1000, **limits)
-            return SimulatedCluster(machines, exclusive=exclusive, limits=bounds, decision_s=decision_s)
+            bounds = RunLimits(give_up_after=1000, wait_for_ranks=20.0, **limits)
+            return SimulatedCluster(machines, exclusive=exclusive, limits=bounds, decision_s=decision_s, start=start)
 
         self.cluster = self.loop.run_until_complete(make())
+        self.cluster.observed.may_abort = bool(start)
         for plan in plans:
             self.submit(plan, 0.0)
         self.wait(2 * START_S)
@@ -110,20 +112,37 @@ class SchedulerMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.do(lambda: None, seconds)
 
-    @precondition(lambda self: self.busy)
+    def wait_for_a_run(self) -> bool:
+        """Whether a rank serves a run, within the time that ranks take to come back."""
+        for _ in range(30):
+            if not self.busy:
+                self.do(lambda: None, START_S)
+        return bool(self.busy)
+
+    @precondition(lambda self: self.followed)
     @rule(which=st.integers(0, 3), outcome=st.sampled_from(sorted(OUTCOMES)), seconds=PAUSES)
     def one_rank_returns(self, which: int, outcome: str, seconds: float) -> None:
-        process = self.busy[which % len(self.busy)]
-        self.do(lambda: process.give_back(**OUTCOMES[outcome]), seconds)
+        if self.wait_for_a_run():
+            process = self.busy[which % len(self.busy)]
+            self.do(lambda: process.give_back(**OUTCOMES[outcome]), seconds)
 
-    @precondition(lambda self: self.busy)
-    @rule(seconds=PAUSES)
-    def all_ranks_return(self, seconds: float) -> None:
+    def all_return(self, outcome: str, seconds: float) -> None:
         def finish() -> None:
             for process in self.busy:
-                process.give_back()
+                process.give_back(**OUTCOMES[outcome])
 
+        self.wait_for_a_run()
         self.do(finish, seconds)
+
+    @precondition(lambda self: self.followed)
+    @rule(seconds=PAUSES)
+    def all_ranks_return(self, seconds: float) -> None:
+        self.all_return("ok", seconds)
+
+    @precondition(lambda self: self.followed)
+    @rule()
+    def the_network_fails(self) -> None:
+        self.all_return("network failed", REPEATED_S + CHECK_EVERY_S)
 
     @precondition(lambda self: self.cluster.processes)
     @rule(which=st.integers(0, 3), seconds=PAUSES)
@@ -143,6 +162,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.cluster.observed.may_abort = True
         self.a_process_dies(which, 0.0)
 
+    @precondition(lambda self: self.cluster.processes)
+    @rule(which=st.integers(0, 3), start=st.sampled_from(["hangs", "fails"]), seconds=PAUSES)
+    def a_process_dies_and_the_next_do_not_serve(self, which: int, start: str, seconds: float) -> None:
+        process = self.cluster.processes[which % len(self.cluster.processes)]
+        for trainer in self.cluster.trainers:
+            if process in trainer.group:
+                trainer.start = start
+        self.cluster.observed.may_abort = True
+        self.do(process.crash)
+        self.submit(Plan(), seconds)
+
     @precondition(lambda self: self.present)
     @rule(which=st.integers(0, 1), seconds=PAUSES)
     def a_controller_dies(self, which: int, seconds: float) -> None:
@@ -150,25 +180,27 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.do(self.present[which % len(self.present)].stop, seconds)
 
     @precondition(lambda self: len(self.present) > 1)
-    @rule(seconds=PAUSES)
-    def a_machine_leaves(self, seconds: float) -> None:
-        trainer = self.present[-1]
-        name, machine = trainer.name, trainer.expected.machine
-
+    @rule(which=st.integers(0, 2), lingers=st.booleans(), seconds=PAUSES)
+    def a_machine_leaves_a_run_on_all_ranks(self, which: int, lingers: bool, seconds: float) -> None:
         def leave() -> None:
-            trainer.leave()
+            trainer = self.present[which % len(self.present)]
+            name, machine = trainer.name, trainer.expected.machine
+            trainer.leave(lingers=lingers)
             self.cluster.start(self.cluster.end_trainer(name, machine))
 
-        self.do(leave, seconds)
+        self.submit(Plan(world_size=sum(trainer.expected.ranks for trainer in self.present)), 0.0)
+        self.wait_for_a_run()
+        if len(self.present) > 1:
+            self.do(leave, seconds)
 
     @precondition(lambda self: len(self.present) < 3)
-    @rule(ranks=st.integers(1, 2), seconds=PAUSES)
-    def a_machine_joins(self, ranks: int, seconds: float) -> None:
+    @rule(ranks=st.integers(1, 2), start=st.sampled_from(["", "", "hangs", "fails"]), seconds=PAUSES)
+    def a_machine_joins(self, ranks: int, start: str, seconds: float) -> None:
         number = next(self.cluster.numbers)
         expected = ExpectedTrainer(ranks=ranks, machine=f"m{number}", is_optional=True)
 
         def join() -> None:
-            trainer = SimulatedTrainer(self.cluster, f"late{number}", expected)
+            trainer = SimulatedTrainer(self.cluster, f"late{number}", expected, start)
             self.cluster.trainers.append(trainer)
             self.cluster.start(self.cluster.persistently("expect", trainer.name, expected))
 
