@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 
 from dmls_ray.util.errors import UnavailableError
 from dmls_ray.util.paths import cache_root
+from dmls_ray.util.shared_lock import lock_with_notice
 
 Kernel = Callable[[torch.Tensor, torch.Tensor, bool], None]
 """Function of pixels, memory for their grey levels, and whether the pixels are planar; see `Images`."""
@@ -155,7 +155,7 @@ def _folder_of(name: str, with_cuda: bool) -> Iterator[Path]:
     key = hashlib.sha256(text + f"{torch.__version__} {device}".encode()).hexdigest()[:16]
     folder = cache_root() / "kernels" / f"{name}-{key}"
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
+    with lock_with_notice(f"{folder}.lock", "compiles a kernel"):
         # Older loaders lock by a file that stays if a builder is killed: the next builder would wait for ever.
         (folder / "lock").unlink(missing_ok=True)
         yield folder

@@ -33,6 +33,7 @@ from PIL import Image
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.importing import is_reference
 from dmls_ray.util.paths import cache_root
+from dmls_ray.util.shared_lock import lock_with_notice
 from dmls_ray.util.source_digest import source_digests
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.data.sources import cached_source
@@ -88,7 +89,7 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             _remove_leftovers(folder.parent)
-            with FileLock(f"{folder}.lock"):
+            with lock_with_notice(f"{folder}.lock", f"decodes the images of dataset={name}"):
                 if not folder.exists():
                     _fill(folder, name, source, image_size)
         except OSError as error:

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.file_digest import digest_of_files, files_below
 from dmls_ray.util.paths import cache_root
+from dmls_ray.util.shared_lock import lock_with_notice
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Samples, Source, Split
 
 ANSWER_TIMEOUT_S = 60.0
@@ -50,7 +49,8 @@ def torchvision_dataset(
         # folder, which may be on a read-only disk.
         locks = cache_root() / "locks"
         locks.mkdir(parents=True, exist_ok=True)
-        with FileLock(str(locks / f"{name}-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]}.lock")):
+        lock = locks / f"{name}-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]}.lock"
+        with lock_with_notice(str(lock), f"reads or downloads dataset={name}"):
             try:
                 train, test = (make(str(root), **splits[split]) for split in ("train", "test"))
             except RuntimeError:  # torchvision's error for "not found or corrupted"
