@@ -28,8 +28,8 @@ ANSWER_TIMEOUT_S = 60.0
 RETRY_INTERVAL_S = 0.5
 """Seconds until a broker that the network hides is looked for again."""
 
-EARLY_DEATH_S = 20.0
-"""A broker that dies sooner after its start may have died of the start itself."""
+EARLY_DEATH_S = 90.0
+"""A broker that ends sooner may have died of its start, or was ended since it never answered."""
 
 MAX_EARLY_DEATHS = 4
 """Such deaths in a row after which no other broker is started."""
