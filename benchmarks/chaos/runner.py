@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,6 +30,9 @@ LEFT_AFTER_S = 20.0
 """Time after the last command until which its processes have to have ended."""
 
 _POLL_S = 0.02
+
+_SEARCH_AGAIN_S = 0.1
+"""Interval in which a victim is looked for that is not there yet. A look at all processes takes some milliseconds."""
 
 
 @dataclass
@@ -126,6 +130,8 @@ class Player:
                 if now >= due and self._strike(self._waiting[0], command):
                     self._waiting.popleft()
                     due = None
+                elif now >= due:
+                    due = now + _SEARCH_AGAIN_S
             if now - quiet_since > PATIENCE_S:
                 self.played.hung.append(self._last_words(command))
                 self._note(f"hung: {self.played.hung[-1]}")
@@ -214,35 +220,38 @@ class References:
     def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
         self._folder, self._note = folder, note
         self._measured: dict[Key, Measured] = {}
+        self._measuring = threading.Lock()
 
     def of(self, sweep: Sweep) -> dict[Key, Measured]:
         """The results by batch, world size and repeat: equal at every place."""
-        if not sweep.keys <= self._measured.keys():
-            undisturbed = Sweep(repeats=sweep.repeats)
-            self._folder.mkdir(exist_ok=True)
-            began = time.monotonic()
-            with PLACES["machine"](self._folder, undisturbed) as place:
-                command = place.start()
-                command.process.wait()
-                command.join()
-                if command.process.returncode:
-                    raise SystemExit(f"the undisturbed sweep failed:\n{''.join(command.lines)}")
-                self._measured |= {
-                    key_of(record): measured(record) for record in map(RunRecord.from_json, place.lines())
-                }
-            self._note(f"undisturbed: {undisturbed.runs} runs in {time.monotonic() - began:.1f} s")
-        return self._measured
+        with self._measuring:
+            if not sweep.keys <= self._measured.keys():
+                self._measure(sweep)
+            return self._measured
+
+    def _measure(self, sweep: Sweep) -> None:
+        undisturbed = Sweep(repeats=sweep.repeats)
+        self._folder.mkdir(exist_ok=True)
+        began = time.monotonic()
+        with PLACES["machine"](self._folder, undisturbed) as place:
+            command = place.start()
+            command.process.wait()
+            command.join()
+            if command.process.returncode:
+                raise SystemExit(f"the undisturbed sweep failed:\n{''.join(command.lines)}")
+            self._measured |= {key_of(record): measured(record) for record in map(RunRecord.from_json, place.lines())}
+        self._note(f"undisturbed: {undisturbed.runs} runs in {time.monotonic() - began:.1f} s")
 
 
 def play(scenario: Scenario, folder: Path, references: References, note: Callable[[str], None]) -> Played:
     """Play a scenario in an empty folder, and compare its rows with those of the undisturbed sweep."""
-    expected = references.of(scenario.sweep)
     with PLACES[scenario.place](folder, scenario.sweep) as place:
         player = Player(scenario, place, note)
         player.play()
         lines: Sequence[bytes] = place.lines()
     played = player.played
     played.commit = describe_git().get("commit", "")[:7]
+    expected = references.of(scenario.sweep)
     names = [name for _, name, outcome in player.rows() if outcome == "ok"]
     played.counts = compare(lines, scenario.sweep.keys, expected, explained=player.explained(), reported=names)
     return played

@@ -37,7 +37,7 @@ class Size:
     """How long a stopped process is stopped."""
 
 
-SHORT = Size(runs=12, faults=2, pause_s=3.0)
+SHORT = Size(runs=8, faults=2, pause_s=3.0)
 """Of the test."""
 
 
