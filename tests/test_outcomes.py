@@ -264,6 +264,36 @@ def test_another_tune_actor_takes_the_place_of_one_that_stays_stopped(launcher: 
     assert not family.left()
 
 
+STOPS_AT_ITS_START = """
+import os, signal, sys
+
+class Stops:
+    def find_spec(self, name, path=None, target=None):
+        is_actor = open("/proc/self/cmdline").read().startswith("ray::")
+        if name == "dmls_ray.cluster.tune.trainables" and is_actor and not os.path.exists(MARK):
+            open(MARK, "x").close()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+sys.meta_path.insert(0, Stops())
+"""
+
+
+@pytest.mark.slow
+def test_another_tune_actor_takes_the_place_of_one_that_is_stopped_while_it_starts(tmp_path: Path) -> None:
+    mark = tmp_path / "stopped"
+    (tmp_path / "sitecustomize.py").write_text(f"MARK = {str(mark)!r}\n{STOPS_AT_ITS_START}")
+    python, *words = command_line("grid", *SHORT_RUNS, "--repeats", "2")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(
+        [python, "-c", ENDS_STOPPED_ACTORS_SOON, *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert mark.exists()
+    assert (done.stdout + done.stderr).count("Ray Tune's actor was stopped for 5 s") == 1
+    assert [record.outcome.value for record in load(tmp_path / "results" / "grid").records] == ["ok"] * 2
+
+
 @pytest.mark.slow
 def test_a_rank_that_rays_memory_monitor_kills_is_out_of_memory(
     sweep_command: Command, here: Path, monkeypatch: pytest.MonkeyPatch

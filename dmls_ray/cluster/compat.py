@@ -67,7 +67,7 @@ def free_placement_groups_of(actor_id: str) -> None:
 
 
 def pids_of_actors(class_name: str) -> list[int]:
-    """The processes of this job's actors of a class that live on this machine.
+    """The processes of this job's actors of a class on this machine, also of those that start.
 
     Public functions ask a server of the dashboard, or would start or join another cluster once the sweep is over.
     Without it: an actor of Tune that is stopped is waited for.
@@ -75,11 +75,10 @@ def pids_of_actors(class_name: str) -> list[int]:
     from ray._private.state import state
     from ray._private.worker import global_worker
 
-    actors = state.actor_table(None, global_worker.current_job_id, "ALIVE").values()
+    actors = state.actor_table(None, global_worker.current_job_id).values()
     here = global_worker.current_node_id.hex()
-    return [
-        actor["Pid"] for actor in actors if actor["ActorClassName"] == class_name and actor["Address"]["NodeID"] == here
-    ]
+    present = [actor for actor in actors if actor["State"] != "DEAD" and actor["Address"]["NodeID"] == here]
+    return [actor["Pid"] for actor in present if actor["ActorClassName"] == class_name]
 
 
 def show_cluster_messages(shown: bool) -> None:
