@@ -19,12 +19,11 @@ PATH = {"PYTHONPATH": str(PROJECT)}
 
 
 class Sweep:
-    """Running sweep of a function of `waiting` on a host."""
+    """Running sweep on a host."""
 
-    def __init__(self, host: Host, folder: Path, function: str, *flags: str) -> None:
+    def __init__(self, host: Host, folder: Path, *flags: str) -> None:
         self.folder = folder
-        words = command_line("grid", "--train", f"tests.multihost.waiting:{function}", "--set", "marks", str(folder))
-        words += ["--address", "auto", "--out", str(folder / "out"), "--device", "cpu", *flags]
+        words = command_line("grid", "--address", "auto", "--out", str(folder / "out"), "--device", "cpu", *flags)
         self.process: OnHost = host.start(words, cwd=folder, env=PATH)
 
     def lines(self) -> list[dict[str, Any]]:
@@ -55,6 +54,11 @@ class Sweep:
         return self.process.returncode
 
 
+def calls(function: str, folder: Path) -> tuple[str, ...]:
+    """Flags of a sweep of a function of `waiting`."""
+    return ("--train", f"tests.multihost.waiting:{function}", "--set", "marks", str(folder))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
@@ -64,7 +68,7 @@ def test_runs_of_a_host_without_power_are_run_when_the_host_is_back(network: Net
     first, second = network.add(2)
     address = network.cluster(1, 1, env=PATH | LOST_SOON)
     spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "3")
-    sweep = Sweep(first, folder, "together", *spread, "--wait-for-ranks", "5", "--max-retries", "0")
+    sweep = Sweep(first, folder, *calls("together", folder), *spread, "--wait-for-ranks", "5", "--max-retries", "0")
     sweep.has_begun("began-0")
     second.kill()
     for number in (0, 1):
@@ -96,7 +100,7 @@ def test_a_link_cut_for_five_seconds_delays_its_run_and_a_link_that_stays_cut_en
     patient = LOST_SOON | {"RAY_health_check_failure_threshold": "6"}
     network.cluster(1, 1, env=PATH | patient)
     spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "2")
-    sweep = Sweep(first, folder, "together", *spread, "--wait-for-ranks", "2")
+    sweep = Sweep(first, folder, *calls("together", folder), *spread, "--wait-for-ranks", "2")
     sweep.has_begun("began-0")
     second.cut()
     time.sleep(5)
@@ -120,7 +124,7 @@ def test_a_host_that_leaves_ends_only_its_run_and_a_host_that_joins_runs_it_agai
     hosts = network.add(4)
     address = network.cluster(1, 1, 1, 1, env=PATH | LOST_SOON)
     search = ("--mode", "search", "--scheduler", "none", "--metric", "number", "--set", "number", *"123456")
-    sweep = Sweep(hosts[0], folder, "alone", *search)
+    sweep = Sweep(hosts[0], folder, *calls("alone", folder), *search)
     for host in hosts:
         sweep.has_begun(f"began-*-{host.name}")
     (mark,) = folder.glob("began-*-host-4")
@@ -136,13 +140,44 @@ def test_a_host_that_leaves_ends_only_its_run_and_a_host_that_joins_runs_it_agai
     assert all(row["outcome"] == "ok" for row in sweep.rows().values())
 
 
+def test_a_machine_that_cannot_prepare_its_data_is_named_and_released_while_the_sweep_goes_on(
+    network: Network, folder: Path
+) -> None:
+    first, second = network.add(2)
+    for host in (first, second):
+        host.run(["touch", "/tmp/data"], check=True)
+    address = network.cluster(1, 2, env=PATH | LOST_SOON)
+    flags = ("--model", "tests.failing:slow_on_request", "--dataset", "tests.multihost.waiting:data_of_the_machine")
+    search = ("--mode", "search", "--scheduler", "none", "--batch-per-rank", "4", "8", "--epochs", "4")
+    sweep = Sweep(first, folder, *flags, *search, "--repeats", "3")
+    sweep.wait_for(lambda: "[1/6]" in sweep.process.printed(), within_s=400)
+    (folder / "slow").touch()  # no run ends for minutes, until the file is gone
+    second.kill()
+    sweep.wait_for(lambda: "host-2 has left" in sweep.process.printed())
+    second.revive()
+    second.ray_join(address, num_cpus=2, env=PATH | LOST_SOON)
+    sweep.wait_for(lambda: "host-2 is left out" in sweep.process.printed())
+
+    # The second rank waits for the first one, and ends only because the machine is released.
+    sweep.wait_for(lambda: "ray::RayTrainWorker" not in second.run(["ps", "-eo", "args"]).stdout)
+    (folder / "slow").unlink()
+    assert sweep.ends() == 0, sweep.process.printed()
+    assert {row["outcome"] for row in sweep.rows().values()} == {"ok"}
+    assert len(sweep.rows()) == 6
+    assert "host-2 is there: 2 ranks start on it" in sweep.process.printed()
+    lines = [line for line in sweep.process.printed().splitlines() if "host-2 is left out" in line]
+    assert len(lines) == 1, lines
+    assert "A rank on host-2 could not start" in lines[0]
+    assert "this machine has no data" in lines[0]
+
+
 def test_a_lost_head_ends_the_sweep_in_one_line_and_a_second_sweep_runs_the_rest(
     network: Network, folder: Path
 ) -> None:
     first, second = network.add(2)
     network.cluster(1, 1, env=PATH | LOST_SOON)
     spread = ("--machines", "1", "2", "--ranks-per-machine", "1", "--repeats", "2")
-    sweep = Sweep(second, folder, "together", *spread)
+    sweep = Sweep(second, folder, *calls("together", folder), *spread)
     sweep.has_begun("began-0")
     first.kill()
     assert sweep.ends() == 1, sweep.process.printed()
@@ -154,7 +189,7 @@ def test_a_lost_head_ends_the_sweep_in_one_line_and_a_second_sweep_runs_the_rest
     second.stop_ray()
     first.revive()
     network.cluster(1, 1, env=PATH | LOST_SOON)
-    sweep = Sweep(second, folder, "together", *spread)
+    sweep = Sweep(second, folder, *calls("together", folder), *spread)
     assert sweep.ends() == 0, sweep.process.printed()
     rows = sweep.rows()
     assert len(rows) == 4
