@@ -30,8 +30,11 @@ PARENT = "DMLS_RAY_PARENT"
 RUN = "DMLS_RAY_RUN"
 """Environment variable with the folder of the run: it shows which processes belong to the run."""
 
-_KILL_TIMEOUT_S = 5.0
-"""How long killed processes may take to end."""
+_KILL_TIMEOUT_S = 10.0
+"""How long killed processes may take to end; one that waits in the kernel for a device or a network disk does not."""
+
+_PF_EXITING = 0x4
+"""Flag of Linux for a process in exit."""
 
 _POLL_INTERVAL_S = 0.05
 
@@ -76,6 +79,8 @@ def run_command(
                 cwd=cwd if os.path.isdir(cwd) else None,
             )
 
+        _, started = _exit_and_start(process.pid)
+        remaining: list[int] = []
         try:
             while process.poll() is None:
                 folder.pass_on_events(emit)
@@ -83,14 +88,14 @@ def run_command(
                     break
                 time.sleep(_POLL_INTERVAL_S)
         finally:
-            _end_processes(path_of_run, process)
-            # A process that waits for a device or a network drive ends only after that.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_KILL_TIMEOUT_S)
+            remaining = _end_processes(path_of_run, process, started)
 
         folder.pass_on_events(emit)
         log_lines = folder.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return [folder.read_result(rank) or _no_result(rank, process, log_lines) for rank in range(config.world_size)]
+        return [
+            folder.read_result(rank) or _no_result(rank, process, log_lines, remaining)
+            for rank in range(config.world_size)
+        ]
 
 
 def _environment(path_of_run: Path) -> Mapping[str, str]:
@@ -108,15 +113,27 @@ def _loopback_interface() -> Mapping[str, str]:
     return {}
 
 
-def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes]) -> None:
-    """End all processes of a run, also those whose parent has died, so that they are no children of the command."""
+def _end_processes(path_of_run: Path, command: subprocess.Popen[bytes], started: int) -> list[int]:
+    """End all processes of a run, also those whose parent has died, so that they are no children of the command.
+
+    Args:
+        path_of_run: the folder of the run.
+        command: the command that started them.
+        started: when the command started, in clock ticks since boot.
+
+    Returns:
+        Pids of processes that SIGKILL has not ended in time.
+    """
     until = time.monotonic() + _KILL_TIMEOUT_S
-    alive: list[psutil.Process] = []
-    while (alive := [*filter(_is_alive, alive), *_processes_of(path_of_run, command)]) and time.monotonic() < until:
+    alive: set[psutil.Process] = set()
+    while alive := {*filter(_is_alive, alive), *_processes_of(path_of_run, command, started)}:
+        if time.monotonic() > until:
+            break
         for member in alive:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 member.kill()
         time.sleep(_POLL_INTERVAL_S)
+    return sorted(member.pid for member in alive)
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -127,27 +144,51 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes]) -> list[psutil.Process]:
+def _processes_of(path_of_run: Path, command: subprocess.Popen[bytes], started: int) -> list[psutil.Process]:
     found = []
     if command.poll() is None:
         root = psutil.Process(command.pid)
         # A process that shows another title may have lost its environment.
         found += [*root.children(recursive=True), root]
     for process in psutil.process_iter():
+        environment: Mapping[str, str] = {}
         # Processes of other users cannot be examined, and zombies have no environment.
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(RUN) == str(path_of_run):
-                found.append(process)
+            environment = process.environ()
+        if environment.get(RUN) == str(path_of_run) or (not environment and _may_be_in_exit(process, started)):
+            found.append(process)
     return found
 
 
-def _no_result(rank: int, process: subprocess.Popen[bytes], log_lines: list[str]) -> RankResult:
+def _may_be_in_exit(process: psutil.Process, started: int) -> bool:
+    """Whether a process may be of the run and in exit: it has no environment then, but still memory to give back."""
+    is_exiting, began = _exit_and_start(process.pid)
+    with contextlib.suppress(psutil.Error):
+        return is_exiting and began >= started and process.uids().real == os.getuid() and _is_alive(process)
+    return False
+
+
+def _exit_and_start(pid: int) -> tuple[bool, int]:
+    """Whether a process is in exit, and when it started, in clock ticks since boot; (False, 0) without Linux' /proc."""
+    try:
+        # The name of the program, in parentheses, may have spaces; flags and start are the 9th and the 22nd field.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False, 0
+    return bool(int(fields[6]) & _PF_EXITING), int(fields[19])
+
+
+def _no_result(
+    rank: int, process: subprocess.Popen[bytes], log_lines: list[str], remaining: Sequence[int]
+) -> RankResult:
     ended = f"ended with exit code {process.returncode}"
     if process.returncode is None:
         ended = f"(pid {process.pid}) does not end although it was killed: does it wait for a device or a drive?"
+    left = f"process {', '.join(map(str, remaining))}, which SIGKILL did not end in {_KILL_TIMEOUT_S:g} s"
     return RankResult(
         rank=rank,
         outcome=Outcome.KILLED,
         reason=f"rank {rank} left no result, and its command {ended}",
         traceback="\n".join(log_lines),
+        left_behind=(left,) if remaining else (),
     )

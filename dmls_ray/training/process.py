@@ -97,6 +97,9 @@ def process_group(
         device_id=device if rank.backend == "nccl" else None,
     )
     try:
+        if rank.backend == "gloo":
+            # A rank cannot connect to one that has left already, as a function without collectives does at once.
+            wait_for_others(rank)
         yield
     finally:
         # The training function may have done so, as programs for torchrun do at their end.
