@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import load
+from dmls_ray.storage.folder import Store
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import StoreError
 from dmls_ray.util.text import escape_control_chars
@@ -236,9 +237,28 @@ def test_reading_does_not_block_on_a_pipe_in_place_of_a_file(folder: Path) -> No
     for name in ("runs.jsonl", "sweep.json"):
         (folder / name).unlink()
         os.mkfifo(folder / name)
-    assert read_sweep(folder) == {}
+    with pytest.raises(StoreError, match=r"sweep.json cannot be read \(it is no regular file\); remove it"):
+        read_sweep(folder)
     with pytest.raises(StoreError, match="holds no runs"):
         latest_records(folder)
+
+
+@pytest.mark.parametrize("name", ["runs.jsonl", "sweep.json"])
+def test_a_link_in_place_of_a_file_is_refused_in_one_line_and_not_followed(
+    name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # `ls` lists it as a folder that cannot be read.
+    commands = [words for words in reading_commands(folder) if words[0] != "ls"]
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    before = (tmp_path / "elsewhere").read_bytes()
+    for words in commands:
+        code, _, err = run(capsys, *words)
+        assert (code, err.count("\n")) == (2, 1), words
+        assert f"{folder / name} cannot be read (it is a link)" in err
+    with pytest.raises(StoreError, match="it is a link"), Store(folder) as store:
+        store.add_session({})
+    assert (tmp_path / "elsewhere").read_bytes() == before
 
 
 def test_reading_imports_no_module_that_a_record_names(

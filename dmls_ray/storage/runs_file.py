@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -27,6 +26,7 @@ from dmls_ray.storage.separate_files import RUNS_DIR, read_separate_files, separ
 from dmls_ray.util.atomic import sync_to_disk
 from dmls_ray.util.errors import NewerSchemaError, StoreError
 from dmls_ray.util.gc import gc_disabled
+from dmls_ray.util.paths import open_regular
 from dmls_ray.util.uri import below
 
 RUNS = "runs.jsonl"
@@ -251,15 +251,12 @@ def _open_runs(path: Path, named: str) -> BinaryIO | None:
     """Open a runs.jsonl for reading; None if there is none.
 
     Raises:
-        StoreError: it cannot be read, or is no regular file: a pipe would block the reader.
+        StoreError: it cannot be read, or is no regular file.
     """
     try:
-        file = open(path, "rb", buffering=2**20, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115 - the caller closes it
+        return open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise StoreError(f"{named} cannot be read ({error}); name another folder with --out.") from error
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise StoreError(f"{named} cannot be read (it is no regular file); remove it, or name another folder.")
-    return file
+        reason = error.strerror or error
+        raise StoreError(f"{named} cannot be read ({reason}); name another folder with --out.") from error

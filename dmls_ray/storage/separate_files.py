@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from dmls_ray.util.errors import StoreError
+from dmls_ray.util.paths import open_regular
 
 RUNS_DIR: Literal["runs"] = "runs"
 """The folder of files with lines of a runs.jsonl; it also has a folder for the log and other files of each run."""
@@ -62,7 +63,8 @@ def read_separate_files(folder: str | os.PathLike[str], subfolder: Literal["runs
     contents = {}
     for name, path in separate_files(folder, subfolder).items():
         try:
-            contents[name] = path.read_bytes()
+            with open_regular(path) as file:
+                contents[name] = file.read()
         except OSError as error:
             raise StoreError(f"{path} cannot be read ({error}); name another folder.") from error
     return contents

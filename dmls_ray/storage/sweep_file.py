@@ -18,12 +18,15 @@ from dmls_ray.storage.runs_file import RUNS, is_complete, refuse_newer
 from dmls_ray.storage.separate_files import SESSIONS_DIR, read_separate_files
 from dmls_ray.util.atomic import atomic_write_text
 from dmls_ray.util.errors import StoreError
+from dmls_ray.util.paths import open_regular
 from dmls_ray.util.uri import below
 
 SWEEP = "sweep.json"
 
 SWEEP_SCHEMA = 2
 """Version of the file's layout. In version 1 the command and the ids of the trials were one text each."""
+
+_WAY_OUT = f"remove it: the runs themselves are in {RUNS}"
 
 
 def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict[str, Any]:
@@ -40,12 +43,14 @@ def read_sweep(folder: str | os.PathLike[str], where: str | None = None) -> dict
     path = Path(folder) / SWEEP
     where = where or str(folder)
     described: dict[str, Any] = {}
-    if path.is_file():
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise StoreError(f"{below(where, SWEEP)} cannot be read ({error}); see to its access rights.") from error
-        described = parse_sweep(content, below(where, SWEEP))
+    try:
+        with open_regular(path) as file:
+            described = parse_sweep(file.read(), below(where, SWEEP))
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # there is none yet
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{below(where, SWEEP)} cannot be read ({reason}); {_WAY_OUT}.") from error
     return merge_sessions(described, read_separate_files(folder, SESSIONS_DIR), where)
 
 
@@ -55,15 +60,14 @@ def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
     Raises:
         NewerSchemaError, StoreError: as `read_sweep`, with the file's name.
     """
-    way_out = f"remove it: the runs themselves are in {RUNS}"
     try:
         described: dict[str, Any] = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{named} cannot be read ({error}); {way_out}.") from error
+        raise StoreError(f"{named} cannot be read ({error}); {_WAY_OUT}.") from error
     try:
         check_sweep_file(described)
     except ValueError as error:
-        raise StoreError(f"{named} describes no sweep ({error}); {way_out}.") from error
+        raise StoreError(f"{named} describes no sweep ({error}); {_WAY_OUT}.") from error
     refuse_newer(described.get("schema", 0), named, newest=SWEEP_SCHEMA)
     return described
 

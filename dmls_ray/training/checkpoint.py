@@ -27,6 +27,7 @@ from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.util.atomic import atomic_replace
+from dmls_ray.util.paths import open_regular
 
 _KEPT = 2
 _TRIED = 8
@@ -113,11 +114,12 @@ class Checkpoints:
 
 def _read_complete(path: Path, device: torch.device) -> dict[str, Any]:
     """Load a checkpoint after verifying its checksums, which PyTorch does not check."""
-    with zipfile.ZipFile(path) as file:
-        if (broken := file.testzip()) is not None:
+    with open_regular(path) as file:
+        if (broken := zipfile.ZipFile(file).testzip()) is not None:
             raise zipfile.BadZipFile(f"the checksum of {broken} is wrong")
-    # weights_only: a pickle could call any function.
-    state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        file.seek(0)
+        # weights_only: a pickle could call any function.
+        state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
     if not isinstance(state, dict) or not {"trial", "own", "random"} <= state.keys():
         raise pickle.UnpicklingError("it is no checkpoint")
     return state

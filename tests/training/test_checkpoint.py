@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import pickle
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,29 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_used(
         resumed = run_inline(trial, artifacts=artifacts)
     assert resumed.run["resumed_epoch"] == 2
     assert losses(resumed) == losses(undisturbed)
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a link"])
+def test_a_pipe_a_device_or_a_link_in_place_of_a_checkpoint_is_refused_and_the_one_before_it_used(
+    kind: str, tmp_path: Path
+) -> None:
+    trial, artifacts = config(epochs=2), ArtifactOptions(folder=str(tmp_path), checkpoints=True)
+    run_inline(trial, artifacts=artifacts)
+    newest = tmp_path / "checkpoints" / "2.rank-0.pt"
+    newest.rename(tmp_path / "elsewhere")
+    if kind == "a pipe":
+        os.mkfifo(newest)
+    elif kind == "a device":
+        try:
+            os.mknod(newest, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero, which has no end
+        except PermissionError:
+            pytest.skip("only root may make a device")
+    else:
+        newest.symlink_to(tmp_path / "elsewhere")
+    reason = "it is a link" if kind == "a link" else "it is no regular file"
+    with pytest.warns(UserWarning, match=f"The checkpoint of epoch 2 cannot be read .*{reason}"):
+        resumed = run_inline(trial, artifacts=artifacts)
+    assert resumed.run["resumed_epoch"] == 1
 
 
 @pytest.mark.parametrize("content", ["code", "code in a plain pickle", "no checkpoint"])

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.runs_file import RUNS
-from dmls_ray.util.paths import is_inside
+from dmls_ray.util.paths import is_inside, open_regular
 
 MOST = 4_000
 """Maximum characters of one text."""
@@ -94,7 +94,7 @@ def _files(folder: Path, record: RunRecord) -> Iterator[Path]:
 def _end(path: Path) -> str:
     """The end of a text file; one character more than is shown if the file is longer."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - 4 * (MOST + 1)))
             return file.read().decode(errors="replace")
     except OSError:
