@@ -92,10 +92,7 @@ def main(
     except (NotKeptError, WorkerGroupError) as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
-        again = "the same command"
-        if given.get("fresh"):
-            again += ", with --out on that folder in place of --fresh,"
-        print(f"Stopped. The runs that had ended are kept; {again} runs the others.", file=sys.stderr)
+        print(_stopped(fresh=bool(given.get("fresh"))), file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -127,7 +124,7 @@ def _run(
     from dmls_ray.cli.progress import make_view
 
     with make_view(console) as view:
-        results = run_plan(plan, options, view, space=space, on_stuck=_exit_now)
+        results = run_plan(plan, options, view, space=space, on_stuck=functools.partial(_exit_now, fresh=options.fresh))
     return _show_results(results, plan, options, console)
 
 
@@ -207,11 +204,17 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     return EXIT_OK if is_there and is_answered else EXIT_FAILED
 
 
-def _exit_now(error: HeadLostError) -> NoReturn:
+def _exit_now(error: HeadLostError | KeyboardInterrupt, *, fresh: bool = False) -> NoReturn:
     """End this process at once: at a normal exit, Ray would wait for the head."""
-    print(error, file=sys.stderr, flush=True)
+    is_interrupted = isinstance(error, KeyboardInterrupt)
+    print(_stopped(fresh=fresh) if is_interrupted else error, file=sys.stderr, flush=True)
     sys.stdout.flush()
-    os._exit(EXIT_FAILED)
+    os._exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
+
+
+def _stopped(*, fresh: bool) -> str:
+    again = "the same command" + (", with --out on that folder in place of --fresh," if fresh else "")
+    return f"Stopped. The runs that had ended are kept; {again} runs the others."
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -36,6 +36,25 @@ def no_answer(address: str) -> str | None:
     return None
 
 
+def head_answers(address: str, timeout: float) -> bool:
+    """Whether the head of a cluster answers a question; the kernel accepts connections also for one that is stopped.
+
+    Args:
+        address: HOST:PORT of the head.
+        timeout: seconds that it has.
+    """
+    import grpc
+
+    try:
+        ask_head(address, timeout)
+    except ImportError:
+        return no_answer(address) is None
+    except grpc.RpcError as error:
+        # Any other refusal is an answer.
+        return error.code() not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+    return True
+
+
 def check_address(address: str, *, started_here: bool) -> None:
     """Check that this process can join the cluster at an address.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import os
@@ -14,12 +15,12 @@ from pathlib import Path
 
 import joblib
 
-from dmls_ray.cluster.address_check import check_address
+from dmls_ray.cluster.address_check import check_address, head_answers
 from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.compat import loopback_only, prestart_autoscaling_coordinator, show_cluster_messages
 from dmls_ray.cluster.current_cluster import current_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
-from dmls_ray.util.errors import ClusterError, HeadLostError
+from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.temporary_folder import OwnedFolder, remove_abandoned
 from dmls_ray.util.text import first_line
 
@@ -28,9 +29,14 @@ NAMESPACE = "dmls_ray"
 
 _LOOPBACK = "127.0.0.1"
 
+_ANSWER_TIMEOUT_S = 10.0
+"""Seconds that the head of this process's own connection has to answer."""
+
 # Ray reads these when it is imported or when its processes start; what the user has set stays.
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # A head that ends while it is asked: gRPC would print a line about it.
+    "GRPC_VERBOSITY": "ERROR",
     # Our own store is the record of a sweep; Tune's loggers would write each run three times more.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     # Nor do we restore from Tune's own state of a sweep; it would write that of all trials every ten seconds.
@@ -77,49 +83,127 @@ def cluster_at(address: str | None, notify: Callable[[str], None]) -> str | None
     return started
 
 
-@contextmanager
-def ray_session(joined: str | None, *, dashboard: bool, verbose: bool) -> Iterator[Resources]:
-    """Join a Ray cluster, or start one, and yield its resources. A cluster that was started here is ended.
+class RaySession:
+    """A Ray cluster for the duration of one sweep: joined, or started here and ended with the sweep.
 
     Args:
         joined: address of the cluster to join; None to start one.
         dashboard: whether Ray shows its dashboard.
         verbose: whether Ray and the ranks print.
+        notify: receives one line where the head does not answer, and one where it answers again.
+        on_lost: called once, from another thread and with the reason, if the cluster is lost for good.
     """
-    # The imports take as long as the start of Ray, so they run at the same time.
-    loading = threading.Thread(target=importlib.import_module, args=("dmls_ray.cluster.tune.run_jobs",), daemon=True)
-    loading.start()
-    import ray
 
-    connected_before = ray.is_initialized()
-    on_sigterm = signal.getsignal(signal.SIGTERM)
-    folder: OwnedFolder | None = None
-    try:
-        session = connect(joined, dashboard=dashboard, verbose=verbose)
-        if session is not None and not verbose:
-            # By default Ray keeps the logs of every cluster, also after a sweep without a failure.
-            remove_abandoned(session.parent, "session_*")
-            folder = OwnedFolder(session)
-        if threading.current_thread() is threading.main_thread():
-            # Ray installs a handler that would end the process at once.
-            signal.signal(signal.SIGTERM, on_sigterm)
-        prestart_autoscaling_coordinator()
-        loading.join()
-        yield cluster_resources()
-    except HeadLostError:
-        connected_before = True  # the head is gone, so ray.shutdown() would block
-        raise
-    except Exception:
-        if folder is not None:
-            folder.keep()
-            folder = None
-        raise
-    finally:
-        if not connected_before:
-            ray.shutdown()
-            show_cluster_messages(True)
-        if folder is not None:
-            folder.remove()
+    def __init__(
+        self,
+        joined: str | None,
+        *,
+        dashboard: bool,
+        verbose: bool,
+        notify: Callable[[str], None] = print,
+        on_lost: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self.started_here = joined is None
+        self.lost = ""
+        """Why the cluster is lost."""
+        self._joined, self._dashboard, self._verbose = joined, dashboard, verbose
+        self._notify, self._on_lost = notify, on_lost
+        self._head = ""
+        """Address of the head."""
+        self._session: Path | None = None
+        """Folder of Ray's files of a cluster that was started here."""
+        self._folder: OwnedFolder | None = None
+        """The same, if it is to be removed."""
+        self._given_up = False
+        self._ending, self._ended = threading.Event(), threading.Event()
+
+    @contextmanager
+    def connected(self) -> Iterator[Resources]:
+        """Join a cluster, or start one, and yield its resources."""
+        # The imports take as long as the start of Ray, so they run at the same time.
+        loading = threading.Thread(
+            target=importlib.import_module, args=("dmls_ray.cluster.tune.run_jobs",), daemon=True
+        )
+        loading.start()
+        import ray
+
+        stays = ray.is_initialized()
+        on_sigterm = signal.getsignal(signal.SIGTERM)
+        try:
+            self._session = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose)
+            self._watch()
+            if self._session is not None and not self._verbose:
+                # By default Ray keeps the logs of every cluster, also after a sweep without a failure.
+                remove_abandoned(self._session.parent, "session_*")
+                self._folder = OwnedFolder(self._session)
+            if threading.current_thread() is threading.main_thread():
+                # Ray installs a handler that would end the process at once.
+                signal.signal(signal.SIGTERM, on_sigterm)
+            prestart_autoscaling_coordinator()
+            loading.join()
+            yield cluster_resources()
+        except Exception:
+            if self._folder is not None and not self.lost:
+                self._folder.keep()
+                self._folder = None
+            raise
+        finally:
+            self.ends()
+            if self.lost or self._given_up:
+                self._end_processes()
+                # Without a head that was joined, ray.shutdown() would block.
+                stays = stays or self._session is None
+            if not stays:
+                ray.shutdown()
+                show_cluster_messages(True)
+            self._ended.set()
+            if self._folder is not None:
+                self._folder.remove()
+
+    def ends(self) -> None:
+        """From now on no process of the cluster is missed that ends."""
+        self._ending.set()
+
+    def is_silent(self, timeout: float) -> bool:
+        """Whether the head does not answer now: calls to Ray would wait for it, also `ray.shutdown()`."""
+        return bool(self._head) and not head_answers(self._head, timeout)
+
+    def give_up(self) -> None:
+        """End without a question to the head, which is silent."""
+        self._given_up = True
+
+    def abandon(self) -> None:
+        """End what is left of a cluster that was started here, without a call to Ray: the process is to end at once."""
+        self._end_processes()
+        if self._folder is not None:
+            self._folder.remove()
+
+    def _lose(self, reason: str) -> None:
+        if not self.lost:
+            self.lost = reason
+            self._on_lost(reason)
+
+    def _end_processes(self) -> None:
+        from dmls_ray.cluster.cluster_watch import end_processes
+
+        if self._session is not None:
+            end_processes(self._session)
+
+    def _watch(self) -> None:
+        """Look at the head, and at the processes of a cluster that was started here."""
+        import ray
+
+        from dmls_ray.cluster.cluster_watch import watch_head, watch_processes
+
+        self._head = ray.get_runtime_context().gcs_address
+        name = "The head of the Ray cluster" if self._session is None else "Ray's control process (GCS)"
+        looks = [
+            functools.partial(watch_head, self._head, name, self._ended, notify=self._notify, lost=self._lose),
+        ]
+        if self._session is not None:
+            looks.append(functools.partial(watch_processes, self._session, self._ending, self._lose))
+        for look in looks:
+            threading.Thread(target=look, daemon=True, name=look.func.__name__).start()
 
 
 def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | None:
@@ -138,6 +222,11 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
     import ray
 
     if ray.is_initialized():
+        if not head_answers(ray.get_runtime_context().gcs_address, _ANSWER_TIMEOUT_S):
+            raise ClusterError(
+                "This process is connected to a Ray cluster whose head does not answer. Start Python again, and give "
+                "the same command once the head is back."
+            )
         return None  # a notebook's own connection, which stays its own
 
     # Ray announces its authentication through this logger before it reads logging_level.

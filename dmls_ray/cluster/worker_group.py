@@ -19,7 +19,7 @@ import ray
 from dmls_ray.cluster import node_trainer
 from dmls_ray.cluster.broker_client import BrokerClient
 from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
-from dmls_ray.cluster.cluster_watch import watch_head, watch_nodes
+from dmls_ray.cluster.cluster_watch import watch_nodes
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.node_check import check_machines
 from dmls_ray.cluster.node_trainer import NodeTrainer, module_path
@@ -54,7 +54,6 @@ class WorkerGroup:
         limits: timeouts, retries and the memory of ranks.
         exclusive: whether runs go one at a time.
         notify: takes a message for the user, from any thread.
-        head_is_lost: called once, from another thread, where the cluster's head is gone for good.
         has_failed: called once, from another thread, with the reason why the group cannot serve any more.
     """
 
@@ -68,13 +67,12 @@ class WorkerGroup:
         limits: RunLimits,
         exclusive: bool = True,
         notify: Callable[[str], None] = print,
-        head_is_lost: Callable[[], None] = lambda: None,
         has_failed: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._resources, self._demand = resources, demand
         self.isolation, self._private_cluster, self.limits = isolation, private_cluster, limits
         self._exclusive, self.notify = exclusive, notify
-        self._head_is_lost, self._has_failed = head_is_lost, has_failed
+        self._has_failed = has_failed
         self.name = f"dmls-ray-{uuid.uuid4().hex[:8]}"
         # Train and Tune write their state to a folder. Nothing is read from it, so it is removed with the sweep.
         self._storage = TemporaryFolder("ray")
@@ -148,7 +146,6 @@ class WorkerGroup:
             self._start_node(node)
         if self.isolation == "group" and not self._private_cluster:
             self._threads.append(_start_thread(lambda: watch_nodes(self._ended, self._reconcile), "nodes"))
-            self._threads.append(_start_thread(lambda: watch_head(self._ended, self._head_is_lost), "head"))
 
     def resize(self, demand: WorkerGroupSpec) -> None:
         """From now on hold what these runs ask for, on the present machines.
@@ -161,7 +158,7 @@ class WorkerGroup:
             self._reconcile(cluster_resources())
 
     def detach(self) -> None:
-        """Forget the ranks without ending them: the cluster's head is gone, and no call to Ray would return."""
+        """Forget the ranks without a call to Ray, which would not return: the cluster is lost."""
         self._ended.set()
         self._storage.remove()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
@@ -16,6 +16,7 @@ from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
 from dmls_ray.execution.left_behind import LeftBehindNotes
+from dmls_ray.execution.main_thread import MainThread
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
 from dmls_ray.execution.search import Search
@@ -28,14 +29,9 @@ from dmls_ray.util.interrupts import uninterrupted
 from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
+    from dmls_ray.cluster.connect import RaySession
     from dmls_ray.cluster.resources import Resources
-
-_HEAD_LOST = (
-    "The head of the Ray cluster does not answer any more. The runs that had ended are kept; once it is back, the same "
-    "command runs the others."
-)
-_UNWIND_TIMEOUT_S = 5.0
-"""Seconds that the main thread has to leave a call to a head that is gone."""
+    from dmls_ray.cluster.worker_group import WorkerGroup
 
 
 class Executor:
@@ -49,7 +45,8 @@ class Executor:
         board: writes files for TensorBoard.
         identities: the code and data of each run.
         space: what a searcher of Tune proposes from; the plan then has examples only.
-        on_stuck: last resort, called from another thread if the main thread is stuck in a call to a head that is gone.
+        on_stuck: last resort, if the main thread is stuck in a call to a cluster that is gone or silent; called from
+            any thread, to end the process.
     """
 
     def __init__(
@@ -62,7 +59,7 @@ class Executor:
         identities: Identities,
         *,
         space: SearchSpace | None,
-        on_stuck: Callable[[HeadLostError], None],
+        on_stuck: Callable[[HeadLostError | KeyboardInterrupt], None] | None,
     ) -> None:
         self.plan, self.options, self.space = plan, options, space
         self.store, self.view, self.board, self.on_stuck = store, view, board, on_stuck
@@ -80,10 +77,10 @@ class Executor:
         """Why the worker group is lost for good."""
         self._not_kept: NotKeptError | None = None
         """Why the record of a run could not be written."""
-        self._head_lost = threading.Event()
-        self._unwound = threading.Event()
-        """This thread does not wait for Ray any more."""
-        self._in_main_thread = threading.current_thread() is threading.main_thread()
+        self._session: RaySession | None = None
+        self._group: WorkerGroup | None = None
+        self._leaving = threading.Lock()
+        self._main_thread = MainThread(self._leave if on_stuck is not None else None)
 
     def run(self, pending: Sequence[Run]) -> None:
         """Run what is feasible, and record a reason for what is not.
@@ -98,7 +95,7 @@ class Executor:
         # From here on, the records of the store are those of the versions of code and data that the session names.
         identity = self.identities.together([*self.plan.runs, *(self.space.run_of_each_choice() if self.space else [])])
         self.store.add_session({"started_at": self.session, **describe_session(self.plan, self.options, identity)})
-        from dmls_ray.cluster.connect import cluster_at, ray_session
+        from dmls_ray.cluster.connect import RaySession, cluster_at
         from dmls_ray.cluster.node_check import check_machines
         from dmls_ray.cluster.resources import local_resources
 
@@ -109,15 +106,31 @@ class Executor:
             if not feasible:
                 return
             self._begin(feasible)
-        with ray_session(joined, dashboard=self.options.dashboard, verbose=self.options.verbose) as resources:
-            if joined is not None:
-                check_machines(resources)
-                feasible = self._set_aside(pending, resources)
-                if not feasible:
-                    return
-                self._note_if_busy(feasible, resources)
-                self._begin(feasible, here=resources.has_this_machine)
-            self._run_on(resources, feasible, started_here=joined is None)
+        session = RaySession(
+            joined,
+            dashboard=self.options.dashboard,
+            verbose=self.options.verbose,
+            notify=self.view.note,
+            on_lost=lambda reason: self._main_thread.interrupt(lambda: self._loss(session)),
+        )
+        self._session = session
+        try:
+            with self._main_thread.watched(session), session.connected() as resources:
+                if joined is not None:
+                    check_machines(resources)
+                    feasible = self._set_aside(pending, resources)
+                    if not feasible:
+                        return
+                    self._note_if_busy(feasible, resources)
+                    self._begin(feasible, here=resources.has_this_machine)
+                self._run_on(session, resources, feasible)
+        except NotKeptError:
+            raise
+        except (Exception, KeyboardInterrupt):
+            # Ray's errors follow from the loss, and the interrupt is that of `MainThread`.
+            if session.lost:
+                raise self._loss(session) from None
+            raise
 
     def _begin(self, runs: Sequence[Run], *, here: bool = True) -> None:
         """Prepare the data on this machine if ranks run here, and show that the runs begin."""
@@ -161,7 +174,7 @@ class Executor:
         holds_gpus = resources.holds_gpus(configs_of(self.plan.runs))
         return JobFactory(resources, self.options, self.workload, self.store.folder, self.identities, holds_gpus)
 
-    def _run_on(self, resources: Resources, runs: Sequence[Run], *, started_here: bool) -> None:
+    def _run_on(self, session: RaySession, resources: Resources, runs: Sequence[Run]) -> None:
         """Run these on the connected cluster."""
         from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
         from dmls_ray.cluster.tune.job_set import listed
@@ -181,15 +194,14 @@ class Executor:
         spec = WorkerGroupSpec(
             needs=tuple(requests), device=device, oversubscribe=self.options.oversubscribe, data=self._wanted_data(runs)
         )
-        group = WorkerGroup(
+        self._group = group = WorkerGroup(
             resources,
             spec,
             isolation=self.options.isolation,
-            private_cluster=started_here,
+            private_cluster=session.started_here,
             limits=self.options.run_limits,
             exclusive=self.search is None,
             notify=self.view.note,
-            head_is_lost=self._on_head_lost,
             has_failed=self._on_failure,
         )
         trials = self.search.trials(factory, jobs, group.ranks) if self.search else listed(jobs)
@@ -197,32 +209,39 @@ class Executor:
         kept = [record for record in self.store.records if record.run_id not in again]
         # Its imports take turns with those of the driver; the ranks need seconds to start, so it begins here.
         self.board.begin(kept, [run.values for run in self.plan.runs])
-        cut_short = True
+        cut_short, is_left = True, False
         try:
             group.start()
             run_jobs(group, trials, self._listen, launch=run_command)
-            while not started_here and not self._broken and (late := self._late_jobs()):
+            while not session.started_here and not self._broken and (late := self._late_jobs()):
                 wanted = requests | {RankRequest.of(job.config): None for job in late}
                 data = self._wanted_data([*runs, *(self._by_id[job.run_id] for job in late)])
                 group.resize(replace(spec, needs=tuple(wanted), data=data))
                 run_jobs(group, listed(late), self._listen, launch=run_command)
             cut_short = bool(self._broken)
         except KeyboardInterrupt:
-            if not (self._head_lost.is_set() or self._not_kept or self._broken):
+            if not (session.lost or self._not_kept or self._broken):
                 # At once, since whoever stops a job may kill it a few seconds later.
                 self.view.note("Stopping: the runs that have ended are kept.")
+                # Ranks that are left alone end with this process; in one that goes on they would hold their cores.
+                is_left = session.is_silent(2.0 if self.on_stuck is not None else 30.0)
+                if is_left:
+                    session.give_up()
                 raise
         finally:
-            self._unwound.set()
-            if self._head_lost.is_set():
+            self._main_thread.has_unwound()
+            session.ends()
+            if session.lost or is_left:
                 group.detach()
             else:
                 group.end(cut_short=cut_short)
+            if is_left and self.on_stuck is not None:
+                self._leave(KeyboardInterrupt())
 
         if self._not_kept:
             raise self._not_kept
-        if self._head_lost.is_set():
-            raise HeadLostError(_HEAD_LOST)
+        if session.lost:
+            raise self._loss(session)
         if self._broken:
             raise WorkerGroupError(
                 f"{self._broken.rstrip('.')}. The runs that had ended are kept; the same command runs the others."
@@ -235,18 +254,24 @@ class Executor:
     def _on_failure(self, reason: str) -> None:
         """End the sweep, whose runs nothing serves any more; called from another thread."""
         self._broken = reason
-        if self._in_main_thread:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        self._main_thread.wake()
 
-    def _on_head_lost(self) -> None:
-        """End the sweep; called from the watchdog thread."""
-        self._head_lost.set()
-        self.view.note("The head of the Ray cluster does not answer any more: the sweep ends here.")
-        if self._in_main_thread:
-            # A real signal wakes the main thread wherever it waits, except inside a call of Ray to its head.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            if not self._unwound.wait(_UNWIND_TIMEOUT_S):
-                self.on_stuck(HeadLostError(_HEAD_LOST))
+    def _leave(self, error: HeadLostError | KeyboardInterrupt) -> None:
+        """End the process, which is this sweep's to end, without a call to Ray. Of two threads, one does it."""
+        with self._leaving:
+            if self._group is not None:
+                self._group.detach()
+            if self._session is not None:
+                self._session.abandon()
+            if self.on_stuck is not None:
+                self.on_stuck(error)
+
+    def _loss(self, session: RaySession) -> HeadLostError:
+        """The error that ends a sweep whose cluster is lost."""
+        runs = len(self.store.all_records)
+        kept = f"{count_noun(runs, 'run')} {'is' if runs == 1 else 'are'} kept in {self.store.where}"
+        again = "the same command" if session.started_here else "once it is back, the same command"
+        return HeadLostError(f"{session.lost}. {kept}; {again} runs the others.")
 
     def _late_jobs(self) -> list[Any]:
         """Jobs of the skipped runs that fit on machines that have joined since."""

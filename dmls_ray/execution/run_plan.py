@@ -52,7 +52,7 @@ def run_plan(
     view: ProgressView,
     *,
     space: SearchSpace | None = None,
-    on_stuck: Callable[[HeadLostError], None] = lambda error: None,
+    on_stuck: Callable[[HeadLostError | KeyboardInterrupt], None] | None = None,
 ) -> Results:
     """Run the missing runs of a plan or a search space, and return the results.
 
@@ -61,8 +61,8 @@ def run_plan(
         options: how they are run.
         view: shows the progress.
         space: what a searcher proposes from.
-        on_stuck: called from another thread, after the results are written, if this thread is stuck in a call to a
-            head that is gone.
+        on_stuck: called from any thread, after the results are written, to end this process: the main thread is stuck
+            in a call to a cluster that is gone or silent.
 
     Raises:
         InputError: as `sweep`.
@@ -111,12 +111,15 @@ def run_plan(
                 _note_other_machines(store.records, view)
                 _note_other_versions(store.records, view)
 
-                def leave(error: HeadLostError) -> None:
+                def leave(error: HeadLostError | KeyboardInterrupt) -> None:
                     _write_derived(store, view, changed=len(store.all_records) > count)
                     store.close()
-                    on_stuck(error)
+                    if on_stuck is not None:
+                        on_stuck(error)
 
-                Executor(plan, options, store, view, board, identities, space=space, on_stuck=leave).run(pending)
+                Executor(
+                    plan, options, store, view, board, identities, space=space, on_stuck=leave if on_stuck else None
+                ).run(pending)
         except NotKeptError:
             has_space = False
             raise

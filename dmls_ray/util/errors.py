@@ -13,7 +13,7 @@
     │   └── ClusterError      Ray cannot be reached or does not have what the sweep needs
     ├── NotKeptError          a run has ended and cannot be written down; the command line exits with 1
     ├── WorkerGroupError      the ranks are lost in the middle of a sweep; the command line exits with 1
-    │   └── HeadLostError     the head of the cluster is gone; no call to Ray returns any more
+    │   └── HeadLostError     the cluster is gone, or its head; calls to Ray may never return
     ├── CodeDiffersError      a rank has other sources than the driver; the run ends with the outcome `error`
     ├── InfeasibleError       the run cannot be what was asked for; it ends with the outcome `skipped`
     │   └── UnavailableError  this machine lacks what the run needs
@@ -79,7 +79,7 @@ class WorkerGroupError(DmlsRayError):
 
 
 class HeadLostError(WorkerGroupError):
-    """The head of the cluster is gone. A call to Ray never returns, even at the end of this process."""
+    """The cluster is gone, or its head. A call to Ray may never return, even at the end of this process."""
 
 
 class CodeDiffersError(DmlsRayError):

@@ -1,11 +1,14 @@
-"""`uninterrupted`: a block that Ctrl-C does not leave halfway."""
+"""`uninterrupted`: a block that Ctrl-C does not leave halfway; `arrivals`: whether it was pressed."""
 
 from __future__ import annotations
 
 import signal
+import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -20,8 +23,7 @@ def uninterrupted() -> Iterator[None]:
         return
     arrived: list[int] = []
     # Blocked signals would go to one of Ray's threads, and Python would still handle them in this one.
-    interrupts = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda given, _: arrived.append(given)) for number in interrupts}
+    before = {number: signal.signal(number, lambda given, _: arrived.append(given)) for number in _INTERRUPTS}
     try:
         yield
     finally:
@@ -29,3 +31,29 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
     if arrived:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def arrivals() -> Iterator[Callable[[], bool]]:
+    """A function that says, in any thread, whether Ctrl-C or SIGTERM has arrived in the block.
+
+    Python itself handles a signal only when the main thread returns from the call that it is in.
+    """
+    arrived = False
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+
+    def look() -> bool:
+        nonlocal arrived
+        with suppress(OSError):  # nothing has arrived, or the block is over
+            arrived = arrived or any(number in _INTERRUPTS for number in reader.recv(4096))
+        return arrived
+
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield look
+    finally:
+        signal.set_wakeup_fd(before)
+        reader.close()
+        writer.close()

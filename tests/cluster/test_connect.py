@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.cluster import connect as connect_module
-from dmls_ray.cluster.connect import cluster_at, connect, ray_session
+from dmls_ray.cluster.connect import RaySession, cluster_at, connect
 from dmls_ray.util.errors import ClusterError
 
 
@@ -73,8 +73,9 @@ def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
     monkeypatch.setattr(importlib, "import_module", lambda name: None)
     for name in ("check_address", "prestart_autoscaling_coordinator", "cluster_resources"):
         monkeypatch.setattr(connect_module, name, lambda *_, **__: None)
+    monkeypatch.setattr(RaySession, "_watch", lambda self: None)
     for verbose in (True, False):
-        with ray_session(address, dashboard=False, verbose=verbose):
+        with RaySession(address, dashboard=False, verbose=verbose).connected():
             assert ray._private.worker._worker_logs_enabled is verbose
         assert ray._private.worker._worker_logs_enabled, "other uses of Ray in this process print as before"
         kept = verbose or address is not None
