@@ -71,16 +71,16 @@ def watch_head(
     unreachable_since: float | None = None
     noted = False
     while not ended.wait(CHECK_INTERVAL_S):
-        asked = time.monotonic()
         is_unreachable = no_answer(address) is not None
         if not is_unreachable and head_answers(address, ANSWER_TIMEOUT_S):
             if noted:
                 notify(f"{name} answers again.")
             silent_since, unreachable_since, noted = None, None, False
             continue
-        silent_since = silent_since or asked
-        unreachable_since = (unreachable_since or asked) if is_unreachable else None
+        # Not the time of the question: this process may have been stopped since, and an answer would be too late.
         now = time.monotonic()
+        silent_since = silent_since or now
+        unreachable_since = (unreachable_since or now) if is_unreachable else None
         if now - silent_since > SILENT_TIMEOUT_S or now - (unreachable_since or now) > HEAD_TIMEOUT_S:
             lost(f"{name} does not answer any more")
             return
