@@ -53,6 +53,9 @@ _QUIET = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Ray connects by itself where it is called without a connection. A thread of a sweep whose cluster was lost would
+    # so start a cluster of its own.
+    "RAY_ENABLE_AUTO_CONNECT": "0",
 }
 
 
@@ -120,6 +123,7 @@ class RaySession:
     @contextmanager
     def connected(self) -> Iterator[Resources]:
         """Join a cluster, or start one, and yield its resources."""
+        _keep_quiet()
         # The imports take as long as the start of Ray, so they run at the same time.
         loading = threading.Thread(
             target=importlib.import_module, args=("dmls_ray.cluster.tune.run_jobs",), daemon=True
@@ -217,8 +221,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
     Raises:
         ClusterError: the cluster cannot be started, reached or joined, or a token is not kept private.
     """
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
+    _keep_quiet()
     import ray
 
     if ray.is_initialized():
@@ -275,3 +278,9 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
             "is. Leave --address and RAY_ADDRESS out to use this machine alone."
         ) from error
     return None
+
+
+def _keep_quiet() -> None:
+    """Set what Ray reads from the environment; before Ray is imported, or it has read some of it."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
