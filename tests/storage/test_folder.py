@@ -77,6 +77,17 @@ def test_a_whole_line_that_is_no_record_is_refused_with_its_number(tmp_path: Pat
     Store(tmp_path).close()  # the refusal has released the folder
 
 
+@pytest.mark.parametrize("target", ["theirs", "not there"])
+def test_a_link_in_place_of_the_lock_is_refused_and_not_followed(target: str, tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("kept")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".lock").symlink_to(tmp_path / target)
+    with pytest.raises(StoreError, match=r"cannot be written to .*\.lock.*name another"):
+        Store(tmp_path / "out")
+    assert (tmp_path / "theirs").read_text() == "kept"
+    assert not (tmp_path / "not there").exists()
+
+
 def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
     newer = {**run(0).to_dict(), "schema": SCHEMA + 1}
     (tmp_path / "runs.jsonl").write_text(json.dumps(newer) + "\n")
