@@ -116,8 +116,9 @@ def test_a_sweep_whose_ray_loses_a_process_ends_with_one_line_and_the_same_comma
     assert len({line["run_id"] for line in lines(second.results)}) == len(lines(second.results)) == 4
 
 
-def test_after_a_lost_raylet_the_next_sweep_of_the_same_process_starts_another_cluster(
-    sweep: Callable[..., Sweep], tmp_path: Path
+@pytest.mark.parametrize("victim", [*PARTS])
+def test_after_a_lost_cluster_the_next_sweep_of_the_same_process_starts_another(
+    victim: str, sweep: Callable[..., Sweep], tmp_path: Path
 ) -> None:
     (tmp_path / "twice.py").write_text("""
 from dmls_ray import sweep
@@ -135,11 +136,11 @@ if __name__ == "__main__":
 """)
     both = sweep([sys.executable, "twice.py"])
     both.wait_for_rows(1)
-    both.part("raylet").send_signal(signal.SIGKILL)
+    both.part(victim).send_signal(signal.SIGKILL)
     out, err = both.process.communicate(timeout=2 * WITHIN_S)
     assert err == ""
     assert both.process.returncode == 0
-    assert f"lost: {PARTS['raylet']} was killed." in out
+    assert f"lost: {PARTS[victim]} was killed." in out
     assert out.splitlines()[-1] == "Results('out', 4 runs: 4 ok)"
     assert not both.family.left()
 
