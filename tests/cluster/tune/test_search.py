@@ -86,7 +86,9 @@ def test_optuna_proposes_runs_and_goes_on_where_it_was(sweep_command: Command, t
     assert sorted(record.order for record in records) == list(range(7))
     assert {record.config["optimizer"] for record in records} <= {"adam", "sgd"}
     assert all(1e-4 <= record.config["lr"] <= 1e-1 for record in records)
-    assert "of 7 configurations" in done.stdout
+    # Which runs are stopped early depends on which of those that go side by side ends first.
+    trained = sum(record.stopped_epoch is None for record in records)
+    assert f"of {trained or 7} configuration" in done.stdout
     nothing = sweep_command("search", *flags, "--samples", "7")
     assert nothing.returncode == 0
     assert "[1/" not in nothing.stdout
