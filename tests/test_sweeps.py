@@ -498,7 +498,8 @@ def cluster(cwd: Path, *flags: str) -> Iterator[tuple[Family, str, dict[str, str
             family.look()
             head.terminate()
             for process in psutil.wait_procs(family.members, timeout=10)[1]:
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             head.wait()
             if head.stdout is not None:
                 head.stdout.close()
