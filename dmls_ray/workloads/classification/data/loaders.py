@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -208,6 +210,7 @@ class WorkerLoader(Loader):
             pin_memory=self._device.type == "cuda",
             persistent_workers=workers > 0,
             multiprocessing_context=_worker_context() if workers else None,
+            worker_init_fn=_end_with_the_rank if workers else None,
             generator=torch.Generator().manual_seed(self._config.seed),
         )
 
@@ -246,6 +249,21 @@ def _worker_context() -> Any:
     # The workers load what the rank's main module loads; modules that are preloaded cost them nothing.
     context.set_forkserver_preload([name for name in ("torch", "ray", __name__) if name in sys.modules])
     return context
+
+
+def _end_with_the_rank(worker: int) -> None:
+    """End this loader worker when its rank dies.
+
+    DataLoader's own watch looks at the process that this one was forked off, which in turn waits for its children.
+    """
+    rank = multiprocessing.parent_process()
+    assert rank is not None
+
+    def wait() -> None:
+        rank.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True, name=f"rank of worker {worker}").start()
 
 
 class _Tensors(Dataset[tuple[Tensor, int]]):

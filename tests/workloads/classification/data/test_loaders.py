@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import psutil
 import pytest
 import torch
 
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.loaders import make_loader, normalize
+from tests.conftest import PROJECT
 
 CPU = torch.device("cpu")
 DATA = "synthetic:shape=3x6x5,classes=3,train=23,test=11"
@@ -43,6 +48,35 @@ def test_both_loaders_give_the_same_batches(world_size: int, workers: int) -> No
             assert torch.equal(labels, same_labels)
         resident.close()
         ordinary.close()
+
+
+RANK = """
+import time
+import torch
+from dmls_ray.training.rank import RankInfo
+from tests.workloads.classification.data.test_loaders import config, make_loader
+if __name__ == "__main__":
+    loader = make_loader(config(loader="dataloader", loader_workers=2), RankInfo(), torch.device("cpu"))
+    next(loader.train(0))
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_loader_workers_end_when_their_rank_is_killed() -> None:
+    rank = subprocess.Popen([sys.executable, "-c", RANK], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert rank.stdout is not None
+    with rank.stdout:
+        assert rank.stdout.readline() == "ready\n"
+        started = psutil.Process(rank.pid).children(recursive=True)
+        rank.kill()
+        rank.wait()
+    # Two loaders of two workers, the process that they are forked off, and Python's resource tracker.
+    assert len(started) >= 4
+    _, left = psutil.wait_procs(started, timeout=60)
+    for process in left:
+        process.kill()
+    assert not left
 
 
 def test_a_rank_without_test_samples_has_no_test_batches() -> None:
