@@ -26,6 +26,7 @@ from dmls_ray.records.run_events import EpochEnded, RunAborted, RunEvent, RunFin
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import HeadLostError, NotKeptError, StoreError, WorkerGroupError
 from dmls_ray.util.interrupts import uninterrupted
+from dmls_ray.util.uri import is_uri
 from dmls_ray.workloads.registry import workload_of
 
 if TYPE_CHECKING:
@@ -269,7 +270,9 @@ class Executor:
     def _loss(self, session: RaySession) -> HeadLostError:
         """The error that ends a sweep whose cluster is lost."""
         runs = len(self.store.all_records)
-        kept = f"{count_noun(runs, 'run')} {'is' if runs == 1 else 'are'} kept in {self.store.where}"
+        kept = f"{count_noun(runs, 'run')} {'is' if runs == 1 else 'are'} kept"
+        if not is_uri(self.store.where):
+            kept += f" in {self.store.where}"  # of a URI, which may lack some, another line says so
         again = "the same command" if session.started_here else "once it is back, the same command"
         return HeadLostError(f"{session.lost}. {kept}; {again} runs the others.")
 

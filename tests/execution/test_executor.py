@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dmls_ray import load
+from dmls_ray.cluster.connect import RaySession
 from dmls_ray.config.options import Options
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.identities import Identities
@@ -114,3 +115,13 @@ def test_checkpoints_stay_until_the_record_of_their_run_is_kept(
     monkeypatch.setattr(Store, "append", look)
     end_run(executor, 0, outcome)
     assert checkpoints.exists() is not outcome.is_final(), "a run that is repeated resumes there"
+
+
+def test_the_line_about_a_lost_cluster_does_not_say_that_a_uri_has_all_runs(executor: Executor) -> None:
+    end_run(executor, 0)
+    session = RaySession(None, dashboard=False, verbose=False)
+    session.lost = "Ray's control process (GCS) was killed"
+    kept, again = f"{session.lost}. 1 run is kept", "the same command runs the others."
+    assert str(executor._loss(session)) == f"{kept} in {executor.store.where}; {again}"
+    executor.store.where = "s3://results/sweep"
+    assert str(executor._loss(session)) == f"{kept}; {again}"
