@@ -54,9 +54,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def main_job_folder(cache: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Working folder of a sweep that begins with the first test, and whose files the fixture `main_job` waits for.
 
-    It runs on another core, and is no child of this process: some tests look at the children.
+    It is no child of this process: some tests look at the children. Of several processes of pytest-xdist the first
+    begins it.
     """
-    folder = tmp_path_factory.mktemp("main")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "main job"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return folder
     functions = (item for item in request.session.items if isinstance(item, pytest.Function))
     if any("main_job" in function.fixturenames for function in functions):
         sweep = shlex.join(command_line("batch_size", *GRID))

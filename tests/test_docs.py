@@ -43,7 +43,7 @@ LINKING = [
 NEEDS = {
     "pip install -e .": "a fresh environment: .ci/run",
     "pip install -e . && python sweeps/batch_size.py": "a fresh environment: .ci/run",
-    'pip install -e ".[dev]" && pytest': "a fresh environment: .ci/run",
+    'pip install -e ".[dev]" && pytest -n 2 --dist loadfile': "a fresh environment: .ci/run",
     'pip install -e ".[dev]"': "a fresh environment: .ci/run",
     'pip install -e ".[mpi]"': "a fresh environment; part of .[dev]: .ci/run",
     'pip install -e ".[search]"': "a fresh environment; part of .[dev]: .ci/run",
