@@ -121,6 +121,8 @@ def test_after_a_lost_cluster_the_next_sweep_of_the_same_process_starts_another(
     victim: str, sweep: Callable[..., Sweep], tmp_path: Path
 ) -> None:
     (tmp_path / "twice.py").write_text("""
+import ray  # as a notebook may, before anything of this package is there
+
 from dmls_ray import sweep
 from dmls_ray.util.errors import HeadLostError
 

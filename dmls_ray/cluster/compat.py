@@ -5,11 +5,13 @@ A test checks that each name of `PRIVATE_NAMES` still exists. Each function says
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 PRIVATE_NAMES = (
+    "ray._private.auto_init_hook:enable_auto_connect",
     "ray._private.grpc_utils:init_grpc_channel",
     "ray._private.ray_constants:ENABLE_RAY_CLUSTER",
     "ray._private.state:state",
@@ -89,6 +91,16 @@ def show_cluster_messages(shown: bool) -> None:
     import ray
 
     ray._private.worker._worker_logs_enabled = shown
+
+
+def connect_by_itself(allowed: bool) -> None:
+    """Let Ray connect by itself where it is called without a connection, as it does by default, or not.
+
+    Without it: a thread of a sweep whose cluster was lost may start a cluster of its own.
+    """
+    from ray._private import auto_init_hook
+
+    auto_init_hook.enable_auto_connect = allowed and os.environ.get("RAY_ENABLE_AUTO_CONNECT") != "0"
 
 
 @contextmanager

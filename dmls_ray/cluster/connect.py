@@ -17,7 +17,12 @@ import joblib
 
 from dmls_ray.cluster.address_check import check_address, head_answers
 from dmls_ray.cluster.auth import keep_token_private
-from dmls_ray.cluster.compat import loopback_only, prestart_autoscaling_coordinator, show_cluster_messages
+from dmls_ray.cluster.compat import (
+    connect_by_itself,
+    loopback_only,
+    prestart_autoscaling_coordinator,
+    show_cluster_messages,
+)
 from dmls_ray.cluster.current_cluster import current_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError
@@ -53,9 +58,6 @@ _QUIET = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # Ray connects by itself where it is called without a connection. A thread of a sweep whose cluster was lost would
-    # so start a cluster of its own.
-    "RAY_ENABLE_AUTO_CONNECT": "0",
 }
 
 
@@ -131,8 +133,11 @@ class RaySession:
         loading.start()
         import ray
 
+        # Threads of a sweep that ends early may outlive its cluster: each of their calls would start another one.
+        connect_by_itself(False)
         stays = ray.is_initialized()
         on_sigterm = signal.getsignal(signal.SIGTERM)
+        is_whole = False
         try:
             self._session = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose)
             self._watch()
@@ -146,6 +151,7 @@ class RaySession:
             prestart_autoscaling_coordinator()
             loading.join()
             yield cluster_resources()
+            is_whole = True
         except Exception:
             if self._folder is not None and not self.lost:
                 self._folder.keep()
@@ -161,6 +167,7 @@ class RaySession:
                 ray.shutdown()
                 show_cluster_messages(True)
             self._ended.set()
+            connect_by_itself(is_whole)
             if self._folder is not None:
                 self._folder.remove()
 
