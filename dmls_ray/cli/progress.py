@@ -50,7 +50,7 @@ class LiveView:
     def event(self, run: Run, event: RunEvent) -> None:
         name = self._progress.name(run)
         if isinstance(event, RunStarted):
-            again = f", attempt {event.attempt}: a rank died" if event.attempt > 1 else ""
+            again = f", attempt {event.attempt}: {event.after}" if event.attempt > 1 else ""
             self._under_way = f"{name}{again}"
         elif isinstance(event, EpochEnded):
             epoch, epochs = event.epoch, run.values.get("epochs")

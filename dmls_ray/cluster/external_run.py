@@ -14,7 +14,7 @@ from dmls_ray.cluster.scheduler.dispatcher import finished_run
 from dmls_ray.cluster.scheduler.retry import Queued, retry
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAborted, RunEvent, RunStarted
+from dmls_ray.records.run_events import Progress, RankEvent, RankResult, RunAborted, RunEvent
 
 Launch = Callable[..., list[RankResult]]
 """`dmls_ray.launchers.command.run_command` with the driver's module path and working folder."""
@@ -64,7 +64,7 @@ class LaunchedRun:
         job = self._job
         names = [str(rank) for rank in range(job.config.world_size)]
         attempt = Attempt(job, job.run_id, names, queued.earlier, queued.retries_used)
-        self._events.put(RunStarted(attempt=attempt.number))
+        self._events.put(attempt.start_event())
 
         def emit(event: RankEvent) -> None:
             attempt.progressed = time.monotonic()

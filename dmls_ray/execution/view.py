@@ -140,7 +140,7 @@ class PlainView:
 
     def event(self, run: Run, event: RunEvent) -> None:
         if isinstance(event, RunStarted) and event.attempt > 1:
-            self._line(f"{self._progress.name(run)}: a rank died; attempt {event.attempt}")
+            self._line(f"{self._progress.name(run)}: {event.after}; attempt {event.attempt}")
 
     def done(self, run: Run, record: RunRecord) -> None:
         progress = self._progress

@@ -102,6 +102,8 @@ class RunStarted:
 
     attempt: int
     """From 1."""
+    after: str = ""
+    """Why the attempt before it ended; empty for the first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ def watch(view: LiveView | PlainView) -> None:
         view.event(PLAN.runs[0], EPOCH)
         view.done(PLAN.runs[0], record(images_per_s=1234.0, test_accuracy=0.5, total_s=2.0))
         view.event(PLAN.runs[1], RunStarted(attempt=1))
-        view.event(PLAN.runs[1], RunStarted(attempt=2))
+        view.event(PLAN.runs[1], RunStarted(attempt=2, after="no progress for 600 s (stall_timeout)"))
         view.done(PLAN.runs[1], record(outcome=Outcome.OOM, reason="8 GiB asked for"))
 
 
@@ -36,7 +36,7 @@ def test_a_pipe_gets_one_plain_line_a_run() -> None:
     first, second = (run.values["batch_per_rank"] for run in PLAN.runs)
     assert out.getvalue().splitlines() == [
         f"[1/2] batch_per_rank={first} repeat=0: ok, 1,234 images/s, test accuracy 0.500, 2.00 s, about 2 s left",
-        f"batch_per_rank={second} repeat=0: a rank died; attempt 2",
+        f"batch_per_rank={second} repeat=0: no progress for 600 s (stall_timeout); attempt 2",
         f"[2/2] batch_per_rank={second} repeat=0: oom: 8 GiB asked for",
     ]
 

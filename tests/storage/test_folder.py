@@ -33,6 +33,24 @@ def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
     assert latest_records(tmp_path / "new" / "folder") == [run(0), run(1)]
 
 
+def test_a_run_is_on_the_disk_when_it_has_been_added_and_so_is_the_name_of_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note_sync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        sync(handle)
+
+    with Store(tmp_path) as store:
+        monkeypatch.setattr(os, "fsync", note_sync)
+        store.append(run(0))
+        assert synced == [f"{tmp_path}/runs.jsonl", str(tmp_path)]
+        store.append(run(1))
+    assert synced[2:] == [f"{tmp_path}/runs.jsonl"]
+
+
 def test_a_torn_last_line_is_left_out_and_cut_off_before_the_next(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.append(run(0))

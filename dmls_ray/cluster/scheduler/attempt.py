@@ -13,7 +13,7 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, RankResult, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
 
 
 def oom_kill_evidence(before: int | None, after: int | None, machine: str) -> str:
@@ -91,6 +91,10 @@ class Attempt:
     def number(self) -> int:
         """From 1."""
         return len(self.earlier) + 1
+
+    def start_event(self) -> RunStarted:
+        """What the sweep receives at its start."""
+        return RunStarted(attempt=self.number, after=self.earlier[-1].reason if self.earlier else "")
 
     @property
     def pending(self) -> list[str]:

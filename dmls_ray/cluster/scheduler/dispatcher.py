@@ -18,7 +18,7 @@ from dmls_ray.cluster.scheduler.streams import EventStreams
 from dmls_ray.cluster.scheduler.watchdog import watch
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, RunFinished, RunStarted, SkipKind, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, RunFinished, SkipKind, Verdict
 from dmls_ray.training.rank import RankInfo
 
 
@@ -100,7 +100,7 @@ class Dispatcher:
         infos = {rank.registration.machine: rank.registration.machine_info for rank in ranks}
         attempt.machines = [info for info in infos.values() if info]
         self.attempts[lease_id] = attempt
-        self.streams.add(job.run_id, RunStarted(attempt=attempt.number))
+        self.streams.add(job.run_id, attempt.start_event())
 
         machines = tuple(rank.registration.machine for rank in ranks)
         store = ranks[0].registration.store

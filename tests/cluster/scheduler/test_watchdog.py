@@ -8,12 +8,14 @@ from unittest.mock import patch
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, Leave
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.records.run_events import RunFinished, RunStarted
 from tests.cluster.scheduler.ranks import (
     asking,
     attempt_of,
     card,
     end_of,
     epoch,
+    follow,
     job,
     killer,
     on_machines,
@@ -58,10 +60,13 @@ async def test_a_run_without_progress_is_ended_with_its_ranks_and_run_again() ->
     assert await broker.next_lease(names[0]) == Leave(), "what was given up must not serve on"
     log: list[Lease] = []
     again = [asyncio.ensure_future(serve(broker, await broker.join(card(n, group=1)), log)) for n in range(2)]
-    done = await end_of(broker, "r")
+    *events, done = await follow(broker, "r")
+    assert isinstance(done, RunFinished)
     assert (done.verdict.outcome.value, done.attempts) == ("ok", 2)
-    (first,) = done.earlier
-    assert (first.outcome, first.reason) == ("timeout", "no progress for 0.2 s (stall_timeout)")
+    reason = "no progress for 0.2 s (stall_timeout)"
+    assert [(first.outcome, first.reason) for first in done.earlier] == [("timeout", reason)]
+    starts = [event for event in events if isinstance(event, RunStarted)]
+    assert starts == [RunStarted(attempt=1), RunStarted(attempt=2, after=reason)]
     await broker.close()
     await asyncio.gather(*again)
 
