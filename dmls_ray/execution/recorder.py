@@ -79,7 +79,9 @@ class Recorder:
         now = time.monotonic()
         # Runs of a search overlap, so the time between two ends says nothing.
         if self._last_end is not None and record.total_s is not None and self.options.mode == "bench":
-            record.overhead_s = now - self._last_end - record.total_s - (record.instruments_s or 0.0)
+            overhead_s = now - self._last_end - record.total_s - (record.instruments_s or 0.0)
+            # On a busy machine this process may learn of the first start late; the others follow an end that it knows.
+            record.overhead_s = overhead_s if overhead_s >= 0 else None
         self._last_end = now
         return record
 

@@ -37,6 +37,21 @@ def test_the_time_of_instruments_is_no_overhead(monkeypatch: pytest.MonkeyPatch)
     assert (record.total_s, record.instruments_s, record.overhead_s) == (6.0, 3.5, 0.5)
 
 
+def test_a_first_start_that_the_driver_learns_of_late_makes_no_negative_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = workload("classification")
+    plan = make_plan({"world_size": 1, "batch_per_rank": 16}, repeats=2, schema=chosen.schema())
+    recorder = Recorder(plan, Options(), chosen, Identities(chosen), session="")
+    monkeypatch.setattr(recorder_module.time, "monotonic", iter([100.0, 100.9, 102.0]).__next__)
+    finished = RunFinished(
+        verdict=Verdict(outcome=Outcome.OK), attempts=1, results=(RankResult(rank=0, values={"total_s": 1.0}),)
+    )
+    overheads = []
+    for run in plan.runs:
+        recorder.started(run, RunStarted(attempt=1), {})
+        overheads.append(recorder.finished(run, finished, {}).overhead_s)
+    assert overheads == [None, pytest.approx(0.1)]
+
+
 def test_a_run_whose_brokers_died_before_it_started_has_a_record() -> None:
     chosen = workload("classification")
     plan = make_plan({"world_size": 1, "batch_per_rank": 16}, schema=chosen.schema())
