@@ -130,8 +130,8 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     Metric(
         name="overhead_s", label="start-up s", kind="value", direction="min", scope="run", format="seconds",
         is_time=True, family="speed", shown=_varies_launcher,
-        doc="Seconds that the orchestration adds to total_s and instruments_s since the end of the run before (of the first "
-        "run: since its start), seen from the driver.",
+        doc="Seconds that the orchestration adds to total_s and instruments_s since the end of the run before (of the "
+        "first run: since its start), seen from the driver.",
     ),
     Metric(
         name="exposed_comm_ms", label="exposed comm. ms", kind="amount", direction="min", scope="rank",
