@@ -25,6 +25,7 @@ import torch
 
 from dmls_ray import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.conftest import GRID, PROJECT, SMALL, Command, char_lm_example, command_line
 from tests.new_processes import run_ranks
@@ -615,6 +616,20 @@ def test_a_user_function_runs_under_every_launcher(launcher: str, sweep_command:
     assert done.returncode == 0, done.stdout + done.stderr
     under_ray, under_launcher = load(tmp_path / "results" / "char_lm-train").runs.test_loss
     assert under_ray == under_launcher
+
+
+def priority(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, float]:
+    """Training function that returns the niceness of its process."""
+    return {"niceness": os.nice(0)}
+
+
+@pytest.mark.slow
+def test_ranks_have_the_priority_of_the_command(sweep_command: Command, tmp_path: Path) -> None:
+    (tmp_path / "tests").symlink_to(PROJECT / "tests")
+    flags = ("--train", "tests.test_sweeps:priority", "--world-size", "1", "--repeats", "1", "--device", "cpu")
+    done = sweep_command("grid", *flags, "--launcher", "ray", "spawn")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(load(tmp_path / "results" / "tests-test_sweeps-priority").runs.niceness) == [os.nice(0)] * 2
 
 
 @pytest.mark.slow

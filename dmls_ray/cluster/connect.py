@@ -58,6 +58,8 @@ _QUIET = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # By default 15: any other process of the user would take the cores from the ranks whose speed is measured.
+    "RAY_worker_niceness": "0",
 }
 
 
