@@ -22,6 +22,9 @@ POSITION = 2
 
 _HOST = "127.0.0.1"
 
+_LOOK_S = 1.0
+"""Interval in which the ends of processes are looked for, whose connections may stay open."""
+
 _END_TIMEOUT_S = 10.0
 """How long a rank without further work may take to end; then it is killed."""
 
@@ -80,14 +83,15 @@ def _follow(waiting: dict[Any, tuple[RankInfo, BaseProcess]], emit: Emit) -> lis
     """Pass events on until every rank has sent its result or ended without one."""
     results: dict[int, RankResult] = {}
     while waiting:
-        ready: list[Any] = multiprocessing.connection.wait(list(waiting))
-        for here in ready:
-            rank, process = waiting[here]
+        ready = multiprocessing.connection.wait(list(waiting), _LOOK_S)
+        for here, (rank, process) in list(waiting.items()):
+            # A process that a rank has forked keeps the connection open when the rank has ended.
+            if here not in ready and process.exitcode is None:
+                continue
             try:
-                message: RankResult | RankEvent = here.recv()
-            except EOFError:
-                process.join()
-                message = _died(rank, process.exitcode)
+                message: RankResult | RankEvent = here.recv() if here.poll() else _died(rank, process)
+            except (EOFError, OSError):  # it was killed, maybe in the middle of a message
+                message = _died(rank, process)
             if not isinstance(message, RankResult):
                 emit(message)
                 continue
@@ -122,13 +126,14 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _died(rank: RankInfo, code: int | None) -> RankResult:
+def _died(rank: RankInfo, process: BaseProcess) -> RankResult:
+    process.join()
     return RankResult(
         rank=rank.rank,
         machine=rank.machine,
         device=rank.device,
         outcome=Outcome.KILLED,
-        reason=f"rank {rank.rank} ended with exit code {code}",
+        reason=f"rank {rank.rank} ended with exit code {process.exitcode}",
     )
 
 

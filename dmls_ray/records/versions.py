@@ -212,7 +212,8 @@ def split_by_version(records: Iterable[RunRecord], sessions: Iterable[Mapping[st
     for item in records:
         if item.code or item.data:
             newest |= {**item.code, **item.data}
-    for session in sessions:
+    # A copied folder has the sessions of another one after its own.
+    for session in sorted(sessions, key=lambda session: str(session.get("started_at", ""))):
         newest |= {**session.get("code", {}), **session.get("data", {})}
     if not newest:
         return Versions(records, [], {}, records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from dmls_ray.records.model import RunRecord
@@ -67,12 +67,7 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
     """
     top = without_file_scheme(location)
     if not is_uri(top):
-        folders = {path.parent for path in [*Path(top).glob(RUNS), *Path(top).glob(f"**/{RUNS}")]}
-        # Copied from a URI, with the tool of its store.
-        copied = {
-            path.parent.parent for path in Path(top).glob(f"**/{RUNS_DIR}/*") if is_separate_file(RUNS_DIR, path.name)
-        }
-        return sorted(folders | {folder for folder in copied if has_runs(folder)})
+        return sorted(_local_sweeps(Path(top)))
 
     uris = set()
     for entry in ObjectStore(location).list(deep=True):
@@ -82,6 +77,21 @@ def find_sweeps(location: str) -> list[str] | list[Path]:
         if name == RUNS and not entry.is_folder:
             uris.add(below(location, folder) if folder else location)
     return sorted(uris)
+
+
+def _local_sweeps(top: Path) -> Iterator[Path]:
+    """Yield the results folders at or below a folder, however deep; links to folders are not followed."""
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder)}
+        except OSError:  # it may not be read, is gone, or its path is too long
+            continue
+        # The separate files are those of a folder that was copied from a URI, with the tool of its store.
+        if RUNS in names or (names.get(RUNS_DIR) and has_runs(folder)):
+            yield folder
+        waiting += [folder / name for name, is_folder in names.items() if is_folder]
 
 
 def _contains_sweep(location: str | Path) -> bool:

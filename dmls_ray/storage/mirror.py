@@ -121,7 +121,7 @@ class Mirror:
             path.write_bytes(content)
             os.utime(path, ns=(entries[name].modified_ns, entries[name].modified_ns))
         for name in wanted:
-            if entries[name].is_folder:
+            if entries[name].is_folder and name not in (RUNS, SWEEP):
                 (self.folder / name).mkdir()
 
     def _write_runs(self, content: bytes | None, objects: list[tuple[str, bytes]]) -> None:

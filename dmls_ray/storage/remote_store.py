@@ -1,8 +1,9 @@
 """Results at a URI that a sweep writes to: one immutable object a run, and one for the session of the call.
 
 An object store has no append and no lock, so several sweeps may write to one location at the same time. No run of
-theirs is lost, since no object with a run or a session is ever written again, or deleted: a run is an object with a
-unique name before `append` returns, and readers read all objects (`mirror`).
+theirs is lost, since no object with a run or a session is ever changed or deleted: a run is an object with a unique
+name before `append` returns, and readers read all objects (`mirror`). Where an upload failed, objects that may have
+arrived are sent again with the same content.
 
 A list must show all earlier writes, as it does on S3, GCS and Azure.
 

@@ -11,7 +11,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dmls_ray.records.validation import check_sweep_file
 from dmls_ray.storage.runs_file import RUNS, is_complete, refuse_newer
@@ -61,7 +61,7 @@ def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
         NewerSchemaError, StoreError: as `read_sweep`, with the file's name.
     """
     try:
-        described: dict[str, Any] = json.loads(content)
+        described: dict[str, Any] = json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{named} cannot be read ({error}); {_WAY_OUT}.") from error
     try:
@@ -70,6 +70,10 @@ def parse_sweep(content: bytes, named: str) -> dict[str, Any]:
         raise StoreError(f"{named} describes no sweep ({error}); {_WAY_OUT}.") from error
     refuse_newer(described.get("schema", 0), named, newest=SWEEP_SCHEMA)
     return described
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def merge_sessions(described: dict[str, Any], files: Mapping[str, bytes], where: str) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class _Held:
     """
 
     def __init__(self, path: Path, *, create: bool) -> None:
-        self._path = path
+        self._path, self._owner = path, os.getpid()
         self._folder: int | None = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         self._lock: int | None = None
         try:
@@ -131,8 +131,8 @@ class _Held:
             self._lock = None
 
     def remove(self) -> None:
-        """Remove the folder with its contents."""
-        if self._folder is None:
+        """Remove the folder with its contents; in a fork of its owner, nothing."""
+        if self._folder is None or os.getpid() != self._owner:
             return
         with contextlib.suppress(OSError):
             for name in os.listdir(self._folder):

@@ -30,7 +30,10 @@ def without_file_scheme(location: str | os.PathLike[str]) -> str | os.PathLike[s
     host, _, path = location[len("file://") :].partition("/")
     if host not in ("", "localhost"):
         raise ConfigError(f"{location} names the host {host}; write file:///{host}/{path}, or a path.")
-    return unquote(f"/{path}")
+    path = unquote(f"/{path}")
+    if "\0" in path:
+        raise ConfigError(f"{location} has a zero byte in it, which no path may have; give another folder.")
+    return path
 
 
 def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
@@ -48,7 +51,12 @@ def check_location(location: str | os.PathLike[str], flag: str = "") -> None:
         if _FLATTENED.match(text := os.fspath(location)):
             raise ConfigError(f"{named}{text} is a URI that lacks a slash, as a path does; give it as a text, with //.")
         return
-    parts = urlsplit(location)
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        # Not the URI itself, which may hold a secret.
+        scheme = location.partition("://")[0]
+        raise ConfigError(f"{named}{scheme}://... is no URI ({error}); give s3://BUCKET/FOLDER, say.") from error
     options = parse_qsl(parts.query, keep_blank_values=True)
     # A secret may contain slashes, so it may extend beyond the place of the host. gs://anonymous@bucket and
     # abfs://container@account contain no secret.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dmls_ray.cli.commands import tables
 from dmls_ray.cli.flags import OPTIONS
 from dmls_ray.cli.main import main
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.folder import Store
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
 
@@ -487,22 +489,46 @@ def test_a_copy_has_the_runs_of_all_versions(edited: Path, tmp_path: Path, capsy
     assert len(load(tmp_path / "copy")) == 6
 
 
+def test_a_copy_adds_an_answer_that_is_better_than_the_one_there_and_hides_no_newer_version(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "there"
+    records = load(folder).records
+    with Store(there) as store:
+        store.append_all([records[0].replace(mode="search"), records[1].replace(mode="search", stopped_epoch=1)])
+        store.append_all([records[2]])
+    assert "11 of 12 runs added" in run(capsys, "copy", folder, there)[1]
+    assert "0 of 12 runs added" in run(capsys, "copy", folder, there)[1]
+    assert [record.mode for record in load(there).records] == ["bench"] * 12
+
+    for name, version, at in (("old", "v1", "2026-01-01T00:00:00"), ("new", "v2", "2026-02-01T00:00:00")):
+        with Store(tmp_path / name) as store:
+            store.add_session({"code": {"m.py": version}, "started_at": at})
+            store.append(records[0].replace(code={"m.py": version}, started_at=at))
+    run(capsys, "copy", tmp_path / "old", tmp_path / "new")
+    assert [record.code for record in load(tmp_path / "new").records] == [{"m.py": "v2"}]
+
+
 def test_one_folder_that_cannot_be_read_hides_no_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, text in (("bad_line", "{}\n"), ("bad_sweep", "")):
+    no_text = os.fsdecode(b"no text \xff")
+    for name, text in (("bad_line", "{}\n"), ("bad_sweep", ""), ("no_number", ""), (no_text, "")):
         (folder.parent / name).mkdir()
         (folder.parent / name / "runs.jsonl").write_text(text)
     (folder.parent / "bad_sweep" / "sweep.json").write_text("[]")
+    (folder.parent / "no_number" / "sweep.json").write_text('{"sessions": [{"repeats": NaN}]}')
     code, out, _ = run(capsys, "ls", folder.parent, "--format", "csv")
     rows = pd.read_csv(io.StringIO(out)).set_index("folder")
     assert code == 0
     assert rows.loc[str(folder), "outcome"] == "12 ok"
     assert "line 1 is no record" in rows.loc[str(folder.parent / "bad_line"), "outcome"]
     assert "sweep.json describes no sweep" in rows.loc[str(folder.parent / "bad_sweep"), "outcome"]
+    assert "NaN is no number of JSON" in rows.loc[str(folder.parent / "no_number"), "outcome"]
+    assert str(folder.parent / "no text \\udcff") in rows.index
     run_id = results({"batch_per_rank": 16, "world_size": 2}, lambda values, repeat: 100.0).records[0].run_id
     assert run(capsys, "show", run_id, folder.parent)[0] == 0
     code, _, err = run(capsys, "show", "nothing", folder.parent)
     assert (code, err.count("\n")) == (2, 1)
-    assert "2 of them cannot be read: " in err
+    assert "3 of them cannot be read: " in err
 
 
 def test_a_folder_without_a_run_has_no_report_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import subprocess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -326,3 +327,17 @@ def test_a_search_takes_the_answer_of_a_benchmark_for_its_own_run_that_ended_lat
         store.append(record(run_id="a-0", repeat=0, mode="search", test_accuracy=0.1, proposed=proposed))
         assert store.records == [measured.replace(proposed=proposed)]
     assert latest_records(tmp_path) == [measured.replace(proposed=proposed)]
+
+
+def test_folders_that_are_nested_too_deeply_hide_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(tmp_path / "sweep") as store:
+        store.append(record())
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2500):  # deeper than calls of Python may be, and than a path may be long
+        Path("x").mkdir()
+        os.chdir("x")
+    os.chdir(tmp_path)
+    try:
+        assert find_sweeps(str(tmp_path)) == [tmp_path / "sweep"]
+    finally:
+        subprocess.run(["rm", "-r", "x"], check=True)  # Python's own would fail

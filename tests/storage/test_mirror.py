@@ -35,6 +35,13 @@ def test_new_files_are_uploaded_and_removed_files_of_tensorboard_are_deleted(uri
     assert {item.name: item.modified_ns for item in objects.list()}["table.md"] == at["table.md"], "it is not changed"
 
 
+def test_objects_below_the_names_of_the_files_of_records_are_left_out(bucket: str) -> None:
+    place = f"{bucket}/sweep"
+    left_by_a_death(place, run(0))
+    ObjectStore(place).put_all(["runs.jsonl/x", "sweep.json/x"], str.encode)
+    assert numbers(place) == [0]
+
+
 def test_the_local_copy_is_deleted_with_its_last_reference(bucket: str) -> None:
     place = f"{bucket}/sweep"
     left_by_a_death(place, run(0))

@@ -44,6 +44,21 @@ def owning(*kept: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+def test_a_fork_that_ends_leaves_the_folder_of_its_parent() -> None:
+    forks = (
+        "import os, sys\n"
+        "from dmls_ray.util.temporary_folder import TemporaryFolder\n"
+        "folder = TemporaryFolder('run')\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+        "print(folder.path.exists())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", forks], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 @pytest.fixture
 def owner() -> Iterator[subprocess.Popen[str]]:
     with owning() as process:

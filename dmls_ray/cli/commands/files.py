@@ -16,7 +16,7 @@ from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.cli.console import Console, say
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_OK, Parser, add_folder, add_stale
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.versions import version_key
+from dmls_ray.records.versions import replaces, version_key
 from dmls_ray.storage.location import open_store
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
@@ -183,5 +183,10 @@ def copy(given: argparse.Namespace, console: Console) -> int:
 
 
 def _adds(record: RunRecord, present: RunRecord | None) -> bool:
-    """Whether a run is missing there, or present without the final outcome that this record has."""
-    return present is None or (record.outcome.is_final() and not present.outcome.is_final())
+    """Whether a run is missing there, or present without an answer as good as this record's."""
+    if present is None:
+        return True
+    if not replaces(record, present):
+        return False
+    is_full = present.stopped_epoch is not None and record.stopped_epoch is None
+    return is_full or not replaces(present, record)

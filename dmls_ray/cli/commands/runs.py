@@ -19,6 +19,7 @@ from dmls_ray.storage.location import find_sweeps
 from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
+from dmls_ray.util.text import utf8_safe
 
 _OTHERS = "other versions"
 """Head of the column of `ls` with the number of runs of other versions of the code and data than the current one."""
@@ -42,11 +43,11 @@ def ls(given: argparse.Namespace, console: Console) -> None:
             sessions = read_sweep(results.folder).get("sessions", [])
         except InputError as error:
             # One that cannot be read hides no other.
-            rows.append({"folder": str(folder), "outcome": str(error)})
+            rows.append({"folder": utf8_safe(str(folder)), "outcome": utf8_safe(str(error))})
             continue
         rows.append(
             {
-                "folder": str(folder),
+                "folder": utf8_safe(str(folder)),
                 "runs": str(len(results)),
                 _OTHERS: str(len(_left_out_runs(results))),
                 "outcome": outcome_counts(record.ending for record in results.records),
