@@ -85,7 +85,8 @@ def _local_sweeps(top: Path) -> Iterator[Path]:
     while waiting:
         folder = waiting.pop()
         try:
-            names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder)}
+            with os.scandir(folder) as entries:
+                names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:  # it may not be read, is gone, or its path is too long
             continue
         # The separate files are those of a folder that was copied from a URI, with the tool of its store.
