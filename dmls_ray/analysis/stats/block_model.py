@@ -1,0 +1,182 @@
+"""How the trials of a sweep compare: one model of all runs, from which every ratio, difference and interval follows.
+
+A run's value, or the logarithm of a rate, a time or a size, is modelled as trial + block + noise. Runs of one block
+are near in time, so what the machine does at that time shifts all of them and leaves their differences as they are
+(randomized block design: Montgomery, Design and Analysis of Experiments, chapter 4).
+
+Two trials are compared by the mean of their differences in the blocks that have both. Its interval is of 95% for all
+pairs of trials together, since the pair that is reported is often picked for being the fastest (Tukey's studentized
+range, `scipy.stats.studentized_range`).
+
+Below `MIN_OWN_VARIANCE` blocks the variance is that of all trials, or of the two if theirs is larger: three differences
+say nearly nothing of their spread. From there on it is that of the two (Games & Howell, Journal of Educational
+Statistics 1, 1976): trials differ in their noise, a short run from a long one, two ranks from one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
+from dmls_ray.analysis.stats.looks import error_of_look
+
+MIN_OWN_VARIANCE = 12
+"""Blocks from which on the interval of a pair is made of its own differences alone."""
+
+_ERRORS = 0.05
+_ERRORS_OF_LOOKS = 0.035
+"""Where a sweep looks several times and stops when all is decided. It makes all intervals hold in 95 of 100 sweeps."""
+
+_PASSES = 100
+_CONVERGED = 1e-12
+
+
+@dataclass(frozen=True)
+class Contrast(Interval):
+    """A trial against another one: the ratio or the difference, with its interval."""
+
+    n: int
+    """Number of blocks that have both."""
+    half_width: float | None
+    """Half of the interval: of the logarithm of a ratio, or of the difference."""
+
+
+class BlockModel:
+    """The values of some trials, block by block.
+
+    Args:
+        values: trial -> block -> value; above 0 if `is_ratio`. A block holds what may be compared: one repeat in one
+            environment.
+        is_ratio: trials are compared by ratios rather than differences.
+        resolution: the smallest step of the values, as 1/n of a share of n samples; 0 where they have none. Their
+            spread counts as half of it at least.
+        is_exact: the value is the same in every repeat, so that equal values have an interval from one block on.
+        was_looked_at: whether blocks were added until comparisons were decided.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Mapping[Any, float]],
+        *,
+        is_ratio: bool,
+        resolution: float = 0.0,
+        is_exact: bool = False,
+        was_looked_at: bool = False,
+    ) -> None:
+        self._is_ratio, self._resolution, self._is_exact = is_ratio, resolution, is_exact
+        self._was_looked_at = was_looked_at
+        self._places = {trial: place for place, trial in enumerate(values)}
+        blocks = {block: place for place, block in enumerate(dict.fromkeys(b for row in values.values() for b in row))}
+        self._values = np.full((len(values), len(blocks)), np.nan)
+        for place, row in enumerate(values.values()):
+            for block, value in row.items():
+                self._values[place, blocks[block]] = math.log(value) if is_ratio else value
+
+    def against(self, trial: str, base: str) -> Contrast | None:
+        """Return a trial's value divided by that of a base, or minus it; None without a block that has both.
+
+        Without ends below `MIN_REPEATS` blocks.
+        """
+        differences = self._values[self._places[trial]] - self._values[self._places[base]]
+        differences = differences[~np.isnan(differences)]
+        count = len(differences)
+        if not count:
+            return None
+        centre = float(differences.mean())
+        half_width = self._half_width(differences)
+        if half_width is None:
+            return Contrast(self._shown(centre), None, None, count, None)
+        low, high = (self._shown(centre + sign * half_width) for sign in (-1, 1))
+        return Contrast(self._shown(centre), low, high, count, half_width)
+
+    def _half_width(self, differences: NDArray[np.float64]) -> float | None:
+        count = len(differences)
+        is_equal = bool(np.ptp(differences) == 0)
+        if count < MIN_REPEATS:
+            return 0.0 if is_equal and self._is_exact else None
+        own = 0.0 if is_equal else float(differences.var(ddof=1))
+        variance, degrees = own, count - 1
+        if count < MIN_OWN_VARIANCE and not self._is_exact:
+            pooled, degrees = self._noise
+            variance = max(own, 2 * pooled)
+        variance = max(variance, self._resolution**2 / 4)
+        looks = count if self._was_looked_at else None
+        return _critical(len(self._places), degrees, looks) * math.sqrt(variance / count)
+
+    @cached_property
+    def _noise(self) -> tuple[float, int]:
+        """The variance of the noise of one run, over all trials, and its degrees of freedom."""
+        known = ~np.isnan(self._values)
+        residuals = np.where(known, self._values, 0.0)
+        runs, trials = known.sum(axis=0), known.sum(axis=1)
+        for _ in range(_PASSES):  # one pass where every block has every trial
+            before = residuals
+            residuals = residuals - np.where(known, (residuals.sum(axis=1) / np.maximum(trials, 1))[:, None], 0.0)
+            residuals = residuals - np.where(known, residuals.sum(axis=0) / np.maximum(runs, 1), 0.0)
+            if np.abs(residuals - before).max(initial=0.0) <= _CONVERGED * np.abs(self._values[known]).max(initial=1.0):
+                break
+        degrees = int(known.sum()) - len(trials) - len(runs) + _count_parts(known)
+        return float((residuals**2).sum()) / max(degrees, 1), max(degrees, 1)
+
+    def _shown(self, value: float) -> float:
+        if not self._is_ratio:
+            return value
+        return math.exp(value) if value < 700 else math.inf
+
+
+def is_decided(contrast: Contrast | None, *, null: float, precision: float, equivalent: float) -> bool:
+    """Whether more repeats of a comparison have no use.
+
+    Args:
+        contrast: the comparison.
+        null: the value that means no difference: 1 of ratios, 0 of differences.
+        precision: half-width that is narrow enough: 0.05 for 5% of a ratio, or for 0.05 of a difference.
+        equivalent: difference that counts as none: 0.02 for 2% of a ratio, or for 0.02 of a difference.
+
+    Returns:
+        Whether the interval excludes `null`, or lies within `equivalent` around it, or is narrow enough.
+    """
+    if contrast is None or contrast.low is None or contrast.high is None or contrast.half_width is None:
+        return False
+    if contrast.low > null or contrast.high < null:
+        return True
+    if null:
+        precision, bounds = math.log1p(precision), (1 / (1 + equivalent), 1 + equivalent)
+    else:
+        bounds = (-equivalent, equivalent)
+    return (bounds[0] < contrast.low and contrast.high < bounds[1]) or contrast.half_width <= precision
+
+
+def _count_parts(known: NDArray[np.bool_]) -> int:
+    """The number of parts of a design that have no block in common."""
+    from scipy.sparse import bmat, csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    design = csr_array(known)
+    return int(connected_components(bmat([[None, design], [design.T, None]]), directed=False)[0])
+
+
+@cache
+def _critical(trials: int, degrees: int, looks: int | None) -> float:
+    """Half-width of an interval in standard errors.
+
+    Args:
+        trials: of how many trials all pairs are compared.
+        degrees: degrees of freedom of the standard error.
+        looks: number of blocks of the present look; None where the number of blocks was fixed beforehand.
+    """
+    from scipy.special import stdtrit
+    from scipy.stats import studentized_range
+
+    errors = _ERRORS if looks is None else _ERRORS_OF_LOOKS
+    family = float(studentized_range.ppf(1 - errors, max(trials, 2), degrees)) / math.sqrt(2)
+    # A sweep stops when all pairs are decided. Of many trials, chance hardly decides all; so what looks add matters
+    # most where one pair is open.
+    return family if looks is None else max(family, float(stdtrit(degrees, 1 - error_of_look(looks) / 2)))

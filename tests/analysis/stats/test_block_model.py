@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import studentized_range, ttest_rel
+
+from dmls_ray.analysis.stats.block_model import MIN_OWN_VARIANCE, BlockModel, Contrast, is_decided
+
+
+def blocks(*values: float) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+def drawn(trials: int, count: int, *, deviation: float = 0.1, seed: int = 0) -> dict[str, dict[int, float]]:
+    random = np.random.default_rng(seed)
+    machine = random.normal(0, 0.3, count)
+    return {
+        str(trial): dict(enumerate(np.exp(machine + random.normal(trial, deviation, count)))) for trial in range(trials)
+    }
+
+
+def contrast(model: BlockModel, trial: str, base: str) -> Contrast:
+    found = model.against(trial, base)
+    assert found is not None
+    return found
+
+
+def test_two_trials_have_the_interval_of_the_paired_t_test_of_their_logarithms() -> None:
+    values = drawn(2, 6)
+    found = contrast(BlockModel(values, is_ratio=True), "1", "0")
+    logs = [np.log(list(row.values())) for row in values.values()]
+    expected = ttest_rel(logs[1], logs[0]).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((math.exp(expected.low), math.exp(expected.high)))
+    assert found.n == 6
+
+
+def test_several_trials_have_tukeys_intervals_of_the_residual_variance_of_all() -> None:
+    values = drawn(4, 5, seed=3)
+    # Without the blocks' own effect the design is that of Tukey's test but for the degrees of freedom.
+    table = np.log([list(row.values()) for row in values.values()])
+    residuals = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    half_width = studentized_range.ppf(0.95, 4, 12) * math.sqrt((residuals**2).sum() / 12 / 5)
+    found = contrast(BlockModel(values, is_ratio=True), "3", "1")
+    own = np.var(table[3] - table[1], ddof=1)
+    assert own < 2 * (residuals**2).sum() / 12  # else the interval would be wider
+    assert found.half_width == pytest.approx(half_width)
+    assert found.centre == pytest.approx(math.exp(table[3].mean() - table[1].mean()))
+
+
+def test_from_12_blocks_on_a_pair_has_the_variance_of_its_own_differences() -> None:
+    quiet, loud = drawn(2, MIN_OWN_VARIANCE, deviation=0.01), drawn(2, MIN_OWN_VARIANCE, deviation=0.5, seed=1)
+    model = BlockModel({"a": quiet["0"], "b": quiet["1"], "c": loud["0"], "d": loud["1"]}, is_ratio=True)
+    narrow, wide = contrast(model, "b", "a").half_width, contrast(model, "d", "c").half_width
+    assert narrow is not None
+    assert wide is not None
+    assert 20 < wide / narrow < 100
+
+
+def test_a_pair_whose_differences_happen_to_agree_has_the_variance_of_all() -> None:
+    values = drawn(4, 3) | {"a": blocks(1.0, 2.0, 3.0), "b": blocks(1.1, 2.2, 3.3)}
+    assert contrast(BlockModel({name: values[name] for name in "ab"}, is_ratio=True), "b", "a").half_width == (
+        pytest.approx(0, abs=1e-9)
+    )
+    half_width = contrast(BlockModel(values, is_ratio=True), "b", "a").half_width
+    assert half_width is not None
+    assert half_width > 0.2
+
+
+def test_a_noisy_pair_is_not_narrowed_by_quiet_ones() -> None:
+    values = drawn(8, 3, deviation=0.02)
+    loud = {"c": blocks(1.0, 2.0, 1.0), "d": blocks(2.0, 1.0, 3.0)}
+    noisy = contrast(BlockModel(values | loud, is_ratio=True), "d", "c")
+    own = np.var(np.log([2.0, 0.5, 3.0]), ddof=1)
+    assert noisy.half_width is not None
+    assert noisy.half_width > math.sqrt(own / 3) * 3
+
+
+def test_pairs_are_compared_in_the_blocks_that_have_both_and_those_that_share_none_are_not() -> None:
+    model = BlockModel({"a": blocks(1.0, 2.0, 4.0), "b": {1: 4.0, 2: 8.0, 3: 1.0}, "c": {7: 1.0}}, is_ratio=True)
+    found = contrast(model, "b", "a")
+    assert (found.n, found.centre) == (2, pytest.approx(2.0))
+    assert model.against("c", "a") is None
+
+
+def test_missing_runs_leave_the_residual_variance_unbiased() -> None:
+    random = np.random.default_rng(5)
+    variances = []
+    for seed in range(300):
+        values = drawn(4, 6, deviation=0.1, seed=seed)
+        for row in values.values():
+            row.pop(int(random.integers(0, 6)))
+        variances.append(BlockModel(values, is_ratio=True)._noise[0])
+    assert np.mean(variances) == pytest.approx(0.01, rel=0.05)
+
+
+def test_fewer_than_three_blocks_have_no_interval_unless_the_value_is_exact() -> None:
+    values = {"a": blocks(2.0, 2.0), "b": blocks(3.0, 3.0)}
+    assert contrast(BlockModel(values, is_ratio=True), "b", "a").low is None
+    exact = contrast(BlockModel(values, is_ratio=True, is_exact=True), "b", "a")
+    assert exact.low == exact.high == pytest.approx(1.5)
+
+
+def test_equal_accuracies_of_a_few_samples_are_known_to_half_a_sample_at_best() -> None:
+    values = {"a": blocks(0.5, 0.5, 0.5), "b": blocks(0.51, 0.51, 0.51)}
+    found = contrast(BlockModel(values, is_ratio=False, resolution=0.01), "b", "a")
+    assert found.low is not None
+    assert found.low < 0 < 0.01 < found.high  # type: ignore[operator]
+
+
+def test_looking_several_times_makes_intervals_wider() -> None:
+    values = drawn(2, 30)
+    once, often = (
+        contrast(BlockModel(values, is_ratio=True, was_looked_at=looked), "1", "0").half_width
+        for looked in (False, True)
+    )
+    assert once is not None
+    assert often is not None
+    assert 1.1 < often / once < 1.35
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "decided"),
+    [(1.01, 1.9, True), (0.5, 0.99, True), (0.985, 1.015, True), (0.96, 1.05, True), (0.9, 1.1, False)],
+)
+def test_a_comparison_is_decided_if_it_excludes_1_or_is_as_good_as_1_or_narrow(
+    low: float, high: float, decided: bool
+) -> None:
+    item = Contrast(1.0, low, high, 5, math.log(high / low) / 2)
+    assert is_decided(item, null=1, precision=0.05, equivalent=0.02) is decided
+
+
+def test_what_has_no_interval_is_not_decided() -> None:
+    assert not is_decided(None, null=1, precision=0.05, equivalent=0.02)
+    assert not is_decided(Contrast(1.0, None, None, 2, None), null=1, precision=0.05, equivalent=0.02)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.intervals import NOISES, Scenario, simulate, summarize
+
+DRAWS = 400
+CHANCE = 0.025
+"""Two standard errors of a share of 0.05, of so many draws."""
+DRAWN = ("normal", "log-normal", "Student t(3)")
+
+
+def shares(scenario: Scenario, noise: str, *, fixed: int | None = None) -> dict[str, float]:
+    random = np.random.default_rng(7)
+    return summarize([simulate(scenario, NOISES[noise], random, fixed=fixed) for _ in range(DRAWS)])
+
+
+@pytest.mark.parametrize("noise", DRAWN)
+@pytest.mark.parametrize("deviation", [0.03, 0.08])
+@pytest.mark.parametrize("trials", [2, 3])
+def test_sweeps_of_identical_trials_that_stop_when_they_are_decided_have_few_false_verdicts(
+    trials: int, deviation: float, noise: str
+) -> None:
+    found = shares(Scenario("identical", [0.0] * trials, [deviation] * trials), noise)
+    assert found["false verdicts"] <= 0.055 + CHANCE
+    assert found["coverage"] >= 0.94 - CHANCE
+
+
+@pytest.mark.parametrize("noise", DRAWN)
+def test_two_noisy_equal_trials_among_quiet_ones_have_few_false_verdicts(noise: str) -> None:
+    found = shares(Scenario("noisy pair", [0.0, 0.0, 3.0, 6.0], [0.12, 0.12, 0.02, 0.02]), noise)
+    assert found["false verdicts"] <= 0.055 + CHANCE
+    assert found["power"] == 1
+    assert found["coverage"] >= 0.94 - CHANCE
+
+
+@pytest.mark.parametrize("noise", DRAWN)
+@pytest.mark.parametrize(("trials", "blocks"), [(2, 3), (4, 3), (3, 6), (3, 15)])
+def test_sweeps_with_a_fixed_number_of_blocks_have_few_false_verdicts(trials: int, blocks: int, noise: str) -> None:
+    found = shares(Scenario("identical", [0.0] * trials, [0.05] * trials), noise, fixed=blocks)
+    assert found["false verdicts"] <= 0.055 + CHANCE
+
+
+def test_three_blocks_of_four_trials_find_one_that_is_20_percent_faster_more_often_than_not() -> None:
+    found = shares(Scenario("20% faster", [0.2, 0.0, 0.0, 0.0], [0.05] * 4), "normal", fixed=3)
+    assert found["power"] > 0.75
+
+
+def test_a_sweep_that_repeats_until_it_is_decided_finds_what_a_fixed_one_misses() -> None:
+    scenario = Scenario("10% faster", [0.1, 0.0, 0.0], [0.05] * 3)
+    assert shares(scenario, "normal")["power"] > 0.97
+    assert shares(scenario, "normal", fixed=3)["power"] < 0.5
