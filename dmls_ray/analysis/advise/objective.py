@@ -6,15 +6,18 @@ Each module of `advise/objectives/` has one subclass.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of, resolution_of
+from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.summary.phrases import describe_configuration
+from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.util.errors import ConfigError
@@ -125,34 +128,31 @@ class Objective:
         scaled = value if self.is_learned else math.log(value)
         return scaled if self.minimizes else -scaled
 
-    def compared(self, candidate: Candidate, baseline: Candidate, level: float = 0.95) -> Interval | None:
-        """By how much a candidate is worse than a baseline, on the scale of `badness`; None without common blocks.
-
-        At the same level it is the interval of the sweep's summary.
-        """
-        worse = self.differences(candidate, baseline)
-        if not worse:
-            return None
-        if self.is_learned:
-            resolution = resolution_of(self.measure, [*candidate.row.counted, *baseline.row.counted])
-            value = estimate(worse, level=level, resolution=resolution, is_exact=self.is_exact)
-            return Interval(value.centre, value.low, value.high)
-        ratios = [math.exp(difference) for difference in worse]
-        ratio = estimate(ratios, "ratio", level=level, is_exact=self.is_exact)
-        low, high = (
-            None if end is None else math.log(end) if end > 0 else -math.inf for end in (ratio.low, ratio.high)
+    def model(self, candidates: Sequence[Candidate]) -> BlockModel:
+        """How these candidates compare, on the scale of `badness`."""
+        rows = [candidate.row for candidate in candidates]
+        comparisons = rows[0].comparisons if rows else Comparisons(rows)
+        return comparisons.model_of(
+            {candidate.row.trial_id: candidate.samples for candidate in candidates},
+            timed=self._is_timed,
+            is_ratio=False,  # the scale has logarithms where ratios count
+            resolution=resolution_of(self.measure, (record for row in rows for record in row.counted)),
+            is_exact=self.is_exact,
         )
-        return Interval(math.log(ratio.centre), low, high)
+
+    def compared(self, candidate: Candidate, baseline: Candidate, model: BlockModel) -> Interval | None:
+        """By how much a candidate is worse than a baseline, on the scale of `badness`; None without common blocks."""
+        return model.against(candidate.row.trial_id, baseline.row.trial_id)
 
     def differences(self, candidate: Candidate, baseline: Candidate) -> list[float]:
-        """By how much a candidate is worse in each common block, on the scale of `badness`.
-
-        Only blocks in which both ran with the same versions count; of times, on one machine and device.
-        """
-        timed = is_time(self.measure) or self.measure == TIME_TO_TARGET
-        comparable = candidate.row.comparable_blocks(baseline.row, timed=timed)
+        """By how much a candidate is worse in each common block, on the scale of `badness`."""
+        comparable = candidate.row.comparisons.common_blocks(candidate.row, baseline.row, timed=self._is_timed)
         blocks = comparable & candidate.samples.keys() & baseline.samples.keys()
         return [candidate.samples[block] - baseline.samples[block] for block in sorted(blocks)]
+
+    @property
+    def _is_timed(self) -> bool:
+        return is_time(self.measure) or self.measure == TIME_TO_TARGET
 
     def describe_advantage(self, worse: Interval) -> str:
         """What a baseline has relative to a candidate that is worse by so much: `1.20 times the images/s`."""

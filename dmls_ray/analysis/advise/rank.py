@@ -13,11 +13,12 @@ from dmls_ray.analysis.advise.objective import Candidate, Objective, Request, Un
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.pareto import costs_of, front_of
 from dmls_ray.analysis.advise.suggestions import batch_by_noise_scale, suggestions_for
-from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs, memory_metric
+from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.results import Results, field_names
+from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
-from dmls_ray.analysis.stats.intervals import bonferroni_level, compare, is_above, is_below
+from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
@@ -44,8 +45,6 @@ class Advice:
     """Those that are worse beyond doubt."""
     not_compared: Sequence[Candidate]
     """Those without a block in which both ran in one environment."""
-    level: float
-    """Confidence level of each comparison."""
     unable: Sequence[tuple[Row, Unable]]
     """Those that cannot be chosen, and why."""
     front: Sequence[str]
@@ -133,12 +132,9 @@ class Advice:
             left_out = f"; {label_of(memory)} hardly differs and is left out" if is_equal else ""
             notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{left_out}.")
         if self.worse:
-            count = 1 + len(self.worse) + len(self.indistinguishable) + len(self.not_compared)
-            pairs = count * (count - 1) // 2
-            level = f", each of {100 * self.level:.4g}% for {pairs} pairs (Bonferroni)" if pairs > 1 else ""
             notes.append(
-                f"Distinguished by the interval of the median over blocks{level}: of configurations that are equally "
-                "good any is called worse at most 5 times in 100."
+                "Distinguished by the intervals of differences within blocks, which hold for all pairs together: of "
+                "configurations that are equally good any is called worse at most 5 times in 100."
             )
         ranked = [item.row for item in (self.best, *self.indistinguishable, *self.worse) if item is not None]
         if self.objective.is_learned and (effort := describe_effort(ranked)):
@@ -215,9 +211,8 @@ def advise(
     objective = settle(OBJECTIVES[name], table, request)
     able, unable = candidates(table, objective)
     best = able[0] if able else None
-    # The best is picked out of all, so any pair could have been the one that is compared.
-    level = bonferroni_level(len(able) * (len(able) - 1) // 2)
-    indistinguishable, worse, not_compared = _split_by_verdict(able, objective, level)
+    model = objective.model(able)
+    indistinguishable, worse, not_compared = _split_by_verdict(able, objective, model)
     front = (
         front_of(table, objective.measure, minimizes=objective.minimizes) if objective.is_learned else front_of(table)
     )
@@ -228,7 +223,6 @@ def advise(
         indistinguishable=indistinguishable,
         worse=worse,
         not_compared=not_compared,
-        level=level,
         unable=unable,
         front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],
         axes=front.axes,
@@ -236,24 +230,20 @@ def advise(
         estimates=memory_estimates(table, objective.measure, batch) if objective.takes_batch else [],
         asks_batch=batch is not None,
         noise_scale=batch_by_noise_scale(table, best),
-        suggestions=suggestions_for(table, objective, best, able, indistinguishable, level=level),
+        suggestions=suggestions_for(table, objective, best, able, indistinguishable, model=model),
         caveats=list(caveats_of(results, table, objective, best)),
     )
 
 
 def _split_by_verdict(
-    able: Sequence[Candidate], objective: Objective, level: float
+    able: Sequence[Candidate], objective: Objective, model: BlockModel
 ) -> tuple[list[Candidate], list[Candidate], list[Candidate]]:
-    """Those that are indistinguishable from the first one, those that are worse, and those that are not comparable.
-
-    At a level that holds for all pairs together (Bonferroni), any of equally good configurations is called worse at
-    most 1 time in 20.
-    """
+    """Those that are indistinguishable from the first one, those that are worse, and those that are not comparable."""
     indistinguishable: list[Candidate] = []
     worse: list[Candidate] = []
     not_compared: list[Candidate] = []
     for candidate in able[1:]:
-        more = objective.compared(candidate, able[0], level)
+        more = objective.compared(candidate, able[0], model)
         # Where the first has runs that did not reach the target, its times are too short to compare with others.
         is_worse = able[0].is_whole and is_above(more, 0)
         (not_compared if more is None else worse if is_worse else indistinguishable).append(candidate)
@@ -275,12 +265,7 @@ def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[st
     for item in indistinguishable if memory else ():
         if hardly_differs([side.row.median_of(memory) or 0.0 for side in (item, best)], memory):
             continue
-        comparable = item.row.comparable_blocks(best.row, timed=False)
-        sizes = [
-            {block: size for block, size in side.row.by_block(memory).items() if size > 0 and block in comparable}
-            for side in (item, best)
-        ]
-        ratio = compare(*sizes, level=bonferroni_level(len(indistinguishable)), is_exact=memory in EXACT)
+        ratio = item.row.comparisons.ratio(item.row, best.row, memory)
         if ratio is not None and is_below(ratio, 1 - _WORTH):
             lighter.append((item, ratio))
     if lighter:

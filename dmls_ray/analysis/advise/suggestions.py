@@ -11,6 +11,7 @@ from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.presentation import presentation_of
 from dmls_ray.analysis.results import factors_of
+from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, is_above
 from dmls_ray.analysis.stats.power import repeats_to_tell
@@ -34,7 +35,7 @@ def suggestions_for(
     able: Sequence[Candidate],
     indistinguishable: Sequence[Candidate],
     *,
-    level: float,
+    model: BlockModel,
 ) -> list[str]:
     """A line for each thing that is worth trying; none that does not follow from the runs.
 
@@ -44,20 +45,22 @@ def suggestions_for(
         best: the configuration that looks best.
         able: the configurations that can be chosen, the best first.
         indistinguishable: the configurations that are indistinguishable from the best.
-        level: confidence level of the intervals by which they were compared.
+        model: how they compare.
     """
     lines = []
     if best is not None:
         # Times of runs that did not get to the target are too short to go by.
         if best.is_whole:
-            lines += [_beyond(table, objective, best, able, axis) for axis in table.varied]
-            lines.append(_more_repeats(objective, best, indistinguishable, level))
+            lines += [_beyond(table, objective, best, able, axis, model) for axis in table.varied]
+            lines.append(_more_repeats(objective, best, indistinguishable, model))
         lines.append(_more_ranks(table, objective, best))
     lines += [_scaled_lr(table, objective), *_smaller(table)]
     return [line for line in lines if line]
 
 
-def _beyond(table: Table, objective: Objective, best: Candidate, able: Sequence[Candidate], axis: str) -> str:
+def _beyond(
+    table: Table, objective: Objective, best: Candidate, able: Sequence[Candidate], axis: str, model: BlockModel
+) -> str:
     """The next value of an axis, if the best configuration is at an end of the axis and better than its neighbour."""
     derived = {"global_batch": "batch_per_rank", "batch_per_rank": "global_batch"}.get(table.fixed_batch_field)
     is_work = axis == "epochs" and objective.measure in ("images_per_s", "total_s", *MEMORY)
@@ -74,7 +77,7 @@ def _beyond(table: Table, objective: Objective, best: Candidate, able: Sequence[
     if not measured or min(values) < here < max(values):
         return ""
     neighbour = min(measured, key=lambda item: abs(item.row.factors[axis] - here))
-    near, worse = neighbour.row.factors[axis], objective.compared(neighbour, best)
+    near, worse = neighbour.row.factors[axis], objective.compared(neighbour, best, model)
     if worse is None or worse.centre <= 0 or (worse.low is not None and worse.low <= 0):
         return ""
     value = _next(here, near, best.row, axis)
@@ -129,7 +132,9 @@ def _more_ranks(table: Table, objective: Objective, best: Candidate) -> str:
     )
 
 
-def _more_repeats(objective: Objective, best: Candidate, indistinguishable: Sequence[Candidate], level: float) -> str:
+def _more_repeats(
+    objective: Objective, best: Candidate, indistinguishable: Sequence[Candidate], model: BlockModel
+) -> str:
     """The number of repeats that would distinguish the best configuration from the indistinguishable ones."""
     if not indistinguishable or objective.is_exact:
         return ""
@@ -141,7 +146,9 @@ def _more_repeats(objective: Objective, best: Candidate, indistinguishable: Sequ
     worth = [worse for worse in differences if objective.is_learned or abs(fmean(worse)) >= _HARDLY]
     resolution = resolution_of(objective.measure, best.row.counted)
     needed = [
-        count for worse in worth if (count := repeats_to_tell(worse, level, MOST_REPEATS, resolution)) is not None
+        count
+        for worse in worth
+        if (count := repeats_to_tell(worse, model.trials, MOST_REPEATS, resolution)) is not None
     ]
     if not needed:
         return ""

@@ -97,15 +97,13 @@ def _speed_ups(line: Line, base: Row) -> Points:
 
     As in the table, only blocks in which both ran in the same environment count.
     """
-    rates = base.rates()
-    return {
-        row.world_size: {
-            block: rate / rates[block]
-            for block, rate in row.rates().items()
-            if block in rates and block in row.comparable_blocks(base, timed=True)
+    rates, speed_ups = base.rates(), {}
+    for row in line.rows:
+        common = row.comparisons.common_blocks(row, base, timed=True) & rates.keys()
+        speed_ups[row.world_size] = {
+            block: rate / rates[block] for block, rate in row.rates().items() if block in common
         }
-        for row in line.rows
-    }
+    return speed_ups
 
 
 def _efficiency(speed_ups: Points, row: Row) -> Mapping[int, float]:

@@ -10,7 +10,7 @@ range, `scipy.stats.studentized_range`).
 
 Below `MIN_OWN_VARIANCE` blocks the variance is that of all trials, or of the two if theirs is larger: three differences
 say nearly nothing of their spread. From there on it is that of the two (Games & Howell, Journal of Educational
-Statistics 1, 1976): trials differ in their noise, a short run from a long one, two ranks from one.
+Statistics 1, 1976), since trials differ in their noise: a short run from a long one, two ranks from one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from numpy.typing import NDArray
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.stats.looks import error_of_look
 
-MIN_OWN_VARIANCE = 12
+MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""
 
 _ERRORS = 0.05
 _ERRORS_OF_LOOKS = 0.035
 """Where a sweep looks several times and stops when all is decided. It makes all intervals hold in 95 of 100 sweeps."""
 
+_ROUNDING = 1e-12
+"""Relative rounding errors of logarithms of equal ratios."""
 _PASSES = 100
 _CONVERGED = 1e-12
 
@@ -74,31 +76,45 @@ class BlockModel:
         self._was_looked_at = was_looked_at
         self._places = {trial: place for place, trial in enumerate(values)}
         blocks = {block: place for place, block in enumerate(dict.fromkeys(b for row in values.values() for b in row))}
-        self._values = np.full((len(values), len(blocks)), np.nan)
+        self._measured = np.full((len(values), len(blocks)), np.nan)
         for place, row in enumerate(values.values()):
             for block, value in row.items():
-                self._values[place, blocks[block]] = math.log(value) if is_ratio else value
+                self._measured[place, blocks[block]] = value
+        self._values = np.log(self._measured) if is_ratio else self._measured
+
+    @property
+    def trials(self) -> int:
+        """Of how many trials all pairs are compared."""
+        return len(self._places)
 
     def against(self, trial: str, base: str) -> Contrast | None:
         """Return a trial's value divided by that of a base, or minus it; None without a block that has both.
 
         Without ends below `MIN_REPEATS` blocks.
         """
-        differences = self._values[self._places[trial]] - self._values[self._places[base]]
-        differences = differences[~np.isnan(differences)]
-        count = len(differences)
+        if trial not in self._places or base not in self._places:
+            return None
+        places = self._places[trial], self._places[base]
+        differences = self._values[places[0]] - self._values[places[1]]
+        both = ~np.isnan(differences)
+        differences, count = differences[both], int(both.sum())
         if not count:
             return None
-        centre = float(differences.mean())
-        half_width = self._half_width(differences)
+        middle, half_width = float(differences.mean()), self._half_width(differences)
+        centre = self._shown(middle)
+        if self._is_ratio:
+            # Exactly, without rounding errors of logarithms, where all ratios are equal.
+            ratios = self._measured[places[0], both] / self._measured[places[1], both]
+            centre = float(ratios[0]) if np.ptp(ratios) == 0 else centre
         if half_width is None:
-            return Contrast(self._shown(centre), None, None, count, None)
-        low, high = (self._shown(centre + sign * half_width) for sign in (-1, 1))
-        return Contrast(self._shown(centre), low, high, count, half_width)
+            return Contrast(centre, None, None, count, None)
+        if not half_width:
+            return Contrast(centre, centre, centre, count, 0.0)
+        return Contrast(centre, self._shown(middle - half_width), self._shown(middle + half_width), count, half_width)
 
     def _half_width(self, differences: NDArray[np.float64]) -> float | None:
         count = len(differences)
-        is_equal = bool(np.ptp(differences) == 0)
+        is_equal = bool(np.ptp(differences) <= _ROUNDING * np.abs(differences).max())
         if count < MIN_REPEATS:
             return 0.0 if is_equal and self._is_exact else None
         own = 0.0 if is_equal else float(differences.var(ddof=1))
@@ -108,7 +124,7 @@ class BlockModel:
             variance = max(own, 2 * pooled)
         variance = max(variance, self._resolution**2 / 4)
         looks = count if self._was_looked_at else None
-        return _critical(len(self._places), degrees, looks) * math.sqrt(variance / count)
+        return critical_value(self.trials, degrees, looks) * math.sqrt(variance / count)
 
     @cached_property
     def _noise(self) -> tuple[float, int]:
@@ -123,6 +139,7 @@ class BlockModel:
             if np.abs(residuals - before).max(initial=0.0) <= _CONVERGED * np.abs(self._values[known]).max(initial=1.0):
                 break
         degrees = int(known.sum()) - len(trials) - len(runs) + _count_parts(known)
+        residuals[np.abs(residuals) <= _ROUNDING * np.abs(self._values[known]).max(initial=0.0)] = 0.0
         return float((residuals**2).sum()) / max(degrees, 1), max(degrees, 1)
 
     def _shown(self, value: float) -> float:
@@ -164,7 +181,7 @@ def _count_parts(known: NDArray[np.bool_]) -> int:
 
 
 @cache
-def _critical(trials: int, degrees: int, looks: int | None) -> float:
+def critical_value(trials: int, degrees: int, looks: int | None = None) -> float:
     """Half-width of an interval in standard errors.
 
     Args:

@@ -6,43 +6,39 @@ import bisect
 import math
 import statistics
 from collections.abc import Sequence
-from functools import cache
 
-import numpy as np
-
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, is_above
+from dmls_ray.analysis.stats.block_model import critical_value
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 
 _POWER = 0.8
 """Power of the advised number of repeats."""
-_DRAWS = 400
 _ROUNDING = 1e-9
-_FAR = 100.0
-"""Largest effect considered, in standard deviations."""
 
 
-def repeats_to_tell(differences: Sequence[float], level: float, most: int, resolution: float = 0.0) -> int | None:
+def repeats_to_tell(differences: Sequence[float], trials: int, most: int, resolution: float = 0.0) -> int | None:
     """Return the number of repeats after which the interval of the differences excludes 0 with a power of 80%.
 
-    It assumes normally distributed differences with the mean and the standard deviation of these.
+    It assumes normally distributed differences with the mean and the standard deviation of these: then their mean in
+    standard errors has a noncentral t distribution.
 
     Args:
         differences: paired differences, at least `MIN_REPEATS`.
-        level: confidence level of the interval.
+        trials: of how many trials all pairs are compared.
         most: largest number considered; None is returned if it is not enough.
         resolution: the smallest step of the values; no number of repeats distinguishes less.
     """
     mean, spread = abs(statistics.fmean(differences)), max(statistics.stdev(differences), resolution / 2)
     if mean <= resolution * (1 + _ROUNDING):
         return None
-    # Rounded down to tenths: trials share cached results, and the advice is never too few repeats.
-    effect = math.floor(10 * min(mean / spread, _FAR)) / 10 if spread else _FAR
+    if not spread:
+        return MIN_REPEATS
     counts = range(MIN_REPEATS, most + 1)
-    place = bisect.bisect_left(counts, _POWER, key=lambda count: _power(effect, level, count))
+    place = bisect.bisect_left(counts, _POWER, key=lambda count: _power(mean / spread, trials, count))
     return counts[place] if place < len(counts) else None
 
 
-@cache
-def _power(effect: float, level: float, count: int) -> float:
-    """Return how often the interval of `count` values excludes 0, for a mean of `effect` standard deviations."""
-    draws = np.random.default_rng(0).normal(effect, 1, (_DRAWS, count))
-    return sum(is_above(estimate(draw, level=level), 0) for draw in draws.tolist()) / _DRAWS
+def _power(effect: float, trials: int, count: int) -> float:
+    """Return how often the interval of `count` differences excludes 0, for a mean of `effect` standard deviations."""
+    from scipy.stats import nct
+
+    return float(nct.sf(critical_value(trials, count - 1), count - 1, effect * math.sqrt(count)))

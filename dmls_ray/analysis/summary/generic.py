@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.memory import MEMORY, memory_metric
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval, format_value, with_sign
-from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
+from dmls_ray.analysis.stats.intervals import verdict_of
 from dmls_ray.analysis.summary.effort import effort_phrase
 from dmls_ray.analysis.summary.phrases import (
     context_phrase,
@@ -90,8 +90,7 @@ def _along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
         if len(having) > 1:
             ends = [pick(having, key=lambda row: _level_of(row, name) if choices else row.factors[axis])
                     for pick in (min, max)]  # fmt: skip
-            pairs = len(having) * (len(having) - 1) // 2 if choices else 1
-            parts.append(_change(*ends, axis=axis, name=name, choices=choices, level=bonferroni_level(pairs)))
+            parts.append(_change(*ends, axis=axis, name=name, choices=choices))
     learned = any(row.by_block(name) for name in {*measures} & {*LEARNED} for row in group)
     if choices:
         return f"{context_phrase(group, axis)}{'; '.join(parts)}{effort_phrase(group, axis) if learned else ''}"
@@ -107,7 +106,7 @@ def _level_of(row: Row, name: str) -> float:
     return level
 
 
-def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level: float) -> str:
+def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool) -> str:
     """How a measure goes from one trial to another.
 
     Args:
@@ -116,13 +115,12 @@ def _change(first: Row, last: Row, *, axis: str, name: str, choices: bool, level
         axis: the field in which they differ.
         name: the measure.
         choices: whether the trials were picked by their values of the measure.
-        level: confidence level of the interval; above 0.95 for trials that were picked.
     """
     words = "seconds a run" if name == "total_s" else f"{MEMORY[name]} (MiB)" if name in MEMORY else name
     low, high = (format_value(row.estimate(name), GENERIC) for row in (first, last))
     if first is last:
         return f"{words} is {low} with every {axis}"
-    more = last.difference_from(first, name, level=level)
+    more = last.difference_from(first, name)
     by = "not compared: no block has both in one environment"
     if more is not None:
         by = f"{format_interval(more, with_sign(GENERIC), null=0)}{paired_note(more.n, first, last)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS, hardly_differs, kind_name, memory_metric
-from dmls_ray.analysis.stats.intervals import bonferroni_level, is_above, verdict_of
+from dmls_ray.analysis.stats.intervals import is_above, verdict_of
 from dmls_ray.analysis.table.row import Row
 
 
@@ -39,7 +39,7 @@ def memory_among(group: Sequence[Row], axis: str) -> str:
     if len(known) < 2 or hardly_differs(sizes, metric):
         return ""
     least, most = (known[sizes.index(pick(sizes))] for pick in (min, max))
-    more = most.difference_from(least, metric, level=bonferroni_level(len(known) * (len(known) - 1) // 2))
+    more = most.difference_from(least, metric)
     if metric not in EXACT and not is_above(more, 0):
         return ""
     low, high = least.text(metric), most.text(metric)

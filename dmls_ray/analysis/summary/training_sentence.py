@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from dmls_ray.analysis.metrics import label_of, resolution_of
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, compare, difference, is_above, verdict_of
+from dmls_ray.analysis.stats.intervals import Estimate, compare, difference, is_above, verdict_of
 from dmls_ray.analysis.summary.effort import effort_phrase
 from dmls_ray.analysis.summary.memory import memory_among, memory_change
 from dmls_ray.analysis.summary.phrases import context_phrase, count_repeats, paired_note, without_derived_batch
@@ -103,13 +104,11 @@ def _between(ordered: Sequence[Row], axis: str, measure: str = "") -> str:
     row, ends = ordered[best], (ordered[0], ordered[-1])
     equal = [item for index, item in enumerate(ordered) if levels.get(index) == levels[best]]
     where = f"{axis} {' and '.join(str(item.factors[axis]) for item in equal)}"
-    # It is picked for being the best, out of so many pairs.
-    level = bonferroni_level(len(ordered) * (len(ordered) - 1) // 2)
     if measure:
-        null, better = 0, [row.difference_from(end, measure, level=level) for end in ends]
+        null, better = 0, [row.difference_from(end, measure) for end in ends]
         text = f"highest at {where} ({row.text(measure, interval=True)})"
     else:
-        null, better = 1, [row.speed_against(end, level=level) for end in ends]
+        null, better = 1, [row.speed_against(end) for end in ends]
         text = f"fastest at {where} ({_rate(row)})"
     return f", {text}" if all(is_above(item, null) for item in better) else ""
 
@@ -131,16 +130,14 @@ def _pace(first: Row, last: Row) -> str:
 def _among(group: Sequence[Row], axis: str) -> str:
     """For an axis of choices."""
     slowest, *_, fastest = sorted(group, key=lambda row: median(row.rates().values()))
-    # They are picked for being the fastest and the slowest, out of so many pairs.
-    level = bonferroni_level(len(group) * (len(group) - 1) // 2)
-    faster = _speed(fastest.speed_against(slowest, level=level), fastest, slowest)
+    faster = _speed(fastest.speed_against(slowest), fastest, slowest)
     speed = f"in training, {fastest.factors[axis]} against {slowest.factors[axis]} is {faster}"
     quantized = "; ".join(filter(None, map(_quantized, group)))
-    parts = [quantized or _best(group, axis, level), speed, memory_among(group, axis)]
+    parts = [quantized or _best(group, axis), speed, memory_among(group, axis)]
     return f"{context_phrase(group, axis)}{'; '.join(filter(None, parts))}"
 
 
-def _best(group: Sequence[Row], axis: str, level: float) -> str:
+def _best(group: Sequence[Row], axis: str) -> str:
     """Which choice reached the highest test accuracy; only one that the repeats distinguish is called so."""
     tested = [row for row in group if "test_accuracy" in row.estimates]
     if not tested:
@@ -157,7 +154,7 @@ def _best(group: Sequence[Row], axis: str, level: float) -> str:
         return f"{reached}, the highest that was seen, of too few repeats to rule out chance"
     verdicts: dict[str, list[Row]] = {"higher than": [], "indistinguishable from": [], "not compared with": []}
     for row in others:
-        more = best.difference_from(row, "test_accuracy", level=level)
+        more = best.difference_from(row, "test_accuracy")
         verdict = "higher than" if is_above(more, 0) else "indistinguishable from" if more else "not compared with"
         verdicts[verdict].append(row)
     if len(verdicts["higher than"]) == len(others):
@@ -193,18 +190,18 @@ def _quantized(row: Row) -> str:
     return ", ".join(parts)
 
 
-def _speed(faster: Estimate | None, row: Row, base: Row) -> str:
+def _speed(faster: Estimate | Contrast | None, row: Row, base: Row) -> str:
     if faster is None:
         return f"not compared: no block has both{_SAME_ENVIRONMENT}"
     return f"{_speed_words(faster)}{_times(faster, row, base, 'as fast')}"
 
 
-def _speed_words(faster: Estimate) -> str:
+def _speed_words(faster: Estimate | Contrast) -> str:
     verdict = verdict_of(faster, 1, "faster", "slower")
     return {"indistinguishable": "indistinguishable in speed: ", "unknown": ""}.get(verdict, f"{verdict}: ")
 
 
-def _times(ratio: Estimate, row: Row, base: Row, as_what: str) -> str:
+def _times(ratio: Estimate | Contrast, row: Row, base: Row, as_what: str) -> str:
     """A ratio of two trials, and how many blocks it is of, where it is not of all."""
     blocks = paired_note(ratio.n, row, base, _SAME_ENVIRONMENT)
     return f"{format_interval(ratio, RATIO, null=1)} times {as_what}{blocks}"

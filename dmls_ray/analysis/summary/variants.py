@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import bonferroni_level, verdict_of
+from dmls_ray.analysis.stats.intervals import verdict_of
 from dmls_ray.analysis.summary.effort import effort_phrase
 from dmls_ray.analysis.summary.phrases import count_repeats, paired_note
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors
@@ -26,12 +26,11 @@ def summarize_variants(table: Table, changed: Collection[str]) -> str:
     """
     tested = [row for row in table.rows if row.by_block("test_accuracy")]
     groups = group_by_other_factors(tested, changed)
-    comparisons = len(tested) - len(groups)
-    texts = [text for rows in groups if (text := _against_base(rows, changed, bonferroni_level(comparisons)))]
+    texts = [text for rows in groups if (text := _against_base(rows, changed))]
     if not texts:
         return "There is no trial to compare with, so nothing can be said of what was changed."
     together = ""
-    if comparisons > 1:
+    if len(tested) - len(groups) > 1:
         of_each = " of each quantity" if any(_GAP in text for text in texts) else ""
         together = f"; intervals{of_each} hold together"
     return f"{'; '.join(texts)} ({count_repeats(tested)}{together})."
@@ -40,17 +39,17 @@ def summarize_variants(table: Table, changed: Collection[str]) -> str:
 _GAP = "the gap between train and test accuracy"
 
 
-def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -> str:
+def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
     base = next((row for row in rows if not _changes(row, changed)), None)
     if base is None or len(rows) < 2:
         return ""
     others = sorted((row for row in rows if row is not base), key=lambda row: -row.estimates["test_accuracy"].median)
-    accuracy = _verdicts(others, base, changed, "test_accuracy", level)
+    accuracy = _verdicts(others, base, changed, "test_accuracy")
     if not accuracy:
         return ""
     # Older records have the train accuracy as a mean over the epoch, with dropout and augmentation on.
     is_evaluated = all(record.train_eval_accuracy is not None for row in rows for record in row.counted)
-    gap = _verdicts(others, base, changed, "accuracy_gap", level, all_of_them=False) if is_evaluated else ""
+    gap = _verdicts(others, base, changed, "accuracy_gap", all_of_them=False) if is_evaluated else ""
     if gap:
         gap = f"; {_GAP}, {base.text('accuracy_gap')} without, is {gap}"
     shared = ", ".join(f"{name} {value}" for name, value in base.factors.items() if name not in changed)
@@ -60,12 +59,12 @@ def _against_base(rows: Sequence[Row], changed: Collection[str], level: float) -
 
 
 def _verdicts(
-    rows: Sequence[Row], base: Row, changed: Collection[str], metric: str, level: float, *, all_of_them: bool = True
+    rows: Sequence[Row], base: Row, changed: Collection[str], metric: str, *, all_of_them: bool = True
 ) -> str:
     """What each change does to a metric, by verdict; those that are indistinguishable only if all are asked for."""
     texts: dict[str, list[str]] = {"higher": [], "lower": [], "indistinguishable": [], _ALONE: []}
     for row in rows:
-        more = row.difference_from(base, metric, level=level)
+        more = row.difference_from(base, metric)
         if more is None:
             if row.by_block(metric) and base.by_block(metric):
                 texts[_ALONE].append(_changes(row, changed))

@@ -12,6 +12,7 @@ from dmls_ray.analysis.presentation import presentation_of_rows
 from dmls_ray.analysis.results import Results, factors_of, field_names
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.table.columns import columns_of
+from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.notes import notes_of
 from dmls_ray.analysis.table.row import Row
@@ -44,6 +45,9 @@ def make_table(
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.median_of(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: (row.median_of(metric) is None, row.is_stopped))
+    comparisons = Comparisons(rows)
+    for row in rows:
+        row.comparisons = comparisons
     fixed_batch_field = _fixed_batch_field(factors, varied or ())
     presentation = presentation_of_rows(rows)
     table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation)

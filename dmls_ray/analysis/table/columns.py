@@ -8,6 +8,7 @@ from typing import Any
 
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import TABLE_METRICS, label_of
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.table.model import Column, Table
@@ -132,7 +133,7 @@ def metric_column(name: str, *, interval: bool = False, answers: bool = False, h
     return Column(head, text, lambda row: _numbers(name, row.estimate(name)))
 
 
-def _of_how_many(value: Estimate | None, row: Row) -> str:
+def _of_how_many(value: Estimate | Contrast | None, row: Row) -> str:
     """Of how many runs a value is, where not all have one."""
     return f" ({value.n} of {len(row.counted)})" if value is not None and value.n < len(row.counted) else ""
 
@@ -161,8 +162,17 @@ def _speed_up_text(row: Row) -> str:
     return f"{format_interval(row.speed_up, RATIO, null=1)}{_of_how_many(row.speed_up, row)}"
 
 
+def _speed_up(row: Row) -> dict[str, Any]:
+    ratio = row.speed_up
+    return {
+        "speed_up": ratio and ratio.centre,
+        "speed_up_low": ratio and ratio.low,
+        "speed_up_high": ratio and ratio.high,
+    }
+
+
 def _efficiency(row: Row) -> float | None:
-    return row.speed_up.median / row.world_size if row.speed_up else None
+    return row.speed_up.centre / row.world_size if row.speed_up else None
 
 
 def _efficiency_text(row: Row) -> str:
@@ -184,7 +194,7 @@ def _outcomes(row: Row) -> dict[str, Any]:
     }
 
 
-_SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, lambda row: _numbers("speed_up", row.speed_up))
+_SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, _speed_up)
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
 _TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
 _OVERFIT = Column(

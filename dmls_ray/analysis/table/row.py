@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dmls_ray.analysis.metrics import format_of, is_time, resolution_of
+from dmls_ray.analysis.metrics import format_of, is_time
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
-from dmls_ray.analysis.stats.intervals import Estimate, compare, difference
+from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
+from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
-from dmls_ray.records.provenance import hardware_key, software_facts
 from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import workload_of
 
@@ -30,8 +31,13 @@ class Row:
     estimates: dict[str, Estimate] = field(default_factory=dict)
     custom_metrics: dict[str, Estimate] = field(default_factory=dict)
     """Metrics that are no field of a record."""
-    speed_up: Estimate | None = None
+    speed_up: Contrast | None = None
     """Against the row that the presentation of the workload chooses: world size 1 without DDP, all else equal."""
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """How it compares with the other trials of its table, which sets this; alone, with none."""
+        return Comparisons([self])
 
     @property
     def workload(self) -> Workload:
@@ -100,46 +106,21 @@ class Row:
 
     def rates(self) -> dict[int, float]:
         """images_per_s of each block; without it, runs per second, if all runs do the same work."""
-        return self.by_block("images_per_s") or self._runs_per_s()
+        return self.by_block("images_per_s") or self.runs_per_s()
 
-    def speed_against(self, base: Row, *, level: float = 0.95) -> Estimate | None:
-        """The ratio of the speed of this trial to that of a baseline, paired by block.
-
-        Only blocks in which both ran in the same environment count.
-
-        Args:
-            base: the baseline.
-            level: confidence level of the interval.
+    def speed_against(self, base: Row) -> Contrast | None:
+        """The ratio of the speed of this trial to that of a baseline of the same table.
 
         Returns:
-            None if no such block has a rate of both.
+            None if no block has a speed of both in one environment.
         """
-        rates, baseline_rates = self.by_block("images_per_s"), base.by_block("images_per_s")
-        if not (rates and baseline_rates):
-            # A rate is not compared with a duration: fall back to runs per second for both.
-            rates, baseline_rates = self._runs_per_s(), base._runs_per_s()
-        comparable = self.comparable_blocks(base, timed=True)
-        paired = {block for block in comparable if rates.get(block, 0) > 0 and baseline_rates.get(block, 0) > 0}
-        return compare({block: rates[block] for block in paired}, baseline_rates, level=level)
+        return self.comparisons.speed(self, base)
 
-    def difference_from(self, base: Row, metric: str, *, level: float = 0.95) -> Estimate | None:
-        """A metric of this trial minus that of a baseline, paired by block; None without a comparable block."""
-        comparable = self.comparable_blocks(base, timed=is_time(metric))
-        values = {block: value for block, value in self.by_block(metric).items() if block in comparable}
-        resolution = resolution_of(metric, [*self.counted, *base.counted])
-        return difference(values, base.by_block(metric), level=level, resolution=resolution)
+    def difference_from(self, base: Row, metric: str) -> Contrast | None:
+        """A metric of this trial minus that of a baseline of the same table; None without a comparable block."""
+        return self.comparisons.difference(self, base, metric)
 
-    def comparable_blocks(self, baseline: Row, *, timed: bool) -> set[int]:
-        """The blocks in which both ran with the same versions; for times, on the same machine and device, too."""
-        runs, baseline_runs = ({record.repeat: record for record in row.counted} for row in (self, baseline))
-        return {
-            block
-            for block in runs.keys() & baseline_runs.keys()
-            if _have_same_software(run := runs[block], base_run := baseline_runs[block])
-            and (not timed or _hardware_of(run) == _hardware_of(base_run))
-        }
-
-    def _runs_per_s(self) -> dict[int, float]:
+    def runs_per_s(self) -> dict[int, float]:
         """Runs per second of each block; empty if runs may differ in their work."""
         if not self.workload.durations_compare:
             return {}
@@ -173,16 +154,3 @@ class Row:
         records = self.timed if is_time(metric) else self.counted
         values = {record.repeat: record.measures.get(metric, getattr(record, metric, None)) for record in records}
         return {repeat: value for repeat, value in values.items() if isinstance(value, int | float)}
-
-
-def _have_same_software(run: RunRecord, other: RunRecord) -> bool:
-    """Whether versions and commit are equal. Records of one session share the objects."""
-    if run.versions is other.versions and run.git is other.git:
-        return True
-    return software_facts(run.versions, run.git) == software_facts(other.versions, other.git)
-
-
-def _hardware_of(record: RunRecord) -> tuple[str, ...]:
-    """The machine and device of a run; a device that the configuration names does not count."""
-    device = record.device if record.config.get("device", "auto") == "auto" else ""
-    return (*hardware_key(record.machine), device)

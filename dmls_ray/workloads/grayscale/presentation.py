@@ -13,8 +13,9 @@ from dmls_ray.analysis.presentation import Presentation
 from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval
-from dmls_ray.analysis.stats.intervals import Estimate, bonferroni_level, verdict_of
+from dmls_ray.analysis.stats.intervals import verdict_of
 from dmls_ray.analysis.summary.generic import summarize_metrics
 from dmls_ray.analysis.summary.phrases import context_phrase, join_names
 from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors
@@ -218,9 +219,7 @@ def _fastest(ranked: Sequence[Row]) -> str:
     if not others:
         return f"{subject} takes {time}{over_loops}"
 
-    # It was chosen as the best, out of so many pairs.
-    level = bonferroni_level(len(ranked) * (len(ranked) - 1) // 2)
-    comparisons = [best.speed_against(row, level=level) for row in others]
+    comparisons = [best.speed_against(row) for row in others]
     verdicts = [verdict_of(ratio, 1, "faster", "slower") if ratio else None for ratio in comparisons]
     if comparisons[0] and set(verdicts) == {"faster"}:
         following = _name(others[0])
@@ -240,7 +239,7 @@ def _interval(row: Row) -> str:
     return f"{format_interval(row.estimate('pass_ms'), GENERIC)} ms"
 
 
-def _times(ahead: Estimate) -> str:
+def _times(ahead: Contrast) -> str:
     return f"{format_interval(ahead, RATIO, null=1)} times"
 
 

@@ -50,22 +50,6 @@ def test_the_best_configuration_is_named_with_its_equals_and_what_is_worse() -> 
     assert advice.frame()["verdict"].tolist() == ["best", "indistinguishable", "worse"]
 
 
-def test_intervals_are_widened_by_how_many_are_compared_with_the_best() -> None:
-    # Logarithms of the ratios: 0.2, 0.3 and 0.4, with a median of 0.3 and a standard deviation of 0.1.
-    def rate(values: dict[str, Any], repeat: int) -> float:
-        behind = {16: 0.0, 32: 0.2 + 0.1 * repeat, 64: 0.5, 128: 0.6}[values["batch_per_rank"]]
-        return 100 * math.exp(-behind)
-
-    two = advise(results({"batch_per_rank": [16, 32]}, rate), "throughput")
-    four = advise(results({"batch_per_rank": [16, 32, 64, 128]}, rate), "throughput")
-    # The median of 3 normal values lies within 2.5 of their standard deviations 95 times in 100, and within 6.1 of them
-    # 100 - 5 / 6 times, of each of six pairs.
-    assert [other.name for other in two.worse] == ["batch_per_rank=32"]
-    assert [other.name for other in four.indistinguishable] == ["batch_per_rank=32"]
-    assert "each of 99.17% for 6 pairs (Bonferroni)" in " ".join(four.notes)
-    assert "Bonferroni" not in " ".join(two.notes)
-
-
 @pytest.mark.parametrize("batches", [[16, 32], [8, 16, 32, 64, 128, 256, 512, 1024]])
 @pytest.mark.parametrize("repeats", [3, 9])
 def test_equal_configurations_are_seldom_called_different(batches: list[int], repeats: int) -> None:
@@ -619,7 +603,7 @@ def test_memory_is_a_saving_only_in_blocks_of_one_environment() -> None:
         assert [item.name for item in advice.indistinguishable] == ["batch_per_rank=64"]
         return " ".join(advice.savings)
 
-    assert "batch_per_rank=64 takes 0.20" in saving()
+    assert "batch_per_rank=64 takes 0.25" in saving()
     assert saving(versions={"python": "3.11", "torch": "3", "ray": "2.60"}) == ""
 
 

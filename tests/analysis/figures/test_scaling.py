@@ -50,8 +50,8 @@ def test_efficiency_is_paired_within_a_machine_and_its_versions_as_in_the_table(
             setattr(record, field, other)
             record.images_per_s = 1e6
     table = make_table(runs)
-    speed_ups = [row.speed_up.values if row.speed_up else () for row in table.rows]
-    assert speed_ups == [(), pytest.approx((1.6, 1.6, 1.6)), pytest.approx((2.0,))]
+    speed_ups = [(row.speed_up.centre, row.speed_up.n) if row.speed_up else () for row in table.rows]
+    assert speed_ups == [(), pytest.approx((1.6, 3)), pytest.approx((2.0, 1))]
     _, efficiency = panels(chart(table), 2)
     assert points(efficiency, "measured") == pytest.approx({1: 1.0, 2: 0.8, 4: 0.5})
     assert series(efficiency, "measured").texts == ["n=3", "n=3", "n=1"]

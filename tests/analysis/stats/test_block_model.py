@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import studentized_range, ttest_rel
 
-from dmls_ray.analysis.stats.block_model import MIN_OWN_VARIANCE, BlockModel, Contrast, is_decided
+from dmls_ray.analysis.stats.block_model import MIN_OWN_VARIANCE, BlockModel, Contrast, critical_value, is_decided
 
 
 def blocks(*values: float) -> dict[int, float]:
@@ -49,7 +49,7 @@ def test_several_trials_have_tukeys_intervals_of_the_residual_variance_of_all() 
     assert found.centre == pytest.approx(math.exp(table[3].mean() - table[1].mean()))
 
 
-def test_from_12_blocks_on_a_pair_has_the_variance_of_its_own_differences() -> None:
+def test_from_8_blocks_on_a_pair_has_the_variance_of_its_own_differences() -> None:
     quiet, loud = drawn(2, MIN_OWN_VARIANCE, deviation=0.01), drawn(2, MIN_OWN_VARIANCE, deviation=0.5, seed=1)
     model = BlockModel({"a": quiet["0"], "b": quiet["1"], "c": loud["0"], "d": loud["1"]}, is_ratio=True)
     narrow, wide = contrast(model, "b", "a").half_width, contrast(model, "d", "c").half_width
@@ -107,6 +107,12 @@ def test_equal_accuracies_of_a_few_samples_are_known_to_half_a_sample_at_best() 
     found = contrast(BlockModel(values, is_ratio=False, resolution=0.01), "b", "a")
     assert found.low is not None
     assert found.low < 0 < 0.01 < found.high  # type: ignore[operator]
+
+
+def test_the_more_trials_could_have_been_picked_the_wider_the_interval_of_a_pair() -> None:
+    assert critical_value(2, 10) == pytest.approx(2.23, abs=0.01)  # Student's t
+    assert critical_value(4, 10) == pytest.approx(4.33 / math.sqrt(2), abs=0.01)  # tables of the studentized range
+    assert critical_value(100, 10) > critical_value(8, 10)
 
 
 def test_looking_several_times_makes_intervals_wider() -> None:

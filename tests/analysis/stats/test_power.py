@@ -13,8 +13,8 @@ def test_the_number_of_repeats_to_distinguish_follows_from_the_spread() -> None:
     often = {count: sum((estimate(draw).low or 0) > 0 for draw in random.normal(2, 1, (2000, count))) / 2000
              for count in (4, 5)}  # fmt: skip
     assert often[4] < 0.8 < often[5]
-    assert repeats_to_tell(differences, 0.95, 30) == 5
-    assert repeats_to_tell(differences, 0.95, 4) is None
-    assert repeats_to_tell([0.0, 0.0, 0.0], 0.95, 30) is None
-    assert repeats_to_tell([1.0, 1.0, 1.0], 0.95, 30) == 3
-    assert repeats_to_tell([1.0, 1.0, 1.0], 0.95, 30, resolution=1.0) is None
+    assert repeats_to_tell(differences, 2, 30) == 5
+    assert repeats_to_tell(differences, 2, 4) is None
+    assert repeats_to_tell([0.0, 0.0, 0.0], 2, 30) is None
+    assert repeats_to_tell([1.0, 1.0, 1.0], 2, 30) == 3
+    assert repeats_to_tell([1.0, 1.0, 1.0], 2, 30, resolution=1.0) is None

@@ -36,7 +36,7 @@ def test_speed_up_is_against_the_measured_world_size_one_and_efficiency_is_a_sha
     assert table.rows[0].speed_up is None
     speed_up = table.rows[2].speed_up
     assert speed_up is not None
-    assert speed_up.median == pytest.approx(1.5)
+    assert speed_up.centre == pytest.approx(1.5)
     assert table.frame()["efficiency"].tolist() == ["", "", "0.75", "0.75"]
 
 
@@ -45,7 +45,7 @@ def test_strong_scaling_compares_at_the_same_global_batch() -> None:
         results({"global_batch": 64, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
     )
     assert table.rows[1].speed_up is not None
-    assert table.rows[1].speed_up.median == pytest.approx(2.0)
+    assert table.rows[1].speed_up.centre == pytest.approx(2.0)
 
 
 def test_the_fixed_batch_is_the_same_in_every_row_of_a_table() -> None:
@@ -54,7 +54,7 @@ def test_the_fixed_batch_is_the_same_in_every_row_of_a_table() -> None:
         results(axes, lambda values, repeat: 10.0 * values["world_size"]), ("world_size", "global_batch")
     )
     ratios = {row.factors["global_batch"]: row.speed_up for row in table.rows if row.world_size == 2}
-    assert {batch: ratio.median for batch, ratio in ratios.items() if ratio} == {64: 2.0, 128: 2.0}
+    assert {batch: ratio.centre for batch, ratio in ratios.items() if ratio} == {64: 2.0, 128: 2.0}
     assert "at the same global_batch (strong scaling)" in " ".join(table.notes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dmls_ray.analysis.advise.objective import Candidate, Objective, Request
 from dmls_ray.analysis.memory import EQUAL_HOST_MIB, MEMORY, hardly_differs, memory_metric
+from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.table.model import Table
 
@@ -29,9 +30,9 @@ class Memory(Objective):
     def _is_growth(self) -> bool:
         return self.measure == "host_mem_mib"
 
-    def compared(self, candidate: Candidate, baseline: Candidate, level: float = 0.95) -> Interval | None:
+    def compared(self, candidate: Candidate, baseline: Candidate, model: BlockModel) -> Interval | None:
         """As any objective, but a difference that is of no use, however sure it is, is none."""
-        worse = super().compared(candidate, baseline, level)
+        worse = super().compared(candidate, baseline, model)
         sizes = [candidate.value.centre, baseline.value.centre]
         if worse is None or worse.low is None or worse.high is None or not hardly_differs(sizes, self.measure):
             return worse

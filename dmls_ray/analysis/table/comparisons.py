@@ -1,0 +1,118 @@
+"""`Comparisons`: how the trials of a table compare, the same in its cells, its summary, its figures and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dmls_ray.analysis.memory import EXACT
+from dmls_ray.analysis.metrics import is_time, resolution_of
+from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.provenance import hardware_key, software_facts
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.table.row import Row
+
+_RUNS_PER_S = "runs_per_s"
+
+
+class Comparisons:
+    """Comparisons of the trials of one table, with intervals of 95% for all pairs together.
+
+    Only values of one block with the same versions are compared; times only of the same machine and device, too.
+
+    Args:
+        rows: all trials of the table.
+        was_looked_at: whether blocks were added until comparisons were decided.
+    """
+
+    def __init__(self, rows: Sequence[Row], *, was_looked_at: bool = False) -> None:
+        self._rows = {row.trial_id: row for row in rows}
+        self._was_looked_at = was_looked_at
+        self._models: dict[tuple[str, bool], BlockModel] = {}
+        self._software: dict[tuple[int, int], Hashable] = {}
+
+    def speed(self, row: Row, base: Row) -> Contrast | None:
+        """The speed of a trial divided by that of a baseline; None without a block that has both.
+
+        By images per second where both have them, else by runs per second: a rate is not compared with a duration.
+        """
+        has_rates = row.by_block("images_per_s") and base.by_block("images_per_s")
+        return self._against(row, base, "images_per_s" if has_rates else _RUNS_PER_S, is_ratio=True)
+
+    def ratio(self, row: Row, base: Row, metric: str) -> Contrast | None:
+        """A metric of a trial divided by that of a baseline; None without a block that has both, above 0."""
+        return self._against(row, base, metric, is_ratio=True)
+
+    def difference(self, row: Row, base: Row, metric: str) -> Contrast | None:
+        """A metric of a trial minus that of a baseline; None without a block that has both."""
+        return self._against(row, base, metric, is_ratio=False)
+
+    def common_blocks(self, row: Row, base: Row, *, timed: bool) -> set[int]:
+        """The blocks in which two trials may be compared; by times, if `timed`."""
+        both = (self._by_environment(item, {run.repeat: 0.0 for run in item.counted}, timed) for item in (row, base))
+        return {block for block, *_ in next(both).keys() & next(both).keys()}
+
+    def model_of(
+        self,
+        samples: Mapping[str, Mapping[int, float]],
+        *,
+        timed: bool,
+        is_ratio: bool,
+        resolution: float = 0.0,
+        is_exact: bool = False,
+    ) -> BlockModel:
+        """The model of some values of these trials.
+
+        Args:
+            samples: trial_id -> block -> value.
+            timed: whether values of other machines and devices are not compared.
+            is_ratio: trials are compared by ratios rather than differences.
+            resolution: the smallest step of the values; 0 where they have none.
+            is_exact: the value is the same in every repeat.
+        """
+        values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
+        return BlockModel(
+            values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, was_looked_at=self._was_looked_at
+        )
+
+    def _against(self, row: Row, base: Row, measure: str, *, is_ratio: bool) -> Contrast | None:
+        if (measure, is_ratio) not in self._models:
+            samples = {
+                trial: {block: value for block, value in values.items() if value > 0 or not is_ratio}
+                for trial, item in self._rows.items()
+                if (values := item.runs_per_s() if measure == _RUNS_PER_S else item.by_block(measure))
+            }
+            self._models[measure, is_ratio] = self.model_of(
+                samples,
+                timed=measure == _RUNS_PER_S or is_time(measure),
+                is_ratio=is_ratio,
+                resolution=resolution_of(measure, (run for trial in samples for run in self._rows[trial].counted)),
+                is_exact=measure in EXACT,
+            )
+        return self._models[measure, is_ratio].against(row.trial_id, base.trial_id)
+
+    def _by_environment(
+        self, row: Row, values: Mapping[int, float], timed: bool
+    ) -> dict[tuple[int, Hashable, Hashable], float]:
+        """Values with block and environment as their key, so that a model pairs only what may be compared."""
+        runs = {record.repeat: record for record in row.counted}
+        return {
+            (block, self._software_of(run), _hardware_of(run) if timed else ()): value
+            for block, value in values.items()
+            if (run := runs.get(block)) is not None
+        }
+
+    def _software_of(self, record: RunRecord) -> Hashable:
+        """Versions and commit. Records of one session share the objects, which are compared once."""
+        key = (id(record.versions), id(record.git))
+        if key not in self._software:
+            self._software[key] = tuple(sorted(software_facts(record.versions, record.git).items()))
+        return self._software[key]
+
+
+def _hardware_of(record: RunRecord) -> tuple[str, ...]:
+    """The machine and device of a run; a device that the configuration names does not count."""
+    device = record.device if record.config.get("device", "auto") == "auto" else ""
+    return (*hardware_key(record.machine), device)
