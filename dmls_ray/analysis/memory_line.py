@@ -51,7 +51,7 @@ def memory_line(rows: Sequence[Row], axis: str, metric: str) -> MemoryLine | Non
     Small batches may lie above it: there the update of the parameters can need more than the forward pass keeps. So the
     smallest are left out until a line fits.
     """
-    sizes = {float(row.factors[axis]): size for row in rows if (size := row.median_of(metric)) is not None}
+    sizes = {float(row.factors[axis]): size for row in rows if (size := row.value_of(metric)) is not None}
     for start in range(len(sizes) - MIN_BATCHES + 1):
         batches = sorted(sizes)[start:]
         line = _fitted(axis, metric, {batch: sizes[batch] for batch in batches})

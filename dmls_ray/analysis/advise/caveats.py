@@ -8,7 +8,7 @@ from dmls_ray.analysis.advise.objective import Candidate, Objective
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, mean_interval
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.outcome import Outcome
@@ -75,7 +75,7 @@ def _rise(best: Candidate) -> str:
             steps.append(tested[-1] - tested[-2])
     if not steps or min(steps) <= 0:
         return ""
-    rise = mean_interval(steps, resolution=resolution_of("test_accuracy", best.row.counted))
+    rise = estimate(steps, resolution=resolution_of("test_accuracy", best.row.counted))
     if rise.low is not None and rise.low <= 0:
         return ""
     epochs = best.row.records[0].config.get("epochs")

@@ -242,7 +242,7 @@ def target_of(table: Table, target: float | None) -> float:
     Raises:
         ConfigError: no run reports a test accuracy, or neither has a target.
     """
-    rows = [row for row in table.rows if row.median_of("test_accuracy") is not None]
+    rows = [row for row in table.rows if row.value_of("test_accuracy") is not None]
     if not rows:
         raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")
     if target is not None:
@@ -250,7 +250,7 @@ def target_of(table: Table, target: float | None) -> float:
     targets = {record.config.get("target_accuracy") for row in rows for record in row.records}
     if len(targets) == 1 and (target := targets.pop()) is not None:
         return float(target)
-    reached = [row.median_of("test_accuracy") or 0.0 for row in rows if not row.independent_ranks]
+    reached = [row.value_of("test_accuracy") or 0.0 for row in rows if not row.independent_ranks]
     highest = f"the highest test accuracy is {max(reached):.3f}" if reached else "no ranks trained one model together"
     why = "the runs have none" if targets <= {None} else "the runs have several"
     raise ConfigError(f"--for time-to-accuracy needs a target, and {why}; give --target-accuracy ({highest}).")
@@ -266,7 +266,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     values = {block: value for block, value in values.items() if objective.counts(value)}
     if not values:
         return _SEARCHED if is_time(objective.measure) and not row.timed else Unable(f"no {objective.measure}")
-    reached = row.median_of("test_accuracy")
+    reached = row.value_of("test_accuracy")
     if objective.target is not None and (reached is None or reached < objective.target):
         return Unable("test accuracy not known" if reached is None else f"test accuracy {reached:.3f}")
     price = objective.price_per_second(row)

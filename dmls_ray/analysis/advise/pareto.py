@@ -55,22 +55,20 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
     """
     together = [row for row in table.rows if not row.independent_ranks]
     # What a search stopped has the accuracy of an early epoch.
-    rows = [row for row in together if row.median_of(learnt) is not None and not row.is_stopped]
+    rows = [row for row in together if row.value_of(learnt) is not None and not row.is_stopped]
     accuracies = [learnt] if rows else []
     rows = rows or together
-    costs = [
-        name for name in costs_of(table) if name != learnt and any(row.median_of(name) is not None for row in rows)
-    ]
-    rows = [row for row in rows if all(row.median_of(name) is not None for name in costs)]
+    costs = [name for name in costs_of(table) if name != learnt and any(row.value_of(name) is not None for row in rows)]
+    rows = [row for row in rows if all(row.value_of(name) is not None for name in costs)]
     memory = next((name for name in costs if name in MEMORY), "")
-    is_equal = hardly_differs([row.median_of(memory) or 0.0 for row in rows], memory)
+    is_equal = hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory)
     axes = [*(name for name in costs if name != memory or not is_equal), *accuracies]
     points = [[_rounded(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
     return Front(axes, rows, front(points), memory)
 
 
 def _rounded(row: Row, measure: str) -> float:
-    level = row.median_of(measure)
+    level = row.value_of(measure)
     assert level is not None, measure
     decimals = 3 if quantity_of(measure) == "share" else _DECIMALS.get(measure)
     return float(f"{level:.4g}") if decimals is None else round(level, decimals)

@@ -112,7 +112,7 @@ class Advice:
         target, rows = self.objective.target, [row for row in self.table.rows if not row.independent_ranks]
         if any(unable.kind == "times_unknown" for _, unable in self.unable):
             return f"no configuration has a known time to a test accuracy of {target:g}"
-        levels = [(level, row) for row in rows if (level := row.median_of("test_accuracy")) is not None]
+        levels = [(level, row) for row in rows if (level := row.value_of("test_accuracy")) is not None]
         if target is None or not levels:
             return f"none of {count_noun(len(self.table.rows), 'configuration')} can be chosen"
         highest, nearest = max(levels, key=lambda item: item[0])
@@ -263,7 +263,7 @@ def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[st
     lighter = []
     memory = memory_metric([best.row, *(item.row for item in indistinguishable)])
     for item in indistinguishable if memory else ():
-        if hardly_differs([side.row.median_of(memory) or 0.0 for side in (item, best)], memory):
+        if hardly_differs([side.row.value_of(memory) or 0.0 for side in (item, best)], memory):
             continue
         ratio = item.row.comparisons.ratio(item.row, best.row, memory)
         if ratio is not None and is_below(ratio, 1 - _WORTH):

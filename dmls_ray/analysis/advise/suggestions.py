@@ -170,7 +170,7 @@ def _scaled_lr(table: Table, objective: Objective) -> str:
     if is_scaled or {"lr", "lr_scaling", "epochs"} & set(table.varied):
         return ""
     together = [row for row in table.rows if not row.independent_ranks]
-    rows = [row for row in together if row.median_of("test_accuracy") is not None and row.factors.get("global_batch")]
+    rows = [row for row in together if row.value_of("test_accuracy") is not None and row.factors.get("global_batch")]
     groups = all_groups_along_axis(rows, table.fixed_batch_field, table.fixed_batch_field)
     for group in sorted(groups, key=len, reverse=True):
         ordered = sorted(group, key=lambda row: int(row.factors["global_batch"]))
@@ -216,17 +216,17 @@ def batch_by_noise_scale(table: Table, best: Candidate | None) -> str:
         table: the sweep's table.
         best: the configuration whose noise scale is used where it is known.
     """
-    measured = [row for row in table.rows if (row.median_of("gradient_noise_scale") or 0) > 0]
+    measured = [row for row in table.rows if (row.value_of("gradient_noise_scale") or 0) > 0]
     if not measured:
         return ""
     row = best.row if best is not None and best.row in measured else measured[0]
     scale = row.estimates["gradient_noise_scale"]
-    size = _power_of_two(scale.median)
+    size = _power_of_two(scale.centre)
     bounds = ""
     if scale.low is not None and scale.high is not None and scale.low > 0 and scale.high < 2**31:
         low, high = _power_of_two(scale.low), _power_of_two(scale.high)
         bounds = f" ({low} to {high} by its interval)" if low < high else ""
-    levels = [row.estimates["gradient_noise_scale"].median for row in measured]
+    levels = [row.estimates["gradient_noise_scale"].centre for row in measured]
     spread = f"; {GENERIC(min(levels))} to {GENERIC(max(levels))} over configurations" if len(levels) > 1 else ""
     tried = {factors_of(row.records[0]).get("global_batch") for row in table.rows}
     return (

@@ -10,7 +10,7 @@ from typing import Literal
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import quantity_of
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart, mean_interval, verdict_of
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
@@ -109,7 +109,8 @@ def change_of(
         more = [value - a[name] for name, value in b.items() if name in a]
         if not more:
             return None
-        interval = mean_interval(more, level, resolution)
+        value = estimate(more, level=level, resolution=resolution)
+        interval = Interval(value.centre, value.low, value.high)
     elif a and b:
         # Of times the inverse, so that more is faster.
         power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1

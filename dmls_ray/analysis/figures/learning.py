@@ -81,7 +81,7 @@ def _series(names: Mapping[str, Row], splits: Sequence[str], kind: str) -> list[
             )
             first = first or label
             if split == "test" and by_epoch and (epoch := row.overfit_epoch) in by_epoch:
-                middle = estimate(list(by_epoch[epoch].values())).median
+                middle = estimate(list(by_epoch[epoch].values())).centre
                 marks.append((epoch, middle, f"{name or 'the runs'} {_from_when(row)}"))
     if marks:
         x, y, texts = zip(*marks, strict=True)

@@ -67,13 +67,13 @@ def _kinds(x: Axis, rows: Sequence[Row], title: str) -> Panel:
     series = []
     for name in MEMORY_KINDS:
         known = [(label, row) for label, row in zip(x.categories, rows, strict=True) if name in row.estimates]
-        if any(row.estimates[name].median > 0 for _, row in known):
+        if any(row.estimates[name].centre > 0 for _, row in known):
             series.append(
                 Series(
                     name=kind_name(name),
                     kind="bar",
                     x=[label for label, _ in known],
-                    y=[row.estimates[name].median for _, row in known],
+                    y=[row.estimates[name].centre for _, row in known],
                     runs=[tuple(record.run_id for record in row.counted) for _, row in known],
                     texts=[f"n={row.estimates[name].n}" for _, row in known],
                 )

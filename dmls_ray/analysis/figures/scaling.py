@@ -40,7 +40,7 @@ def chart(table: Table) -> Chart | None:
         drawn = [law for law in laws if isinstance(law, Fit) and law.curve(1).low is not None]
         refused += [_why_not(law) for law in laws if law not in drawn]
 
-        rate, sizes = estimate(list(base.rates().values())).median, _ends(line.rows)
+        rate, sizes = estimate(list(base.rates().values())).centre, _ends(line.rows)
         throughput.append(_ideal(sizes, [rate * size for size in sizes], same_as=line.name))
         throughput += _fitted(line, drawn, rate)
         efficiency += line_series(line, partial(_efficiency, speed_ups))
@@ -77,7 +77,7 @@ def _fitted(line: Line, laws: Sequence[Fit], rate: float | None = None) -> list[
     series = []
     for law in laws:
         values = [(law.curve(size), size) for size in sizes]
-        middle = [scaled(value.median, size) for value, size in values]
+        middle = [scaled(value.centre, size) for value, size in values]
         series.append(Series(name=law.name, kind="line", x=sizes, y=middle, dashed=True, same_as=line.name))
         low = [scaled(value.low, size) for value, size in values if value.low is not None]
         high = [scaled(value.high, size) for value, size in values if value.high is not None]

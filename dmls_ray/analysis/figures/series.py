@@ -174,7 +174,7 @@ def measured_series(
         Series(
             name=name,
             x=[x for x, _, _ in measured],
-            y=[value.median for value in estimates],
+            y=[value.centre for value in estimates],
             low=[value.low for value in estimates],
             high=[value.high for value in estimates],
             connected=connected,

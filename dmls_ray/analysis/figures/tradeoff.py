@@ -74,6 +74,6 @@ def _series(names: Sequence[str], rows: Sequence[Row], best: Sequence[int], cost
 
 
 def _level(row: Row, measure: str) -> float:
-    level = row.median_of(measure)
+    level = row.value_of(measure)
     assert level is not None, measure
     return level

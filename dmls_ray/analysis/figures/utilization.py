@@ -25,8 +25,8 @@ def chart(table: Table) -> Chart | None:
 
     Utilization is sampled twice a second, so short runs are left out. So are runs of a search, which share a machine.
     """
-    timed = [row for row in table.rows if row.median_of("total_s") is not None]
-    long = [row for row in timed if (row.median_of("total_s") or 0.0) > _SHORT_S]
+    timed = [row for row in table.rows if row.value_of("total_s") is not None]
+    long = [row for row in timed if (row.value_of("total_s") or 0.0) > _SHORT_S]
     rows, notes = limit_rows(table, long, lambda row: bool(samples(middle_run(row), "cpu_percent")))
     if not rows:
         return None

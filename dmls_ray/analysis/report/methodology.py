@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import MIN_PERCENTILE, MIN_REPEATS
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
@@ -63,11 +63,10 @@ def methodology(results: Results, table: Table) -> list[str]:
         sentences.append(f"The first optimizer steps of a run ({_listed(warmup)}) are not counted in any rate.")
     if any(len(row.records) > 2 for row in table.rows):
         sentences.append(
-            f"Intervals are 95 % confidence intervals of the median, from {MIN_REPEATS} repeats on: below "
-            f"{MIN_PERCENTILE} repeats by a parametric bootstrap that assumes a normal distribution (of logarithms, "
-            "for times, rates, memory and ratios), so an interval can extend beyond the values; from there on by a "
-            "percentile bootstrap. Comparisons are paired by block: faster and slower mean that the interval excludes "
-            "1, indistinguishable means that it includes 1, which is no evidence of equality."
+            "Values are means over repeats, geometric ones of times, rates, memory and ratios; their intervals are "
+            f"Student's 95 % confidence intervals, from {MIN_REPEATS} repeats on. Comparisons are made within blocks, "
+            "and their intervals hold for all pairs of trials together: faster and slower mean that the interval "
+            "excludes 1, indistinguishable means that it includes 1, which is no evidence of equality."
         )
     loads = [record.load_average for record in ran if record.load_average is not None]
     if loads:

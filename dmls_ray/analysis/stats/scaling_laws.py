@@ -104,8 +104,8 @@ def _fit(name: str, law: Law, parameters: Sequence[str], points: Points, strong:
     fit = Fit(name, law, dict(zip(parameters, estimates, strict=True)), tuple(by_block), sizes[-1])
     for size in sizes:
         seen = estimate([points[size][block] for block in blocks], "ratio", level=bonferroni_level(len(sizes)))
-        predicted = fit.curve(size).median
-        is_far = abs(predicted / seen.median - 1) > _NEGLIGIBLE
+        predicted = fit.curve(size).centre
+        is_far = abs(predicted / seen.centre - 1) > _NEGLIGIBLE
         if is_far and (is_above(seen, predicted) or is_below(seen, predicted)):
             would_be = f"at world_size {size} it would be a speed-up of {predicted:.2f}"
             return Refusal(name, f"it does not hold here: {would_be}, and {format_interval(seen, RATIO)} was measured")

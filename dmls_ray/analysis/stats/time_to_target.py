@@ -25,7 +25,11 @@ _CUT_SHORT = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR)
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """Median time to a test accuracy: of the runs if all reached it, else by Kaplan and Meier (JASA 53, 1958)."""
+    """Median time to a test accuracy.
+
+    If all runs reached it, the geometric mean, which is the median of log-normal times; else by Kaplan and Meier (JASA
+    53, 1958).
+    """
 
     target: float
     n: int
@@ -109,7 +113,7 @@ def _median_and_interval(
     """Return the median of the times and the ends of its interval, in seconds."""
     if not censored:
         times = estimate(reached, "amount")
-        return times.median, times.low, times.high
+        return times.centre, times.low, times.high
     from scipy.stats import CensoredData, ecdf  # takes half a second to load
 
     survival = ecdf(CensoredData(uncensored=reached, right=censored)).sf

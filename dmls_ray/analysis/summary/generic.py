@@ -30,7 +30,7 @@ def summarize_search(table: Table, metric: str, *, minimizes: bool) -> str:
         metric: what was searched for.
         minimizes: whether less of it is better.
     """
-    reported = [row for row in table.rows if row.median_of(metric) is not None]
+    reported = [row for row in table.rows if row.value_of(metric) is not None]
     # A value of an early epoch is not compared with that of a whole training.
     finished = [row for row in reported if not row.is_stopped]
     is_cut = 0 < len(finished) < len(reported)
@@ -101,7 +101,7 @@ def _along(group: Sequence[Row], axis: str, measures: Sequence[str]) -> str:
 
 
 def _level_of(row: Row, name: str) -> float:
-    level = row.median_of(name)
+    level = row.value_of(name)
     assert level is not None, name
     return level
 

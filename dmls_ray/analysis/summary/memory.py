@@ -26,7 +26,7 @@ def memory_change(first: Row, last: Row) -> str:
     verdict = ""
     if more is not None and verdict_of(more, 0, "more", "less") == "indistinguishable":
         verdict = " (indistinguishable)"
-    elif hardly_differs([row.estimates[metric].median for row in (first, last)], metric):
+    elif hardly_differs([row.estimates[metric].centre for row in (first, last)], metric):
         verdict = " (hardly differs)"
     return f"{words} from {before} to {after} MiB{_main_kind(first, last)}{verdict}"
 
@@ -35,7 +35,7 @@ def memory_among(group: Sequence[Row], axis: str) -> str:
     """Which choices need least memory, and which most; empty where they hardly differ, or perhaps by chance alone."""
     metric = memory_metric(group)
     known = [row for row in group if metric in row.estimates]
-    sizes = [row.estimates[metric].median for row in known]
+    sizes = [row.estimates[metric].centre for row in known]
     if len(known) < 2 or hardly_differs(sizes, metric):
         return ""
     least, most = (known[sizes.index(pick(sizes))] for pick in (min, max))
@@ -52,7 +52,7 @@ def memory_among(group: Sequence[Row], axis: str) -> str:
 def _main_kind(first: Row, last: Row) -> str:
     """The kind of memory that changes most, in brackets; empty without one."""
     known = [name for name in MEMORY_KINDS if name in first.estimates and name in last.estimates]
-    changes = {name: last.estimates[name].median - first.estimates[name].median for name in known}
+    changes = {name: last.estimates[name].centre - first.estimates[name].centre for name in known}
     main = max(changes, key=lambda name: abs(changes[name]), default="")
     if not main or abs(changes[main]) <= sum(abs(change) for name, change in changes.items() if name != main):
         return ""

@@ -8,7 +8,7 @@ from statistics import median
 from dmls_ray.analysis.metrics import label_of, resolution_of
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import Estimate, compare, difference, is_above, verdict_of
+from dmls_ray.analysis.stats.intervals import Estimate, estimate, is_above, verdict_of
 from dmls_ray.analysis.summary.effort import effort_phrase
 from dmls_ray.analysis.summary.memory import memory_among, memory_change
 from dmls_ray.analysis.summary.phrases import context_phrase, count_repeats, paired_note, without_derived_batch
@@ -142,13 +142,13 @@ def _best(group: Sequence[Row], axis: str) -> str:
     tested = [row for row in group if "test_accuracy" in row.estimates]
     if not tested:
         return f"no test accuracy is known of any {axis}"
-    best, *others = sorted(tested, key=lambda row: -row.estimates["test_accuracy"].median)
+    best, *others = sorted(tested, key=lambda row: -row.estimates["test_accuracy"].centre)
     best_level = best.text("test_accuracy", interval=True)
     reached = f"{axis} {best.factors[axis]} reached a test accuracy of {best_level}{effort_phrase(tested, axis)}"
     if not others:
         return reached
     if any(row.estimates["test_accuracy"].low is None for row in tested):
-        equal = [row for row in others if row.median_of("test_accuracy") == best.median_of("test_accuracy")]
+        equal = [row for row in others if row.value_of("test_accuracy") == best.value_of("test_accuracy")]
         if equal:
             return f"{reached}, as did {_names(equal, axis)}"
         return f"{reached}, the highest that was seen, of too few repeats to rule out chance"
@@ -171,9 +171,9 @@ def _quantized(row: Row) -> str:
     """What int8 does to accuracy, size and latency of one kind of quantization."""
     if "int8_test_accuracy" not in row.estimates:
         return ""
-    changed = difference(
-        row.by_block("int8_test_accuracy"),
-        row.by_block("fp32_test_accuracy"),
+    int8, fp32 = (row.by_block(f"{form}_test_accuracy") for form in ("int8", "fp32"))
+    changed = estimate(
+        [int8[block] - fp32[block] for block in int8.keys() & fp32.keys()],
         resolution=resolution_of("int8_test_accuracy", row.counted),
     )
     parts = [
@@ -183,8 +183,9 @@ def _quantized(row: Row) -> str:
     int8_bytes, fp32_bytes = row.text("int8_checkpoint_bytes"), row.text("fp32_checkpoint_bytes")
     if int8_bytes and fp32_bytes:
         parts.append(f"checkpoint {int8_bytes} against {fp32_bytes} bytes")
-    faster = compare(row.by_block("fp32_compiled_ms_p50"), row.by_block("int8_compiled_ms_p50"))
-    if faster is not None:
+    before, after = (row.by_block(f"{form}_compiled_ms_p50") for form in ("fp32", "int8"))
+    if common := before.keys() & after.keys():
+        faster = estimate([before[block] / after[block] for block in common], "ratio")
         batch = row.records[0].config.get("inference_batch")
         parts.append(f"inference of {batch} images {_speed(faster, row, row)} as in fp32, both compiled")
     return ", ".join(parts)

@@ -43,7 +43,7 @@ def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
     base = next((row for row in rows if not _changes(row, changed)), None)
     if base is None or len(rows) < 2:
         return ""
-    others = sorted((row for row in rows if row is not base), key=lambda row: -row.estimates["test_accuracy"].median)
+    others = sorted((row for row in rows if row is not base), key=lambda row: -row.estimates["test_accuracy"].centre)
     accuracy = _verdicts(others, base, changed, "test_accuracy")
     if not accuracy:
         return ""

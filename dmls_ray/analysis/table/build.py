@@ -43,8 +43,8 @@ def make_table(
     rows.sort(key=lambda row: row.position(names))
     if best_by is not None:
         metric, minimizes = best_by
-        rows.sort(key=lambda row: (row.median_of(metric) or 0.0) * (1 if minimizes else -1))
-        rows.sort(key=lambda row: (row.median_of(metric) is None, row.is_stopped))
+        rows.sort(key=lambda row: (row.value_of(metric) or 0.0) * (1 if minimizes else -1))
+        rows.sort(key=lambda row: (row.value_of(metric) is None, row.is_stopped))
     comparisons = Comparisons(rows)
     for row in rows:
         row.comparisons = comparisons

@@ -150,10 +150,10 @@ def _when_stopped(row: Row, name: str) -> str:
 def _numbers(name: str, value: Estimate | None) -> dict[str, Any]:
     """The value has the name of the metric; an unknown value is None, so every row has the same names."""
     return {
-        name: value and value.median,
+        name: value and value.centre,
         f"{name}_low": value and value.low,
         f"{name}_high": value and value.high,
-        f"{name}_mean": value and value.mean,
+        f"{name}_median": value and value.median,
         f"{name}_deviation": value and value.deviation,
     }
 

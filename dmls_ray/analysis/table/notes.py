@@ -33,7 +33,7 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     days = sorted({record.started_at[:10] for record in records if record.started_at})
     when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
     most = max((len(row.counted) for row in rows), default=0)
-    values = "Median of n repeats and its 95% bootstrap interval" if most > 2 else "Medians" if most > 1 else "Values"
+    values = "Mean of n repeats and its 95% interval" if most > 2 else "Means" if most > 1 else "Values"
     where = ", ".join(part for part in ("; ".join(sorted(machines)), "; ".join(sorted(versions)), when) if part)
     yield Note("measured_on", f"{values}; measured on {where}.", about=where)
 
@@ -159,7 +159,7 @@ def _of_test_set(rows: Sequence[Row]) -> str:
         accuracy, counts = row.estimates.get("test_accuracy"), {record.test_samples for record in row.counted}
         if accuracy is None or accuracy.low is None or len(counts) != 1 or not (count := counts.pop()):
             continue
-        share = min(max(accuracy.median, 0.0), 1.0)
+        share = min(max(accuracy.centre, 0.0), 1.0)
         errors.append((1.96 * math.sqrt(share * (1 - share) / count), count))
     if not errors:
         return ""

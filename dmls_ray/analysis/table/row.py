@@ -130,10 +130,10 @@ class Row:
         """A metric over the repeats, registered or custom; None if no run reports it."""
         return self.estimates.get(metric) or self.custom_metrics.get(metric)
 
-    def median_of(self, metric: str) -> float | None:
+    def value_of(self, metric: str) -> float | None:
         """The median of a metric; None if no run reports it."""
         value = self.estimate(metric)
-        return None if value is None else value.median
+        return None if value is None else value.centre
 
     def text(self, metric: str, *, interval: bool = False) -> str:
         """A metric as tables write it, with its interval or without; empty if no run reports it."""

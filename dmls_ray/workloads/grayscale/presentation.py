@@ -58,7 +58,7 @@ def chart(table: Table) -> Chart | None:
 
     The last panel has some images in colour, and in grey by the fastest implementation.
     """
-    rows = [row for row in table.rows if row.median_of("pass_ms") is not None]
+    rows = [row for row in table.rows if row.value_of("pass_ms") is not None]
     if not rows:
         return None
     groups, notes = limit_items(group_by_other_factors(rows, IMPLEMENTATION_FIELDS), "sets of images", most=3)
@@ -125,7 +125,7 @@ class GrayscalePresentation(Presentation):
 
     def notes(self, rows: Sequence[Row]) -> list[Note]:
         complete = [row for row in rows if row.counted and is_complete(_config(row))]
-        measured = [row for row in complete if row.median_of("pass_ms") is not None]
+        measured = [row for row in complete if row.value_of("pass_ms") is not None]
         ours = [row for row in measured if row.counted[0].isolation != PUBLISHED]
         notes: list[Note] = []
         if ours:
@@ -141,14 +141,14 @@ class GrayscalePresentation(Presentation):
             notes.append(Note("method", f"threads_per_rank is {threads.pop()}{except_by}."))
 
         for row in ours:
-            timed, images = row.median_of("timed_images"), _config(row)["images"]
+            timed, images = row.value_of("timed_images"), _config(row)["images"]
             if timed is not None and timed < images:
                 count = f"{timed:.0f} of {images:,} images"
                 text = f"{_name(row)} went over {count}, and its time is scaled to all; --full goes over all."
                 notes.append(Note("scaled", text))
         if measured and any(row.speed_up for row in rows):
             notes.append(Note("baseline", "Speed-up is against python_loops."))
-        if any(row.median_of("of_copy") is not None for row in ours):
+        if any(row.value_of("of_copy") is not None for row in ours):
             notes.append(Note("method", _OF_COPY))
         bounds = (Note("method", text) for row in ours if (text := _without_bound(row)))
         return list(dict.fromkeys([*notes, *bounds]))
@@ -158,7 +158,7 @@ class GrayscalePresentation(Presentation):
 
         For another axis, what it does to the time of a pass.
         """
-        rows = [row for row in table.rows if row.median_of("pass_ms") is not None]
+        rows = [row for row in table.rows if row.value_of("pass_ms") is not None]
         if not rows:
             return f"No run ended ok, so nothing can be said of {axis}."
         if axis != "implementation" or count_values(rows, axis) < 2:
@@ -196,7 +196,7 @@ def _name(row: Row) -> str:
 
 
 def _ms(row: Row) -> float:
-    return row.median_of("pass_ms") or 0.0
+    return row.value_of("pass_ms") or 0.0
 
 
 def _on_device(rows: Sequence[Row], device: str) -> list[Row]:
@@ -245,10 +245,10 @@ def _times(ahead: Contrast) -> str:
 
 def _without_bound(row: Row) -> str:
     """Why a time is not compared with the bandwidth of memory; empty if it is, or if it need not be."""
-    if row.median_of("of_copy") is not None or row.counted[0].measures.get("own_output"):
+    if row.value_of("of_copy") is not None or row.counted[0].measures.get("own_output"):
         return ""
     images, place = _config(row)["images"], _PLACES[_config(row)["device"]]
-    size, cache = row.median_of("set_mib"), row.median_of("cache_mib")
+    size, cache = row.value_of("set_mib"), row.value_of("cache_mib")
     if cache is None or not math.isfinite(cache):
         return f"The last-level cache of {place} is not known, so no time is compared with its memory's bandwidth."
     if not size or size >= TIMES_THE_CACHE * cache:

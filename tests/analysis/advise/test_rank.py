@@ -210,7 +210,8 @@ def learning(reached_s: dict[int, list[float | None]], *, total_s: float = 10.0)
 def test_the_time_to_an_accuracy_leaves_out_trials_that_reached_it_in_less_than_half_of_their_runs() -> None:
     advice = advise(learning({16: [4.0, 5.0, 6.0], 32: [2.0, None, None], 64: [None] * 3}), "time-to-accuracy")
     assert advice.best is not None
-    assert (advice.best.name, advice.best.value.centre) == ("batch_per_rank=16", 5.0)
+    assert advice.best.name == "batch_per_rank=16"
+    assert advice.best.value.centre == pytest.approx((4 * 5 * 6) ** (1 / 3))
     assert {row.factors["batch_per_rank"]: unable.text for row, unable in advice.unable} == {
         32: "not yet (1 of 3)",
         64: "not yet (0 of 3)",
@@ -591,8 +592,11 @@ def test_the_highest_accuracy_that_a_missing_target_may_have_is_of_ranks_that_tr
 def test_memory_is_a_saving_only_in_blocks_of_one_environment() -> None:
     """Under another version, of which there are more runs, 64 needs a fifth of the memory of 32."""
 
+    def slower(values: dict[str, Any], repeat: int) -> float:
+        return uneven(values, repeat) * (0.99 if values["batch_per_rank"] == 64 else 1.0)
+
     def saving(**changes: Any) -> str:
-        swept = results(BATCHES, uneven, repeats=23)
+        swept = results(BATCHES, slower, repeats=23)
         for record in swept.records:
             if record.config["batch_per_rank"] == 64 and record.repeat >= 3:
                 record.tensor_mem_mib = 20.0

@@ -80,7 +80,7 @@ def test_the_kinds_of_memory_stand_on_each_other_and_add_up_to_the_tensors() -> 
     assert names(by_kind) == ["parameter", "gradient", "optimizer", "activation"]
     assert points(by_kind, "activation") == {"16": 16.0, "32": 32.0}
     totals = {label: sum(points(by_kind, name)[label] or 0 for name in names(by_kind)) for label in ("16", "32")}
-    assert totals == {str(row.factors["batch_per_rank"]): row.median_of("tensor_mem_mib") for row in table.rows}
+    assert totals == {str(row.factors["batch_per_rank"]): row.value_of("tensor_mem_mib") for row in table.rows}
 
 
 def test_each_world_size_has_its_kinds_of_memory_in_a_panel() -> None:

@@ -110,12 +110,12 @@ def test_a_single_trial_is_named_by_the_fields_that_vary_in_the_table() -> None:
     assert trial_labels(table_of({"batch_per_rank": 16}), table_of({"batch_per_rank": 16}).rows) == [""]
 
 
-def test_points_are_medians_with_their_intervals_and_runs() -> None:
+def test_points_are_means_with_their_intervals_and_runs() -> None:
     table = table_of({"batch_per_rank": 16}, lambda values, repeat: [100.0, 300.0, 200.0][repeat])
     (row,) = table.rows
     (series,) = measured_series("a", [(16, row, row.rates()), (32, row, {})])
     expected = estimate([100.0, 300.0, 200.0], "amount")
-    assert (list(series.x), list(series.y)) == ([16], [200.0])
+    assert (list(series.x), list(series.y)) == ([16], [expected.centre])
     assert (list(series.low), list(series.high)) == ([expected.low], [expected.high])
     assert series.runs == [tuple(record.run_id for record in row.records)]
     assert series.texts == ["n=3"]

@@ -29,7 +29,7 @@ def test_how_it_was_measured_names_order_seeds_and_interval() -> None:
     text = " ".join(methodology(sample, make_table(sample)))
     assert "3 blocks, one repeat of every trial a block, shuffled within the block by seed 0" in text
     assert "Seeds that runs trained with: 0, " in text
-    assert "Intervals are 95 % confidence intervals of the median" in text
+    assert "Mean of n repeats and its 95% interval" in text
     assert "1.00 in the median, 0.50 to 1.50" in text
     assert "1 of 6 runs were started more than once because a rank was lost" in text
     assert "one group of workers serves the sweep" in text

@@ -51,7 +51,7 @@ def test_the_page_has_question_answer_table_and_method_even_without_scripts() ->
     assert "It is asked here.</p>" in page
     assert asked.sentence in page
     assert page.count('data-trial="') == 4
-    assert "1,601 [1,598, 1,604]" in page
+    assert "1,601 [1,599, 1,603]" in page
     assert "3 blocks, one repeat of every trial a block" in page
     assert "What do world_size, batch_per_rank and global_batch do to" in render_report(sample, [])
 

@@ -54,7 +54,7 @@ def test_a_resident_set_that_grew_by_chance_is_called_indistinguishable() -> Non
         return [1.3, 1.1, 2.0][repeat] if batch == 16 else [1.5, 3.1, 1.2][repeat]
 
     runs = of_batches(tensor_mem_mib=lambda batch, repeat: None, host_mem_mib=noisy)
-    assert change(runs) == "growth of the resident set from 1.3 to 1.5 MiB (indistinguishable)"
+    assert change(runs) == "growth of the resident set from 1.4 to 1.8 MiB (indistinguishable)"
 
 
 def test_a_change_that_is_of_no_use_is_said_to_be_small() -> None:
@@ -93,7 +93,7 @@ def test_a_user_functions_memory_is_followed_along_the_axis() -> None:
     for record in runs.records:
         record.host_mem_mib = 10.0 * record.config["width"] + record.repeat
     sentence = summarize_axis(make_table(runs), "width")
-    assert "growth of the resident set (MiB) went from 81 to 161 (+80 [+80, +80])" in sentence
+    assert "growth of the resident set (MiB) went from 81.0 to 161.0 (+80 [+80, +80])" in sentence
 
 
 def test_choices_that_need_about_as_much_are_not_ranked_by_memory() -> None:
