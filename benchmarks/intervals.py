@@ -81,7 +81,7 @@ def simulate(scenario: Scenario, draw: Draw, random: np.random.Generator, *, fix
     while True:
         blocks = fixed or min(next_look(blocks), most)
         values = {str(trial): dict(enumerate(np.exp(logs[trial, :blocks]))) for trial in range(trials)}
-        model = BlockModel(values, is_ratio=True, was_looked_at=fixed is None)
+        model = BlockModel(values, is_ratio=True, looks="none" if fixed else "last" if blocks == most else "open")
         contrasts = [model.against(str(one), str(other)) for one, other in pairs]
         decided = [is_decided(item, null=1, precision=PRECISION, equivalent=EQUIVALENT) for item in contrasts]
         if all(decided) or blocks == most:

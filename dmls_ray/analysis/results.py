@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
+from dmls_ray.config.until import Until
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
 from dmls_ray.records.older import fill_older_record
@@ -22,6 +23,7 @@ from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import Versions
 from dmls_ray.storage.folder import read_versions
 from dmls_ray.storage.mirror import Mirror
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError, StoreError
 from dmls_ray.util.gc import gc_disabled
 from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
@@ -102,6 +104,16 @@ class Results:
             has_all_versions=self.has_all_versions,
             are_checked=True,
         )
+
+    @cached_property
+    def until(self) -> Until | None:
+        """Until when the last call of the sweep repeated its trials; None where their number was given.
+
+        Raises:
+            StoreError: sweep.json cannot be read.
+        """
+        sessions = read_sweep(self.folder).get("sessions", [])
+        return Until.of(sessions[-1]) if sessions else None
 
     @property
     def left_out(self) -> str:

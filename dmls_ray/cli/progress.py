@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dmls_ray.config.grid import Run
-from dmls_ray.execution.view import PlainView, Progress, ProgressView, custom_measures, duration
+from dmls_ray.execution.view import PlainView, Progress, ProgressView, custom_measures
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunEvent, RunStarted
+from dmls_ray.util.quantities import duration
 from dmls_ray.util.text import escape_control_chars
 
 
@@ -29,6 +30,7 @@ class LiveView:
         self._progress = Progress()
         self._latest: list[tuple[str, RunRecord]] = []
         self._under_way = ""
+        self._open = ""
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=8, transient=True)
 
     def __enter__(self) -> LiveView:
@@ -46,6 +48,10 @@ class LiveView:
         self._progress = Progress(pending, records, varied, total=total)
         self._under_way = "starting Ray and the ranks ..."
         self._live.start(refresh=True)
+
+    def extend(self, more: Sequence[Run], reason: str) -> None:
+        self._progress.extend(more)
+        self._open = reason
 
     def event(self, run: Run, event: RunEvent) -> None:
         name = self._progress.name(run)
@@ -94,7 +100,10 @@ class LiveView:
             Text(f"{duration(time.monotonic() - progress.began)} gone"),
             Text(f"about {duration(left)} left" if left is not None else ""),
         )
-        return Group(rows, Text(escape_control_chars(self._under_way), style="cyan", no_wrap=True), bar)
+        lines = [Text(escape_control_chars(self._under_way), style="cyan", no_wrap=True)]
+        if self._open:
+            lines.append(Text(escape_control_chars(self._open), style="dim"))
+        return Group(rows, *lines, bar)
 
 
 def make_view(console: Console) -> ProgressView:

@@ -135,9 +135,11 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
         InputError: as the sweep itself would.
     """
     # Imported here so that a sweep reaches its first line sooner.
+    from dmls_ray.analysis.results import Results, load
     from dmls_ray.cluster.connect import cluster_at
     from dmls_ray.cluster.resources import local_resources
-    from dmls_ray.execution.estimate import describe_estimate
+    from dmls_ray.execution.blocks import blocks_of
+    from dmls_ray.execution.estimate import describe_estimate, describe_further_blocks
     from dmls_ray.execution.identities import Identities
     from dmls_ray.execution.jobs import JobFactory
     from dmls_ray.execution.version_notes import describe_nothing_to_run, describe_repeated, reasons_to_repeat
@@ -155,20 +157,36 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
     jobs = JobFactory(here, options, workload, Path(), identities, here.holds_gpus(configs_of(plan.runs)))
     plan = plan.skip_infeasible(functools.partial(jobs.infeasible_reason, anywhere=joined is not None))
     finished = finished_run_ids(plan, records, options, identities)
-    pending = plan.pending(finished)
 
-    say(console, f"{len(plan.runs)} runs in {plan.repeats} blocks, order seed {plan.order_seed}, into {location}:")
+    def results_so_far() -> Results:
+        results = load(location) if records else Results(Path(), [])
+        planned = {run.run_id for run in plan.runs}
+        results = results.of([record for record in results.records if record.run_id in planned])
+        results.until = options.until
+        return results
+
+    blocks = blocks_of(plan, options.until, finished, results_so_far)
+    pending = blocks.next()
+    shown = [run for run in plan.runs if run in pending or run.run_id in finished]
+    count = f"{len(shown)} runs in {1 + max(run.repeat for run in shown)} blocks"
+    if options.until is not None:
+        count += f" (up to {len(plan.runs)} in {plan.repeats})"
+    say(console, f"{count}, order seed {plan.order_seed}, into {location}:")
     reasons = reasons_to_repeat(pending, records, identities)
-    for run in plan.runs:
+    for run in shown:
         again = f"to run again: {reasons[run.run_id]}" if run.run_id in reasons else "to run"
         state = "done" if run.run_id in finished else f"skipped: {run.skip}" if run.skip else again
         say(console, f"{run.order + 1:4}  seed {run.seed:<7} {run.label(plan.varied)}  {state}")
     if not pending:
-        say(console, describe_nothing_to_run(plan, records, identities))
+        say(console, describe_nothing_to_run(plan, records, identities, blocks.reason))
         return EXIT_OK
+    if blocks.reason:
+        say(console, blocks.reason)
     if repeated := describe_repeated(pending, records, identities):
         say(console, repeated)
     say(console, describe_estimate(plan, pending, records))
+    if options.until is not None:
+        say(console, describe_further_blocks(plan, pending, options.until))
     if joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
     return EXIT_OK

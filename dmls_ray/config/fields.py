@@ -17,7 +17,7 @@ import operator
 import textwrap
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal
 
@@ -36,6 +36,10 @@ class Setting:
     """Values of a text whose choices a registry defines; a Literal defines its choices itself."""
     or_none: bool = False
     """None means no limit, so the way out for a number names it."""
+    none_word: str = "none"
+    """Text of None: `auto`, say, where the program chooses a value then."""
+    reads: Callable[[str], float] | None = None
+    """Reads a number from a text as people type it: `20m`, say. Its ValueError names the way out."""
     not_empty: bool = False
     """The text contains more than blanks."""
     unit: str = ""
@@ -66,7 +70,7 @@ class Setting:
         given = [(text.format(bound), compare(value, bound)) for text, bound, compare in bounds if bound is not None]
         if all(holds for _, holds in given):
             return ""
-        return f"give {' and '.join(text for text, _ in given)}" + (", or none" if self.or_none else "")
+        return f"give {' and '.join(text for text, _ in given)}" + (f", or {self.none_word}" if self.or_none else "")
 
 
 def setting(default: Any, **metadata: Any) -> Any:
@@ -101,8 +105,10 @@ class FieldSpec:
         Raises:
             ConfigError: the text is no value of this field.
         """
-        if self.or_none and text.lower() == "none":
+        if self.or_none and text.lower() == self.setting.none_word:
             return None
+        if self.setting.reads is not None:
+            return self.check(text)
         if self.kind is tuple:
             return self.check([_plain_of(part) for part in text.split(",")])
         if self.kind is object:
@@ -125,8 +131,13 @@ class FieldSpec:
             ConfigError: the value is of the wrong type or not among the choices.
         """
         name, kind = self.name, self.kind
-        if value is None and self.or_none:
+        if self.or_none and (value is None or (value == self.setting.none_word != "none")):
             return None
+        if self.setting.reads is not None and isinstance(value, str):
+            try:
+                value = self.setting.reads(value)
+            except ValueError as error:
+                raise ConfigError(f"{name}={value} is not {_TYPE_NAMES[kind]}; {error}.") from error
         if kind is tuple and not isinstance(value, list | tuple):
             raise ConfigError(f"{name}={value!r} is no tuple; give one, or a list of several.")
         if kind in (object, tuple):

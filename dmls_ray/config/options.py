@@ -8,7 +8,9 @@ from typing import Literal
 
 from dmls_ray.config.fields import field_defaults, field_specs, set_checked, setting
 from dmls_ray.config.run_limits import RunLimits
+from dmls_ray.config.until import Until
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.util.quantities import seconds_of, share_of
 from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
 
 Isolation = Literal["group", "per_run"]
@@ -20,6 +22,9 @@ GRIDS = ("grid", "random")
 SEARCH_ONLY = ("searcher", "samples", "scheduler", "metric", "goal")
 """Options that apply to search mode only."""
 
+
+UNTIL = tuple(spec.name for spec in fields(Until))
+"""Options that apply where the sweep decides how often it repeats its trials."""
 
 SCRIPT_FIELDS = ("name", "axis", "question", "layout")
 """Options that a script sets and that are no flags."""
@@ -55,8 +60,19 @@ class Options:
     goal: Literal["auto", "max", "min"] = "auto"
     """Search mode: whether the metric is maximized or minimized; auto: by its entry in the registry; a
     metric without one is minimized if it is a loss."""
-    repeats: int | None = setting(None, at_least=1)
-    """Runs of each trial, each with its own seed; without it 3, in search mode 1."""
+    repeats: int | None = setting(None, at_least=1, or_none=True, none_word="auto")
+    """Runs of each trial, each with its own seed. auto, the default: 3, and then more until the comparisons are
+    decided; in search mode 1."""
+    within: float = setting(Until.within, above=0, below=1, reads=share_of)
+    """Half-width of an interval from which on a comparison needs no further repeat: 5% of a ratio, 0.05 of an
+    accuracy."""
+    equivalent: float = setting(Until.equivalent, at_least=0, below=1, reads=share_of)
+    """Two trials whose interval shows that they differ by less are equal, and need no further repeat."""
+    max_repeats: int = setting(Until.max_repeats, at_least=3)
+    """Most repeats of a trial."""
+    budget: float | None = setting(Until.budget, at_least=0, or_none=True, reads=seconds_of)
+    """Time for repeats beyond the third, 90s, 20m or 2h, say; no block of repeats starts that would not end in it.
+    none: no limit."""
     order_seed: int = setting(0, at_least=0)
     """Seed of the order of runs within a block."""
     out: str | None = None
@@ -104,8 +120,9 @@ class Options:
         elif self.out is not None:
             object.__setattr__(self, "out", without_file_scheme(self.out))
         set_checked(self, field_specs(Options).values())
-        if self.repeats is None:
-            object.__setattr__(self, "repeats", 1 if self.mode == "search" else 3)
+        if self.repeats is None and self.mode == "search":
+            object.__setattr__(self, "repeats", 1)
+        self._check_until()
         self._check_search()
         if self.address is not None and not self.address.strip():
             raise ConfigError("--address is empty; give HOST:PORT of a cluster, auto or local, or leave it out.")
@@ -115,6 +132,13 @@ class Options:
                     f"--{name.replace('_', '-')} needs a folder that the ranks can write to, and --out {self.out} is "
                     "none; leave it out, or give --out a path that all machines share."
                 )
+
+    def _check_until(self) -> None:
+        defaults = field_defaults(Options)
+        for name in UNTIL if self.repeats is not None else ():
+            if (value := getattr(self, name)) != defaults[name]:
+                why = "mode=search" if self.mode == "search" else f"repeats={self.repeats}"
+                raise ConfigError(f"{name}={value} only applies to repeats=auto, and not to {why}; leave it out.")
 
     def _check_search(self) -> None:
         defaults = field_defaults(Options)
@@ -129,9 +153,13 @@ class Options:
 
     @property
     def blocks(self) -> int:
-        """Runs of each trial."""
-        assert self.repeats is not None
-        return self.repeats
+        """Runs of each trial, at most."""
+        return self.max_repeats if self.repeats is None else self.repeats
+
+    @property
+    def until(self) -> Until | None:
+        """Until when trials are repeated; None where their number was given."""
+        return None if self.repeats is not None else Until(**{name: getattr(self, name) for name in UNTIL})
 
     @property
     def uses_searcher(self) -> bool:

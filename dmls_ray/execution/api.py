@@ -37,7 +37,11 @@ def sweep(
     scheduler: Literal["asha", "median", "none"] = "asha",
     metric: str = "test_accuracy",
     goal: Literal["auto", "max", "min"] = "auto",
-    repeats: int | None = None,
+    repeats: int | Literal["auto"] | None = None,
+    within: float = 0.05,
+    equivalent: float = 0.02,
+    max_repeats: int = 30,
+    budget: float | str | None = 60.0,
     order_seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     fresh: bool = False,
@@ -81,7 +85,14 @@ def sweep(
         metric: Search mode: metric to optimize; any that the workload reports for an epoch.
         goal: Search mode: whether the metric is maximized or minimized; auto: by its entry in the registry;
             a metric without one is minimized if it is a loss.
-        repeats: Runs of each trial, each with its own seed; without it 3, in search mode 1.
+        repeats: Runs of each trial, each with its own seed. auto, the default: 3, and then more until the comparisons
+            are decided; in search mode 1.
+        within: Half-width of an interval from which on a comparison needs no further repeat: 5% of a ratio, 0.05 of
+            an accuracy.
+        equivalent: Two trials whose interval shows that they differ by less are equal, and need no further repeat.
+        max_repeats: Most repeats of a trial.
+        budget: Time for repeats beyond the third, 90s, 20m or 2h, say; no block of repeats starts that would not end in
+            it. none: no limit.
         order_seed: Seed of the order of runs within a block.
         out: Results folder, or its URI (s3://BUCKET/NAME, gs://BUCKET/NAME); without it, results/<sweep>.
         fresh: Start over in a new folder; nothing is deleted.

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.config.grid import Plan, Run
+from dmls_ray.config.until import Until
+from dmls_ray.records.durations import Durations
 from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
+from dmls_ray.util.quantities import duration
 from dmls_ray.workloads.registry import workload_of
 
 START_UP_S = 15.0
 """Seconds until Ray, the worker group and PyTorch have started, on two cores."""
-
-
-class Durations:
-    """How long runs took, by trial."""
-
-    def __init__(self, records: Iterable[RunRecord] = ()) -> None:
-        self._all: list[float] = []
-        self._of: dict[str, list[float]] = {}
-        for record in records:
-            self.add(record)
-
-    def add(self, record: RunRecord) -> None:
-        """Add a run that has ended; only runs that ended ok count."""
-        if record.outcome is Outcome.OK and record.total_s is not None:
-            seconds = record.total_s + (record.instruments_s or 0.0) + (record.overhead_s or 0.0)
-            bisect.insort(self._all, seconds)
-            bisect.insort(self._of.setdefault(record.trial_id, []), seconds)
-
-    def expected_s(self, trial_id: str) -> float | None:
-        """Seconds that a run will take: the median of its trial's, else of all; None where there are none."""
-        measured = self._of.get(trial_id) or self._all
-        return (measured[(len(measured) - 1) // 2] + measured[len(measured) // 2]) / 2 if measured else None
 
 
 def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord]) -> str:
@@ -53,4 +33,16 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
     return (
         f"A guess of {total:.0f} s, start-up included: no run was measured here yet, so a small model's steps on a CPU "
         "are assumed."
+    )
+
+
+def describe_further_blocks(plan: Plan, pending: Sequence[Run], until: Until) -> str:
+    """How many blocks may follow the pending ones, how long they may take, and what they are for."""
+    blocks = 1 + max(run.repeat for run in pending)
+    if blocks >= plan.repeats:
+        return f"No more than {plan.repeats} blocks are run (--max-repeats)."
+    time = "" if until.budget is None else f" and {duration(until.budget)}"
+    return (
+        f"Then up to {count_noun(plan.repeats - blocks, 'more block')}{time} of them, until each comparison of the "
+        f"answer is decided, or known to {until.within:.3g}."
     )

@@ -13,6 +13,7 @@ from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.blocks import Blocks
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
 from dmls_ray.execution.left_behind import LeftBehindNotes
@@ -45,6 +46,7 @@ class Executor:
         view: shows the progress.
         board: writes files for TensorBoard.
         identities: the code and data of each run.
+        blocks: hands out the runs.
         space: what a searcher of Tune proposes from; the plan then has examples only.
         on_stuck: last resort, if the main thread is stuck in a call to a cluster that is gone or silent; called from
             any thread, to end the process.
@@ -58,13 +60,14 @@ class Executor:
         view: ProgressView,
         board: LiveTensorBoardWriter,
         identities: Identities,
+        blocks: Blocks,
         *,
         space: SearchSpace | None,
         on_stuck: Callable[[HeadLostError | KeyboardInterrupt], None] | None,
     ) -> None:
         self.plan, self.options, self.space = plan, options, space
         self.store, self.view, self.board, self.on_stuck = store, view, board, on_stuck
-        self.identities = identities
+        self.identities, self.blocks = identities, blocks
         self.session = datetime.now(UTC).isoformat(timespec="seconds")
         self.workload = workload_of(plan.runs[0].values)
         self.recorder = Recorder(plan, options, self.workload, identities, self.session)
@@ -176,14 +179,15 @@ class Executor:
         return JobFactory(resources, self.options, self.workload, self.store.folder, self.identities, holds_gpus)
 
     def _run_on(self, session: RaySession, resources: Resources, runs: Sequence[Run]) -> None:
-        """Run these on the connected cluster."""
+        """Run these on the connected cluster, and those that follow from how they end."""
         from dmls_ray.cluster.placement import RankRequest, WorkerGroupSpec
-        from dmls_ray.cluster.tune.job_set import listed
+        from dmls_ray.cluster.tune.job_set import RunQueue, listed
         from dmls_ray.cluster.tune.run_jobs import run_jobs
         from dmls_ray.cluster.worker_group import WorkerGroup
         from dmls_ray.launchers.command import run_command
 
         factory = self._job_factory(resources)
+        first, runs = runs, self._candidates(runs)
         jobs = [factory.create(run) for run in runs]
         self._late = LateMachines(self.plan, factory, self.session)
         # Other launchers start their ranks themselves.
@@ -205,20 +209,24 @@ class Executor:
             notify=self.view.note,
             has_failed=self._on_failure,
         )
-        trials = self.search.trials(factory, jobs, group.ranks) if self.search else listed(jobs)
-        again = {run.run_id for run in runs}
+        trials = self.search.trials(factory, jobs, group.ranks) if self.search else None
+        again = {run.run_id for run in first}
         kept = [record for record in self.store.records if record.run_id not in again]
         # Its imports take turns with those of the driver; the ranks need seconds to start, so it begins here.
         self.board.begin(kept, [run.values for run in self.plan.runs])
         cut_short, is_left = True, False
         try:
             group.start()
+            if trials is None:
+                trials = listed(jobs, RunQueue([run.run_id for run in first], self._more))
             run_jobs(group, trials, self._listen, launch=run_command)
-            while not session.started_here and not self._broken and (late := self._late_jobs()):
+            while not session.started_here and not self._broken and (fit := self._fit_by_now()):
+                late = list(map(self._late.jobs.create, self._candidates(fit)))
                 wanted = requests | {RankRequest.of(job.config): None for job in late}
                 data = self._wanted_data([*runs, *(self._by_id[job.run_id] for job in late)])
                 group.resize(replace(spec, needs=tuple(wanted), data=data))
-                run_jobs(group, listed(late), self._listen, launch=run_command)
+                queue = RunQueue([run.run_id for run in fit], self._more)
+                run_jobs(group, listed([*jobs, *late], queue), self._listen, launch=run_command)
             cut_short = bool(self._broken)
         except KeyboardInterrupt:
             if not (session.lost or self._not_kept or self._broken):
@@ -248,6 +256,24 @@ class Executor:
                 f"{self._broken.rstrip('.')}. The runs that had ended are kept; the same command runs the others."
             )
 
+    def _candidates(self, first: Sequence[Run]) -> Sequence[Run]:
+        """The first runs, and all that may follow them."""
+        if self.search:
+            return first
+        later = [self._by_id[run.run_id] for run in self.blocks.candidates if run not in first]
+        return list({run.run_id: run for run in [*first, *later] if not run.skip}.values())
+
+    def _more(self) -> list[str]:
+        """The runs that follow when all before have ended."""
+        more = [run for run in map(self._current, self.blocks.next()) if not run.skip]
+        if more:
+            self.view.extend(more, self.blocks.reason)
+        return [run.run_id for run in more]
+
+    def _current(self, run: Run) -> Run:
+        """A run of the plan with the reason why it is not feasible on the present machines."""
+        return self._by_id[run.run_id]
+
     def _wanted_data(self, runs: Sequence[Run]) -> tuple[tuple[Any, ...], ...]:
         """Workload and arguments of each data set that a machine prepares before its ranks serve."""
         return tuple((self.workload.name, *arguments) for arguments in self.workload.cached_data(configs_of(runs)))
@@ -276,18 +302,19 @@ class Executor:
         again = "the same command" if session.started_here else "once it is back, the same command"
         return HeadLostError(f"{session.lost}. {kept}; {again} runs the others.")
 
-    def _late_jobs(self) -> list[Any]:
-        """Jobs of the skipped runs that fit on machines that have joined since."""
+    def _fit_by_now(self) -> list[Run]:
+        """The skipped runs that fit on machines that have joined since."""
         if self.search is not None or self._late is None:
             return []
-        again, factory = self._late.feasible_now(self.store.records)
+        again = self._late.feasible_now(self.store.records)
         if not again:
             return []
         self._ended -= {run.run_id for run in again}
-        self._by_id |= {run.run_id: run for run in again}
+        trials = {run.trial_id for run in again}
+        self._by_id |= {run.run_id: run for run in self.plan.runs if run.trial_id in trials}
         self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
         self.view.begin(again, self.store.records, self.plan.varied)
-        return [factory.create(run) for run in again]
+        return again
 
     def _run_of(self, proposal: Mapping[str, Any]) -> Run:
         """The run of a trial of Tune: by its run_id, or by the values that a searcher proposed."""

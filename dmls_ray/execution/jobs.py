@@ -109,15 +109,15 @@ class LateMachines:
     _tried: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
     """Runs that were tried again, with the machines of that time."""
 
-    def feasible_now(self, records: Iterable[RunRecord]) -> tuple[list[Run], JobFactory]:
-        """The skipped runs that fit on the present machines, and what makes their jobs."""
+    def feasible_now(self, records: Iterable[RunRecord]) -> list[Run]:
+        """The skipped runs that fit on the present machines, which `jobs` makes jobs for from then on."""
         now = cluster_resources()
         if not self.jobs.resources.gpus:
             # The ranks of this sweep hold no GPUs, even if a machine with GPUs has joined.
             now = replace(now, machines=tuple(replace(machine, gpus=0) for machine in now.machines))
         by_id = {record.run_id: record for record in records}
         lacking = [run for run in self.plan.runs if self._lacked_machines(run, by_id.get(run.run_id))]
-        jobs = replace(self.jobs, resources=now, holds_gpus=now.holds_gpus(configs_of(self.plan.runs)))
+        self.jobs = jobs = replace(self.jobs, resources=now, holds_gpus=now.holds_gpus(configs_of(self.plan.runs)))
         judged = replace(self.plan, runs=tuple(replace(run, skip="") for run in lacking))
         judged = judged.skip_infeasible(jobs.infeasible_reason)
 
@@ -125,7 +125,7 @@ class LateMachines:
         machines = frozenset(machine.node_id for machine in now.machines)
         again = [run for run in judged.runs if not run.skip and self._tried.get(run.run_id) != machines]
         self._tried |= {run.run_id: machines for run in again}
-        return again, jobs
+        return again
 
     def _lacked_machines(self, run: Run, record: RunRecord | None) -> bool:
         """Whether this call has skipped a run because it did not fit on the machines."""

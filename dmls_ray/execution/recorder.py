@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.options import Options
 from dmls_ray.config.runtime import RuntimeConfig
@@ -138,7 +139,8 @@ def describe_session(plan: Plan, options: Options, identity: Identity) -> dict[s
         "axis": options.axis,
         "axes": {name: list(values) for name, values in plan.axes.items()},
         "changed": list(plan.changed),
-        "repeats": plan.repeats,
+        "repeats": plan.repeats if options.until is None else min(FIRST_LOOK, plan.repeats),
+        **({} if options.until is None else {"until": options.until.describe()}),
         **({} if options.mode == "search" else {"trials": list(dict.fromkeys(run.trial_id for run in plan.runs))}),
         "order_seed": plan.order_seed,
         "isolation": options.isolation,

@@ -19,6 +19,7 @@ from dmls_ray.analysis.tensorboard.live import LiveTensorBoardWriter
 from dmls_ray.config.grid import Plan, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
+from dmls_ray.execution.blocks import blocks_of
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, results_location
@@ -80,7 +81,15 @@ def run_plan(
         if options.is_remote:
             check_plan(plan, options, store.all_records, folder, identities)
         finished = finished_run_ids(plan, store.all_records, options, identities)
-        pending = plan.pending(finished)
+
+        def results_so_far() -> Results:
+            versions = store.versions.of(functools.partial(_of_this_call, plan, space))
+            results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
+            results.until = options.until
+            return results
+
+        blocks = blocks_of(plan, options.until, finished, results_so_far)
+        pending = blocks.next()
         if options.is_remote and any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
             view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
         if options.save_weights and (missing_weights := _without_weights(store.folder, plan, finished, identities)):
@@ -99,7 +108,7 @@ def run_plan(
         has_space = True
         if not pending:
             view.note(
-                describe_nothing_to_run(plan, store.all_records, identities)
+                describe_nothing_to_run(plan, store.all_records, identities, blocks.reason)
                 if space is None
                 else f"Nothing to run: the {count_noun(len(answers), 'run')} of this search are there."
             )
@@ -118,8 +127,9 @@ def run_plan(
                         on_stuck(error)
 
                 Executor(
-                    plan, options, store, view, board, identities, space=space, on_stuck=leave if on_stuck else None
-                ).run(pending)
+                    plan, options, store, view, board, identities, blocks,
+                    space=space, on_stuck=leave if on_stuck else None,
+                ).run(pending)  # fmt: skip
         except NotKeptError:
             has_space = False
             raise
@@ -127,8 +137,7 @@ def run_plan(
             if has_space:
                 _write_derived(store, view, changed=len(store.all_records) > count or was_restored)
             board.end(store.records)
-        versions = store.versions.of(functools.partial(_of_this_call, plan, space))
-        results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
+        results = results_so_far()
         others = [item for item in results.records if item.isolation and item.isolation != options.isolation]
         if others:
             view.note(f"{len(others)} runs were there already, with isolation={others[0].isolation}: --fresh runs all.")

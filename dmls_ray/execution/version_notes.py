@@ -33,8 +33,17 @@ def reasons_to_repeat(
     return reasons
 
 
-def describe_nothing_to_run(plan: Plan, records: Iterable[RunRecord], identities: Identities) -> str:
-    """The line of a call of which every run has ended before; after an undo, with what is as it was."""
+def describe_nothing_to_run(plan: Plan, records: Iterable[RunRecord], identities: Identities, reason: str = "") -> str:
+    """The line of a call of which every run has ended before; after an undo, with what is as it was.
+
+    Args:
+        plan: the runs.
+        records: what the results folder holds.
+        identities: the present code and data of each run.
+        reason: why runs of the plan that are not there are not wanted; empty if all are there.
+    """
+    if reason:
+        return f"Nothing to run. {reason}"
     earlier = _earlier_records(plan.runs, records, identities)
     names = edited_names(earlier.values(), _present(plan.runs, identities))
     of_version = f" of the present version of {list_files(names)}" if names else ""

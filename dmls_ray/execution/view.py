@@ -14,10 +14,11 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from dmls_ray.config.grid import Run
-from dmls_ray.execution.estimate import Durations
+from dmls_ray.records.durations import Durations
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunEvent, RunStarted
+from dmls_ray.util.quantities import duration
 from dmls_ray.util.streams import discard_output
 from dmls_ray.util.text import escape_control_chars
 
@@ -64,6 +65,14 @@ class ProgressView(Protocol):
             total: number of runs to come, where they are not known yet.
         """
 
+    def extend(self, more: Sequence[Run], reason: str) -> None:
+        """Go on with further runs.
+
+        Args:
+            more: the runs, in their order.
+            reason: why there are more.
+        """
+
     def event(self, run: Run, event: RunEvent) -> None:
         """Show that a run has started or ended an epoch."""
 
@@ -96,6 +105,11 @@ class Progress:
         self._left = Counter(run.trial_id for run in pending)
         if total is not None:
             self._left[_UNKNOWN] = total
+
+    def extend(self, more: Sequence[Run]) -> None:
+        """There are more runs."""
+        self.total += len(more)
+        self._left.update(run.trial_id for run in more)
 
     def end(self, record: RunRecord) -> None:
         """A run has ended."""
@@ -138,6 +152,10 @@ class PlainView:
     ) -> None:
         self._progress = Progress(pending, records, varied, total=total)
 
+    def extend(self, more: Sequence[Run], reason: str) -> None:
+        self._progress.extend(more)
+        self._line(reason)
+
     def event(self, run: Run, event: RunEvent) -> None:
         if isinstance(event, RunStarted) and event.attempt > 1:
             self._line(f"{self._progress.name(run)}: {event.after}; attempt {event.attempt}")
@@ -173,11 +191,3 @@ def custom_measures(measures: Mapping[str, Any]) -> list[str]:
     """The first custom metrics as texts."""
     numbers = {name: value for name, value in measures.items() if isinstance(value, int | float)}
     return [f"{name} {value:.4g}" for name, value in list(numbers.items())[:_CUSTOM_SHOWN]]
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    rounded = round(seconds)
-    if rounded < 120:
-        return f"{rounded} s"
-    return f"{rounded // 60} min {rounded % 60:02d} s" if rounded < 7200 else f"{rounded / 3600:.1f} h"

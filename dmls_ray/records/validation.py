@@ -163,6 +163,15 @@ SHARED_CHECKS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 """Fields that many records share -> the check of their values."""
 
 
+class _Until(msgspec.Struct):
+    """Until when a sweep repeats its trials, in sweep.json; see `Until`."""
+
+    within: Annotated[float, Meta(gt=0, lt=1)]
+    equivalent: Annotated[float, Meta(ge=0, lt=1)]
+    max_repeats: Annotated[int, Meta(ge=3, le=1_000_000)]
+    budget: Annotated[float, Meta(ge=0)] | None = None
+
+
 class _Session(msgspec.Struct):
     """One call of a sweep in sweep.json."""
 
@@ -177,6 +186,7 @@ class _Session(msgspec.Struct):
     axes: dict[str, list[Any]] = {}
     changed: list[str] = []
     repeats: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    until: _Until | None = None
     machine: Facts | None = None
     versions: Facts | None = None
     git: Facts | None = None

@@ -7,10 +7,11 @@ from rich.console import Console
 
 from dmls_ray.cli.progress import LiveView, make_view
 from dmls_ray.execution.planning import make_plan
-from dmls_ray.execution.view import PlainView, describe_end, duration
+from dmls_ray.execution.view import PlainView, describe_end
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, RunStarted
+from dmls_ray.util.quantities import duration
 from tests.records.test_model import record
 
 PLAN = make_plan({"batch_per_rank": [16, 32], "epochs": 3}, repeats=1)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
-from dmls_ray.analysis.stats.looks import error_of_look
+from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, error_of_look
 
 MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""
@@ -60,7 +60,7 @@ class BlockModel:
         resolution: the smallest step of the values, as 1/n of a share of n samples; 0 where they have none. Their
             spread counts as half of it at least.
         is_exact: the value is the same in every repeat, so that equal values have an interval from one block on.
-        was_looked_at: whether blocks were added until comparisons were decided.
+        looks: how the number of blocks came about.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class BlockModel:
         is_ratio: bool,
         resolution: float = 0.0,
         is_exact: bool = False,
-        was_looked_at: bool = False,
+        looks: Looks = "none",
     ) -> None:
         self._is_ratio, self._resolution, self._is_exact = is_ratio, resolution, is_exact
-        self._was_looked_at = was_looked_at
+        self._looks: Looks = looks
         self._places = {trial: place for place, trial in enumerate(values)}
         blocks = {block: place for place, block in enumerate(dict.fromkeys(b for row in values.values() for b in row))}
         self._measured = np.full((len(values), len(blocks)), np.nan)
@@ -123,8 +123,7 @@ class BlockModel:
             pooled, degrees = self._noise
             variance = max(own, 2 * pooled)
         variance = max(variance, self._resolution**2 / 4)
-        looks = count if self._was_looked_at else None
-        return critical_value(self.trials, degrees, looks) * math.sqrt(variance / count)
+        return critical_value(self.trials, degrees, count, self._looks) * math.sqrt(variance / count)
 
     @cached_property
     def _noise(self) -> tuple[float, int]:
@@ -181,19 +180,23 @@ def _count_parts(known: NDArray[np.bool_]) -> int:
 
 
 @cache
-def critical_value(trials: int, degrees: int, looks: int | None = None) -> float:
+def critical_value(trials: int, degrees: int, blocks: int = 0, looks: Looks = "none") -> float:
     """Half-width of an interval in standard errors.
 
     Args:
         trials: of how many trials all pairs are compared.
         degrees: degrees of freedom of the standard error.
-        looks: number of blocks of the present look; None where the number of blocks was fixed beforehand.
+        blocks: number of blocks.
+        looks: how it came about.
     """
     from scipy.special import stdtrit
     from scipy.stats import studentized_range
 
-    errors = _ERRORS if looks is None else _ERRORS_OF_LOOKS
+    was_looked_at = looks == "open" or (looks == "last" and blocks > FIRST_LOOK)
+    errors = _ERRORS_OF_LOOKS if was_looked_at else _ERRORS
     family = float(studentized_range.ppf(1 - errors, max(trials, 2), degrees)) / math.sqrt(2)
+    if not was_looked_at:
+        return family
     # A sweep stops when all pairs are decided. Of many trials, chance hardly decides all; so what looks add matters
     # most where one pair is open.
-    return family if looks is None else max(family, float(stdtrit(degrees, 1 - error_of_look(looks) / 2)))
+    return max(family, float(stdtrit(degrees, 1 - error_of_look(blocks, is_last=looks == "last") / 2)))

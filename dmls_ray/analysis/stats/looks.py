@@ -8,6 +8,11 @@ sweeps of two identical trials. So each look spends a share of the errors that a
 from __future__ import annotations
 
 import math
+from typing import Literal
+
+Looks = Literal["none", "open", "last"]
+"""How the number of blocks came about. none: it was given. open: blocks were added until all was decided, and more
+could have been added. last: no more could be added, so the last look may spend what the looks before it have left."""
 
 FIRST_LOOK = 3
 """Blocks of the first look; fewer have no interval."""
@@ -30,11 +35,21 @@ def next_look(blocks: int) -> int:
     return _blocks_of(_index_of(blocks + 1))
 
 
-def error_of_look(blocks: int) -> float:
-    """Return how often a comparison of two equal trials may be wrong after so many blocks, having been right before."""
+def error_of_look(blocks: int, *, is_last: bool = False) -> float:
+    """Return how often a comparison of two equal trials may be wrong after so many blocks, having been right before.
+
+    Args:
+        blocks: number of blocks.
+        is_last: whether no look can follow, so that this one spends what is left.
+    """
     index = _index_of(blocks)
-    share = _SHARES[index] if index < len(_SHARES) else _LATER_SHARE / 2 ** (index - len(_SHARES))
-    return _SPENT * share
+    if is_last:
+        return _SPENT * (1 - sum(map(_share_of, range(index))))
+    return _SPENT * _share_of(index)
+
+
+def _share_of(index: int) -> float:
+    return _SHARES[index] if index < len(_SHARES) else _LATER_SHARE / 2 ** (index - len(_SHARES))
 
 
 def _index_of(blocks: int) -> int:

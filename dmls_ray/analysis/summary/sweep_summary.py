@@ -10,6 +10,7 @@ from typing import Any
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.generic import summarize_search
 from dmls_ray.analysis.summary.phrases import count_noun
+from dmls_ray.analysis.summary.repeats import Look, look_at
 from dmls_ray.analysis.summary.variants import summarize_variants
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
@@ -72,7 +73,15 @@ class SweepSummary:
         table = make_table(self.results, self.question.varied, best_by=best_by)
         if self.unfinished:
             table.typed_notes.append(Note("unfinished", self.unfinished))
+        look = look_at(table, self.question.varied, self.question.changed)
+        if look is not None and not self.unfinished and look.result:
+            table.typed_notes.append(Note("repeats", look.result))
         return table
+
+    @property
+    def look(self) -> Look | None:
+        """What the comparisons of the answer say; None if the number of repeats was given."""
+        return look_at(self.table, self.question.varied, self.question.changed)
 
     @cached_property
     def unfinished(self) -> str:

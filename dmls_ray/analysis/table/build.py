@@ -16,6 +16,7 @@ from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.notes import notes_of
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.table.stage import Stage
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.gc import gc_disabled
 
@@ -45,12 +46,13 @@ def make_table(
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.value_of(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: (row.value_of(metric) is None, row.is_stopped))
-    comparisons = Comparisons(rows)
+    stage = None if results.until is None else Stage.of(results.records, results.until)
+    comparisons = Comparisons(rows, looks="none" if stage is None else stage.looks)
     for row in rows:
         row.comparisons = comparisons
     fixed_batch_field = _fixed_batch_field(factors, varied or ())
     presentation = presentation_of_rows(rows)
-    table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation)
+    table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation, stage=stage)
     presentation.add_speed_up(rows, fixed_batch_field)
     if best_by is None:
         presentation.order(rows, names)

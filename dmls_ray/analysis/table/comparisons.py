@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import is_time, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
+from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.provenance import hardware_key, software_facts
 
@@ -24,12 +25,12 @@ class Comparisons:
 
     Args:
         rows: all trials of the table.
-        was_looked_at: whether blocks were added until comparisons were decided.
+        looks: how the number of blocks came about.
     """
 
-    def __init__(self, rows: Sequence[Row], *, was_looked_at: bool = False) -> None:
+    def __init__(self, rows: Sequence[Row], *, looks: Looks = "none") -> None:
         self._rows = {row.trial_id: row for row in rows}
-        self._was_looked_at = was_looked_at
+        self._looks: Looks = looks
         self._models: dict[tuple[str, bool], BlockModel] = {}
         self._software: dict[tuple[int, int], Hashable] = {}
 
@@ -73,9 +74,7 @@ class Comparisons:
             is_exact: the value is the same in every repeat.
         """
         values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
-        return BlockModel(
-            values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, was_looked_at=self._was_looked_at
-        )
+        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, looks=self._looks)
 
     def _against(self, row: Row, base: Row, measure: str, *, is_ratio: bool) -> Contrast | None:
         if (measure, is_ratio) not in self._models:

@@ -15,6 +15,7 @@ from dmls_ray.config.fields import FieldSpec
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.presentation import Presentation
+    from dmls_ray.analysis.table.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def dedupe_headers(heads: Sequence[str]) -> list[str]:
     return named[::-1]
 
 
-NoteKind = Literal["measured_on", "comparability", "baseline", "method", "scaled", "outcome", "unfinished"]
+NoteKind = Literal["measured_on", "comparability", "baseline", "method", "scaled", "outcome", "unfinished", "repeats"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Table:
     typed_notes: list[Note] = field(default_factory=list)
     """Sentences below the table."""
     columns: list[Column] = field(default_factory=list)
+    stage: Stage | None = None
+    """How far the sweep is; None if the number of its repeats was given."""
 
     @property
     def notes(self) -> list[str]:

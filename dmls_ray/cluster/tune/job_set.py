@@ -1,9 +1,10 @@
-"""What Tune is to run: `TuneJobSet`."""
+"""What Tune is to run: `TuneJobSet`, and `RunQueue`, the runs of a list in their order."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +14,45 @@ JobOf = Callable[[dict[str, Any]], Job]
 """Gives the run of a trial's configuration in Tune, in the driver and in Tune's actor."""
 
 
+class RunQueue:
+    """Runs in the order in which they are to be run. Whether more follow may depend on how those before them ended.
+
+    Args:
+        run_ids: the first runs.
+        more: called each time all before have ended; returns the next runs, or none if those were all.
+    """
+
+    def __init__(self, run_ids: Iterable[str], more: Callable[[], Sequence[str]] | None = None) -> None:
+        self._waiting = deque(run_ids)
+        self._more = more
+        self.taken: list[str] = []
+
+    def take(self) -> str | None:
+        """The next run; None if there is none left."""
+        if not self._waiting and self._more is not None:
+            self._waiting.extend(self._more())
+        if not self._waiting:
+            return None
+        self.taken.append(self._waiting.popleft())
+        return self.taken[-1]
+
+    def take_back(self, ended: Collection[str]) -> list[str]:
+        """Queue the runs that were taken and have not ended once more, before all others, and return them."""
+        left = [run_id for run_id in self.taken if run_id not in ended]
+        self._waiting.extendleft(reversed(left))
+        self.taken = []
+        return left
+
+
 @dataclass(frozen=True, kw_only=True)
 class TuneJobSet:
     """What Tune is to run."""
 
     job_of: JobOf
-    run_ids: tuple[str, ...] = ()
-    """The runs; none where a searcher proposes them."""
-    samples: int = 1
+    queue: RunQueue | None = None
+    """The runs; None where a searcher proposes them."""
+    samples: int = -1
+    """How many runs a searcher may propose; -1: until it has no more."""
     at_once: int = 1
     """How many trials may be under way at the same time."""
     searcher: Any = None
@@ -31,10 +63,10 @@ class TuneJobSet:
     """By run: the metric of what has ended earlier, if a searcher should propose it again."""
 
 
-def listed(jobs: Sequence[Job]) -> TuneJobSet:
-    """These runs in their order, one at a time."""
+def listed(jobs: Sequence[Job], queue: RunQueue | None = None) -> TuneJobSet:
+    """These runs in the order of a queue, by default all in the order of the list, one at a time."""
     by_id = {job.run_id: job for job in jobs}
-    return TuneJobSet(job_of=functools.partial(_of_list, by_id), run_ids=tuple(by_id))
+    return TuneJobSet(job_of=functools.partial(_of_list, by_id), queue=queue or RunQueue(by_id))
 
 
 def _of_list(jobs: dict[str, Job], config: dict[str, Any]) -> Job:

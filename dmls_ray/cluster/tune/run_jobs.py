@@ -9,16 +9,16 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import ray
 from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
+from ray.tune.search import Searcher
 
 from dmls_ray.cluster.external_run import Launch, LaunchedRun
-from dmls_ray.cluster.tune.job_set import TuneJobSet
+from dmls_ray.cluster.tune.job_set import RunQueue, TuneJobSet
 from dmls_ray.cluster.tune.stopped_actors import end_stopped_actors
 from dmls_ray.cluster.tune.trainables import IsolatedRunTrainable, RunTrainable, SearchTrainable
 from dmls_ray.cluster.worker_group import WorkerGroup
@@ -45,6 +45,28 @@ class _InOrder(FIFOScheduler):
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
         self._open = {trial: None for trial in self._open if not trial.is_finished()}
         return next((trial for trial in self._open if trial.status == Trial.PENDING), None)
+
+
+class _InTurn(Searcher):
+    """Proposes the runs of a queue. Unlike a grid of Tune's, it can say late that there are more."""
+
+    def __init__(self, queue: RunQueue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str:
+        run_id = self._queue.take()
+        return Searcher.FINISHED if run_id is None else {"run_id": run_id}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """The queue's owner learns how runs end from their events."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """We resume from runs.jsonl."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune pickles its searcher to restore a sweep.
+        return {}
 
 
 class ForwardEvents(tune.Callback):
@@ -131,7 +153,7 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
         }
     elif trials.metric:
         trainable = SearchTrainable
-        parameters |= {"metric": trials.metric, "earlier": trials.earlier, "proposes": not trials.run_ids}
+        parameters |= {"metric": trials.metric, "earlier": trials.earlier, "proposes": trials.queue is None}
     # By default Tune reserves a CPU per trial, and it refuses none at all; the ranks need all CPUs. On this
     # machine, so that no other takes the actor along.
     address = ray.util.get_node_ip_address()
@@ -144,14 +166,14 @@ def run_jobs(group: WorkerGroup, trials: TuneJobSet, listener: Listener, *, laun
         with _no_actor_stays_stopped(trainable, group):
             outcomes = _tuner(here, trials, forward, storage=group.storage).fit()
         # Trials may end without their runs: Tune does not retry one whose actor dies while it turns to it.
-        left = tuple(run_id for run_id in trials.run_ids if run_id not in forward.ended)
-        if not left and (trials.run_ids or not outcomes.errors):
+        taken = len(trials.queue.taken) if trials.queue else 0
+        left = trials.queue.take_back(forward.ended) if trials.queue else []
+        if not left and (taken or not outcomes.errors):
             return
-        if len(left) == len(trials.run_ids):
+        if len(left) == taken:
             last_lines = (str(error).strip().splitlines()[-1].rstrip(".") for error in outcomes.errors)
             reason = next(last_lines, "it gives no reason")
             raise WorkerGroupError(f"Ray Tune ended before all runs had: {reason}; the same command runs the others.")
-        trials = replace(trials, run_ids=left)
 
 
 @contextlib.contextmanager
@@ -168,12 +190,11 @@ def _no_actor_stays_stopped(trainable: type[RunTrainable], group: WorkerGroup) -
 def _tuner(trainable: Any, trials: TuneJobSet, forward: ForwardEvents, *, storage: str) -> tune.Tuner:
     return tune.Tuner(
         trainable,
-        param_space={"run_id": tune.grid_search(list(trials.run_ids))} if trials.run_ids else {},
         tune_config=tune.TuneConfig(
             max_concurrent_trials=trials.at_once,
             reuse_actors=True,
             num_samples=trials.samples,
-            search_alg=trials.searcher,
+            search_alg=_InTurn(trials.queue) if trials.queue else trials.searcher,
             scheduler=trials.scheduler or _InOrder(),
         ),
         run_config=tune.RunConfig(

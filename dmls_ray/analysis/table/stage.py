@@ -1,0 +1,83 @@
+"""How far a sweep is that repeats its trials until its comparisons are decided: `Stage`.
+
+It follows from the records alone, so a sweep that goes on, and whoever reads its folder later, see the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
+from dmls_ray.config.until import Until
+from dmls_ray.records.durations import Durations, seconds_of_run
+from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The blocks of a sweep, and how many more may follow.
+
+    Args:
+        records: the runs of the sweep in bench mode.
+        until: until when trials are repeated.
+    """
+
+    records: tuple[RunRecord, ...]
+    until: Until
+
+    @classmethod
+    def of(cls, records: Iterable[RunRecord], until: Until) -> Stage:
+        """The stage of these runs."""
+        return cls(tuple(record for record in records if record.mode == "bench"), until)
+
+    @cached_property
+    def trials(self) -> frozenset[str]:
+        """The trials that are repeated: those of which a run ended ok. Others would fail again."""
+        return frozenset(record.trial_id for record in self.records if record.outcome is Outcome.OK)
+
+    @cached_property
+    def blocks(self) -> int:
+        """Number of first blocks that have a run of every such trial."""
+        repeats: dict[str, set[int]] = {trial: set() for trial in self.trials}
+        for record in self.records:
+            if record.trial_id in repeats:
+                repeats[record.trial_id].add(record.repeat)
+        return min((_first_missing(of_trial) for of_trial in repeats.values()), default=0)
+
+    @cached_property
+    def block_s(self) -> float:
+        """Seconds that one more block will take."""
+        durations = Durations(self.records)
+        return sum(durations.expected_s(trial) or 0.0 for trial in self.trials)
+
+    @cached_property
+    def most(self) -> int:
+        """Number of blocks that the sweep may have at most, by the number of repeats and the time that are allowed."""
+        most = self.until.max_repeats
+        if self.until.budget is not None and self.block_s > 0:
+            taken = sum(seconds_of_run(record) for record in self.records if record.repeat >= FIRST_LOOK)
+            most = min(most, self.blocks + math.floor(max(self.until.budget - taken, 0.0) / self.block_s))
+        return max(most, self.blocks)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no block may follow."""
+        return self.most <= self.blocks
+
+    @property
+    def looks(self) -> Looks:
+        """How the number of blocks came about."""
+        return "last" if self.is_last else "open"
+
+    @property
+    def next_blocks(self) -> int:
+        """The number of blocks of the next look."""
+        return max(FIRST_LOOK, min(next_look(self.blocks), self.most))
+
+
+def _first_missing(repeats: set[int]) -> int:
+    return next(repeat for repeat in range(len(repeats) + 1) if repeat not in repeats)

@@ -1,0 +1,67 @@
+"""Whether a sweep goes on, and what it says of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_ray.analysis.summary.repeats import Look, look_at
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.until import Until
+from tests.analysis.samples import results
+
+
+def noisy(values: dict[str, Any], repeat: int) -> float:
+    return 1000.0 * (1 + 0.2 * ((repeat * values["batch_per_rank"]) % 3))
+
+
+def clear(values: dict[str, Any], repeat: int) -> float:
+    return values["batch_per_rank"] * (100.0 + repeat)
+
+
+def look(rate: Any, until: Until, repeats: int = 3) -> Look:
+    swept = results({"batch_per_rank": [16, 17]}, rate, repeats=repeats)
+    swept.until = until
+    found = look_at(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
+    assert found is not None
+    return found
+
+
+def test_a_sweep_whose_number_of_repeats_was_given_is_not_looked_at() -> None:
+    swept = results({"batch_per_rank": [16, 17]}, clear)
+    swept.until = None
+    assert look_at(make_table(swept), ["batch_per_rank"]) is None
+
+
+def test_a_sweep_ends_when_its_comparisons_are_decided() -> None:
+    found = look(clear, Until())
+    assert not found.goes_on
+    assert found.result == "3 blocks: the 2 comparisons of the answer are all decided, or known to 0.05."
+
+
+def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
+    found = look(noisy, Until())
+    assert found.goes_on
+    assert found.progress.startswith("After 3 blocks 1 of 2 comparisons is open (batch_per_rank 17 against 16: speed ")
+    assert found.progress.endswith("; 2 more blocks follow, about 7 s.")
+    assert found.result.endswith("; the same command goes on.")
+
+
+def test_a_sweep_that_may_have_no_more_repeats_says_what_would_decide() -> None:
+    found = look(noisy, Until(max_repeats=5, budget=None), repeats=5)
+    assert not found.goes_on
+    assert found.result.startswith("5 blocks, the most that --max-repeats 5 allows: 1 of 2 comparisons is open (")
+    wanted = found.open[0].repeats_wanted(found.stage.until)
+    assert found.result.endswith(f"about {wanted} would decide: --max-repeats {wanted}.")
+
+
+def test_a_sweep_that_may_take_no_more_time_says_what_would_decide() -> None:
+    found = look(noisy, Until(budget=2.0))
+    assert not found.goes_on
+    assert "3 blocks, as many as --budget 2 has time for: 1 of 2 comparisons is open (" in found.result
+    assert " would decide: --budget " in found.result
+
+
+def test_a_sweep_without_comparisons_says_nothing() -> None:
+    found = look(lambda values, repeat: None if values["batch_per_rank"] == 17 else 100.0, Until())
+    assert not found.goes_on
+    assert found.result == ""

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from dmls_ray.config.options import Options
+from dmls_ray.config.until import Until
+from dmls_ray.util.errors import ConfigError
+
+
+def test_a_sweep_repeats_until_it_is_decided_unless_a_number_is_given() -> None:
+    assert Options().until == Until()
+    assert Options(repeats="auto").until == Until()  # type: ignore[arg-type]
+    assert Options().blocks == Until.max_repeats
+    assert Options(repeats=5).until is None
+    assert Options(repeats=5).blocks == 5
+
+
+def test_a_search_runs_each_trial_once() -> None:
+    assert Options(mode="search").until is None
+    assert Options(mode="search").blocks == 1
+
+
+def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
+    given = Options(within="3%", budget="20m", max_repeats=50, equivalent=0.01)  # type: ignore[arg-type]
+    assert given.until == Until(within=0.03, budget=1200, max_repeats=50, equivalent=0.01)
+    assert Options(budget=None).until == Until(budget=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"within": 0.0}, "within=0.0 is out of range; give more than 0"),
+        ({"within": "wide"}, "within=wide is not a number; give a share: 0.05 or 5%"),
+        ({"budget": "tomorrow"}, "budget=tomorrow is not a number; give a duration: 90s, 20m or 2h"),
+        ({"max_repeats": 2}, "max_repeats=2 is out of range; give 3 or more"),
+        ({"repeats": 0}, "repeats=0 is out of range; give 1 or more, or auto"),
+        (
+            {"repeats": 5, "budget": 20.0},
+            "budget=20.0 only applies to repeats=auto, and not to repeats=5; leave",
+        ),
+        ({"mode": "search", "max_repeats": 9}, "max_repeats=9 only applies to repeats=auto, and not to mode=search"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Options(**given)  # type: ignore[arg-type]

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from dmls_ray.util.quantities import duration, seconds_of, share_of
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5 min", 90), ("20m", 1200), ("2h", 7200), ("2H", 7200), ("0", 0)]
+)
+def test_durations_are_read_as_people_type_them(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "", "-5", "2 days", "1h30", "nan", "m"])
+def test_what_is_no_duration_is_refused_with_the_way_out(text: str) -> None:
+    with pytest.raises(ValueError, match="90s, 20m or 2h"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("5%", 0.05), ("0.05", 0.05), (".05", 0.05), ("5e-2", 0.05), ("2 %", 0.02)]
+)
+def test_shares_are_read_with_and_without_percent(text: str, share: float) -> None:
+    assert share_of(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["much", "", "5%%", "nan", "inf"])
+def test_what_is_no_share_is_refused_with_the_way_out(text: str) -> None:
+    with pytest.raises(ValueError, match="0.05 or 5%"):
+        share_of(text)
+
+
+def test_durations_are_written_as_people_say_them() -> None:
+    assert [duration(seconds) for seconds in (3.4, 200, 9000)] == ["3 s", "3 min 20 s", "2.5 h"]
