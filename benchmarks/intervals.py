@@ -64,7 +64,14 @@ class Outcome:
     share_decided: float
 
 
-def simulate(scenario: Scenario, draw: Draw, random: np.random.Generator, *, fixed: int | None = None) -> Outcome:
+def simulate(
+    scenario: Scenario,
+    draw: Draw,
+    random: np.random.Generator,
+    *,
+    fixed: int | None = None,
+    most_blocks: int = MOST_BLOCKS,
+) -> Outcome:
     """Run one sweep.
 
     Args:
@@ -72,8 +79,9 @@ def simulate(scenario: Scenario, draw: Draw, random: np.random.Generator, *, fix
         draw: the noise.
         random: the source of chance.
         fixed: number of blocks; without it, until all is decided.
+        most_blocks: how many the sweep has time for.
     """
-    trials, most = len(scenario.speeds), fixed or MOST_BLOCKS
+    trials, most = len(scenario.speeds), fixed or most_blocks
     noise = draw(random, (trials, most)) * np.asarray(scenario.deviations)[:, None]
     logs = noise + random.normal(0, _BLOCK_DEVIATION, most) + np.asarray(scenario.speeds)[:, None]
     pairs = list(itertools.combinations(range(trials), 2))
@@ -163,12 +171,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000, help="sweeps of each scenario (default: 2000)")
     parser.add_argument("--fixed", type=int, help="number of blocks; without it, until all is decided")
+    parser.add_argument("--most", type=int, default=MOST_BLOCKS, help="most blocks of a sweep (default: 30)")
     args = parser.parse_args()
     rows = []
     for scenario in scenarios():
         for noise, draw in NOISES.items():
             random = np.random.default_rng(0)
-            outcomes = [simulate(scenario, draw, random, fixed=args.fixed) for _ in range(args.draws)]
+            outcomes = [
+                simulate(scenario, draw, random, fixed=args.fixed, most_blocks=args.most) for _ in range(args.draws)
+            ]
             rows.append({"trials": scenario.name, "noise": noise, **summarize(outcomes)})
             print(rows[-1], file=sys.stderr, flush=True)
     print(pd.DataFrame(rows).round(3).to_markdown(index=False))

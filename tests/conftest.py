@@ -30,7 +30,8 @@ PROJECT = Path(__file__).parents[1]
 SMALL = "synthetic:shape=1x8x8,classes=4,train=96,test=40"
 """Data set on which an epoch takes milliseconds."""
 
-GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe")
+GRID = ("--dataset", SMALL, "--batch-per-rank", "8", "16", "--epochs", "2", "--device", "cpu", "--oversubscribe",
+        "--repeats", "3")  # fmt: skip
 """Flags of a sweep that takes seconds."""
 
 

@@ -709,3 +709,25 @@ def test_after_an_edit_of_its_data_the_same_command_runs_again_and_shows_only_th
     }
     assert len(lines(tmp_path / "results" / "grid")) == 3
     assert "[1/" not in sweep_command("grid", *flags).stderr, "all is done"
+
+
+def test_a_sweep_repeats_until_it_is_decided_and_the_same_command_again_runs_nothing(
+    tmp_path: Path, sweep_command: Command
+) -> None:
+    """Trials 1 and 2 are equal and noisy, and 9 is far from both."""
+    (tmp_path / "noisy.py").write_text(
+        "import random\n"
+        "def train(config, rank, emit):\n"
+        "    emit(score=config['size'] // 3 + 1 + 0.1 * random.Random(str(config)).random())\n"
+    )
+    flags = ("--train", "noisy:train", "--size", "1", "2", "9", "--out", "noisy", "--within", "0.02", "--equivalent", "0")
+    done = sweep_command("grid", *flags, "--max-repeats", "5")
+    assert done.returncode == 0, done.stderr
+    assert "After 3 blocks " in done.stdout
+    assert "5 blocks, the most that --max-repeats 5 allows: " in done.stdout
+    assert len(lines(tmp_path / "noisy")) == 15
+    again = sweep_command("grid", *flags, "--max-repeats", "5")
+    assert "Nothing to run. 5 blocks, the most that --max-repeats 5 allows: " in again.stdout
+    assert len(lines(tmp_path / "noisy")) == 15
+    sessions = json.loads((tmp_path / "noisy" / "sweep.json").read_text())["sessions"]
+    assert [session["until"]["max_repeats"] for session in sessions] == [5]

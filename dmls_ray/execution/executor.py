@@ -14,6 +14,7 @@ from dmls_ray.config.grid import Plan, Run, configs_of
 from dmls_ray.config.options import Options
 from dmls_ray.config.search_space import SearchSpace
 from dmls_ray.execution.blocks import Blocks
+from dmls_ray.execution.busy_cluster import describe_wait
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
 from dmls_ray.execution.left_behind import LeftBehindNotes
@@ -125,7 +126,8 @@ class Executor:
                     feasible = self._set_aside(pending, resources)
                     if not feasible:
                         return
-                    self._note_if_busy(feasible, resources)
+                    for line in describe_wait(configs_of(feasible), resources, self.options.wait_for_ranks):
+                        self.view.note(line)
                     self._begin(feasible, here=resources.has_this_machine)
                 self._run_on(session, resources, feasible)
         except NotKeptError:
@@ -143,21 +145,6 @@ class Executor:
             self.identities.complete()
         unknown = self.search.left if self.search and self.space else None
         self.view.begin([] if unknown else runs, self.store.records, self.plan.varied, total=unknown)
-
-    def _note_if_busy(self, runs: Sequence[Run], resources: Resources) -> None:
-        """Say that ranks have to wait for other jobs of the cluster: Ray itself would wait in silence."""
-        from dmls_ray.cluster.resources import free_resources
-        from dmls_ray.cluster.scheduler.trainers import START_TIMEOUT_S
-
-        free, configs = free_resources(), configs_of(runs)
-        wait_s = max(START_TIMEOUT_S, self.options.wait_for_ranks)
-        for device, kind in (("cpu", "CPU"), ("cuda", "GPU")):
-            ranks = max((item.world_size for item in configs if resources.device_of(item) == device), default=0)
-            if free.get(kind, 0) < min(ranks, resources.cores if device == "cpu" else resources.gpus):
-                self.view.note(
-                    f"The cluster has {free.get(kind, 0):g} {kind}s free and the ranks need {ranks}: they start when "
-                    f"other jobs have ended. The sweep waits {wait_s:g} s for it (--wait-for-ranks)."
-                )
 
     def _set_aside(self, pending: Sequence[Run], resources: Resources) -> list[Run]:
         """Record the runs that are not feasible as skipped; returns the others."""
@@ -188,7 +175,7 @@ class Executor:
 
         factory = self._job_factory(resources)
         first, runs = runs, self._candidates(runs)
-        jobs = [factory.create(run) for run in runs]
+        jobs = list(map(factory.create, runs))
         self._late = LateMachines(self.plan, factory, self.session)
         # Other launchers start their ranks themselves.
         served = [job for job in jobs if job.config.launcher == "ray"]
@@ -209,16 +196,15 @@ class Executor:
             notify=self.view.note,
             has_failed=self._on_failure,
         )
-        trials = self.search.trials(factory, jobs, group.ranks) if self.search else None
-        again = {run.run_id for run in first}
+        again = [run.run_id for run in first]
+        in_turn = listed(jobs, RunQueue(again, self._more))
+        trials = self.search.trials(factory, jobs, group.ranks) if self.search else in_turn
         kept = [record for record in self.store.records if record.run_id not in again]
-        # Its imports take turns with those of the driver; the ranks need seconds to start, so it begins here.
+        # Here, while the ranks need seconds to start: its imports take turns with those of the driver.
         self.board.begin(kept, [run.values for run in self.plan.runs])
         cut_short, is_left = True, False
         try:
             group.start()
-            if trials is None:
-                trials = listed(jobs, RunQueue([run.run_id for run in first], self._more))
             run_jobs(group, trials, self._listen, launch=run_command)
             while not session.started_here and not self._broken and (fit := self._fit_by_now()):
                 late = list(map(self._late.jobs.create, self._candidates(fit)))
@@ -260,19 +246,15 @@ class Executor:
         """The first runs, and all that may follow them."""
         if self.search:
             return first
-        later = [self._by_id[run.run_id] for run in self.blocks.candidates if run not in first]
-        return list({run.run_id: run for run in [*first, *later] if not run.skip}.values())
+        later = (self._by_id[run.run_id] for run in self.blocks.candidates)
+        return list({run.run_id: run for run in (*first, *later) if not run.skip}.values())
 
     def _more(self) -> list[str]:
         """The runs that follow when all before have ended."""
-        more = [run for run in map(self._current, self.blocks.next()) if not run.skip]
+        more = [run for item in self.blocks.next() if not (run := self._by_id[item.run_id]).skip]
         if more:
             self.view.extend(more, self.blocks.reason)
         return [run.run_id for run in more]
-
-    def _current(self, run: Run) -> Run:
-        """A run of the plan with the reason why it is not feasible on the present machines."""
-        return self._by_id[run.run_id]
 
     def _wanted_data(self, runs: Sequence[Run]) -> tuple[tuple[Any, ...], ...]:
         """Workload and arguments of each data set that a machine prepares before its ranks serve."""
@@ -304,16 +286,13 @@ class Executor:
 
     def _fit_by_now(self) -> list[Run]:
         """The skipped runs that fit on machines that have joined since."""
-        if self.search is not None or self._late is None:
-            return []
-        again = self._late.feasible_now(self.store.records)
-        if not again:
-            return []
-        self._ended -= {run.run_id for run in again}
-        trials = {run.trial_id for run in again}
-        self._by_id |= {run.run_id: run for run in self.plan.runs if run.trial_id in trials}
-        self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
-        self.view.begin(again, self.store.records, self.plan.varied)
+        again = self._late.feasible_now(self.store.records) if self._late and not self.search else []
+        if again:
+            self._ended -= {run.run_id for run in again}
+            trials = {run.trial_id for run in again}
+            self._by_id |= {run.run_id: run for run in self.plan.runs if run.trial_id in trials}
+            self.view.note(f"{len(again)} runs that were skipped fit on the machines that are there by now.")
+            self.view.begin(again, self.store.records, self.plan.varied)
         return again
 
     def _run_of(self, proposal: Mapping[str, Any]) -> Run:

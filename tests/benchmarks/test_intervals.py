@@ -11,9 +11,9 @@ CHANCE = 0.025
 DRAWN = ("normal", "log-normal", "Student t(3)")
 
 
-def shares(scenario: Scenario, noise: str, *, fixed: int | None = None) -> dict[str, float]:
+def shares(scenario: Scenario, noise: str, **blocks: int) -> dict[str, float]:
     random = np.random.default_rng(7)
-    return summarize([simulate(scenario, NOISES[noise], random, fixed=fixed) for _ in range(DRAWS)])
+    return summarize([simulate(scenario, NOISES[noise], random, **blocks) for _ in range(DRAWS)])
 
 
 @pytest.mark.parametrize("noise", DRAWN)
@@ -23,6 +23,15 @@ def test_sweeps_of_identical_trials_that_stop_when_they_are_decided_have_few_fal
     trials: int, deviation: float, noise: str
 ) -> None:
     found = shares(Scenario("identical", [0.0] * trials, [deviation] * trials), noise)
+    assert found["false verdicts"] <= 0.055 + CHANCE
+    assert found["coverage"] >= 0.94 - CHANCE
+
+
+@pytest.mark.parametrize("most_blocks", [3, 4, 7, 12])
+@pytest.mark.parametrize("trials", [2, 4])
+def test_sweeps_that_have_no_time_for_more_blocks_have_few_false_verdicts(trials: int, most_blocks: int) -> None:
+    scenario = Scenario("identical", [0.0] * trials, [0.05] * trials)
+    found = shares(scenario, "Student t(3)", most_blocks=most_blocks)
     assert found["false verdicts"] <= 0.055 + CHANCE
     assert found["coverage"] >= 0.94 - CHANCE
 

@@ -199,7 +199,8 @@ def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
 ) -> None:
     assert run("--dry-run", "--world-size", "1", "99", "--device", "cpu") == 0
     out = capsys.readouterr().out
-    assert out.startswith("12 runs in 3 blocks, order seed 0, into results/test:\n")
+    assert out.startswith("12 runs in 3 blocks (up to 120 in 30), order seed 0, into results/test:\n")
+    assert "Then up to 27 more blocks and 60 s of them, until each comparison of the answer is decided" in out
     assert out.count("to run") == 6
     assert out.count("skipped: world_size=99 needs 99 cores") == 6
     assert "A guess of" in out

@@ -11,6 +11,7 @@ import pytest
 from dmls_ray import load
 from dmls_ray.cluster.connect import RaySession
 from dmls_ray.config.options import Options
+from dmls_ray.execution.blocks import Blocks
 from dmls_ray.execution.executor import Executor
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import make_plan
@@ -47,10 +48,15 @@ class Board:
 
 @pytest.fixture
 def executor(tmp_path: Path) -> Iterator[Executor]:
-    plan, options, chosen = make_plan(GRID), Options(out=str(tmp_path), checkpoints=True), workload("classification")
+    plan, options, chosen = (
+        make_plan(GRID),
+        Options(out=str(tmp_path), repeats=3, checkpoints=True),
+        workload("classification"),
+    )
     with Store(tmp_path) as store:
         executor = Executor(
-            plan, options, store, View(), Board(), Identities(chosen), space=None, on_stuck=lambda _: None  # type: ignore[arg-type]
+            plan, options, store, View(), Board(), Identities(chosen), Blocks(plan, (), (), None),
+            space=None, on_stuck=lambda _: None  # type: ignore[arg-type]
         )  # fmt: skip
         executor._by_id = {run.run_id: run for run in plan.runs}
         yield executor

@@ -43,7 +43,7 @@ def finished(tmp_path: Path) -> Path:
 def call(folder: Path, plan: Plan | None = None) -> tuple[Any, list[str]]:
     view = Notes()
     plan = plan or make_plan(GRID)
-    return run_plan(plan, Options(out=str(folder)), view), view.notes  # type: ignore[arg-type]
+    return run_plan(plan, Options(out=str(folder), repeats=3), view), view.notes  # type: ignore[arg-type]
 
 
 def test_a_report_that_cannot_be_written_is_a_note_and_the_sweep_goes_on(finished: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_session_names_the_trials_that_were_asked_for(finished: Path, monkeypa
 def test_weights_that_a_finished_run_did_not_keep_are_named(finished: Path) -> None:
     def notes() -> list[str]:
         view = Notes()
-        run_plan(make_plan(GRID), Options(out=str(finished), save_weights=True), view)  # type: ignore[arg-type]
+        run_plan(make_plan(GRID), Options(out=str(finished), repeats=3, save_weights=True), view)  # type: ignore[arg-type]
         return view.notes
 
     run_ids = [run.run_id for run in make_plan(GRID).runs]

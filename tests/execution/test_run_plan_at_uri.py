@@ -38,7 +38,7 @@ def finished(bucket: str) -> str:
 
 def call(uri: str) -> tuple[Any, list[str]]:
     view = Notes()
-    return run_plan(make_plan(GRID), Options(out=uri), view), view.notes  # type: ignore[arg-type]
+    return run_plan(make_plan(GRID), Options(out=uri, repeats=3), view), view.notes  # type: ignore[arg-type]
 
 
 def test_a_call_leaves_all_files_at_the_uri_and_the_next_leaves_them_as_they_are(finished: str) -> None:

@@ -118,7 +118,7 @@ def test_the_more_trials_could_have_been_picked_the_wider_the_interval_of_a_pair
 def test_looking_several_times_makes_intervals_wider() -> None:
     values = drawn(2, 30)
     once, often = (
-        contrast(BlockModel(values, is_ratio=True, looks=looked), "1", "0").half_width for looked in (False, True)
+        contrast(BlockModel(values, is_ratio=True, looks=looked), "1", "0").half_width for looked in ("none", "open")
     )
     assert once is not None
     assert often is not None

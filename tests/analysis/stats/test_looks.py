@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from dmls_ray.analysis.stats.looks import error_of_look, next_look
+
+
+def test_the_last_look_spends_what_those_before_it_have_left() -> None:
+    assert error_of_look(3, is_last=True) == pytest.approx(0.07)
+    assert error_of_look(12, is_last=True) == pytest.approx(0.07 * 0.8)
+    assert error_of_look(30, is_last=True) == pytest.approx(0.07 * 0.4)
 
 
 def test_looks_come_at_growing_numbers_of_blocks() -> None:
