@@ -720,7 +720,20 @@ def test_a_sweep_repeats_until_it_is_decided_and_the_same_command_again_runs_not
         "def train(config, rank, emit):\n"
         "    emit(score=config['size'] // 3 + 1 + 0.1 * random.Random(str(config)).random())\n"
     )
-    flags = ("--train", "noisy:train", "--size", "1", "2", "9", "--out", "noisy", "--within", "0.02", "--equivalent", "0")
+    flags = (
+        "--train",
+        "noisy:train",
+        "--size",
+        "1",
+        "2",
+        "9",
+        "--out",
+        "noisy",
+        "--within",
+        "0.02",
+        "--equivalent",
+        "0",
+    )
     done = sweep_command("grid", *flags, "--max-repeats", "5")
     assert done.returncode == 0, done.stderr
     assert "After 3 blocks " in done.stdout

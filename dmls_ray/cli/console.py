@@ -16,9 +16,6 @@ from dmls_ray.util.text import escape_control_chars
 if TYPE_CHECKING:
     import pandas as pd
 
-SPARE = ("train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "device MiB", "s/epoch")
-"""Columns that a narrow terminal leaves out, the least informative first."""
-
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
 

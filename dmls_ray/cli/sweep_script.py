@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dmls_ray.cli.console import SPARE, print_table, say
+from dmls_ray.cli.console import print_table, say
 from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, defaults_for, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.grid import Plan, Variant, configs_of
@@ -196,6 +196,7 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     from dmls_ray.analysis.export.files import DERIVED_FILES, derived_files_are_current
     from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
     from dmls_ray.analysis.table.layouts import all_layouts
+    from dmls_ray.analysis.table.shown import SPARE, shown_columns
 
     searched = options.mode == "search"
     question = SweepQuestion(
@@ -204,7 +205,8 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     )  # fmt: skip
     reading = SweepSummary(results, question)
     elsewhere = f"dmls-ray table {shlex.quote(results.where)} --format csv"
-    frame, notes = reading.table.frame(), reading.table.notes
+    shown = shown_columns(reading.table)
+    frame, notes = reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(results.where)]
     if options.layout:
         layout = all_layouts()[options.layout](results)
         frame, notes = layout.frame, [*layout.notes]

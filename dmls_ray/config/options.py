@@ -73,6 +73,10 @@ class Options:
     budget: float | None = setting(Until.budget, at_least=0, or_none=True, reads=seconds_of)
     """Time for repeats beyond the third, 90s, 20m or 2h, say; no block of repeats starts that would not end in it.
     none: no limit."""
+    race: bool = False
+    """Leave a trial out of further repeats once it is beaten for the --aim."""
+    aim: Literal["throughput", "accuracy", "time-to-accuracy", "memory"] | None = None
+    """What trials race for: most throughput, highest accuracy, shortest time to --target-accuracy, least memory."""
     order_seed: int = setting(0, at_least=0)
     """Seed of the order of runs within a block."""
     out: str | None = None
@@ -139,6 +143,11 @@ class Options:
             if (value := getattr(self, name)) != defaults[name]:
                 why = "mode=search" if self.mode == "search" else f"repeats={self.repeats}"
                 raise ConfigError(f"{name}={value} only applies to repeats=auto, and not to {why}; leave it out.")
+
+        if self.race and self.aim is None:
+            raise ConfigError("--race leaves out what is beaten, and nothing says for what; add --aim throughput, say.")
+        if self.aim is not None and not self.race:
+            raise ConfigError(f"--aim {self.aim} only applies to a race; add --race.")
 
     def _check_search(self) -> None:
         defaults = field_defaults(Options)

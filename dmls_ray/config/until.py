@@ -18,6 +18,10 @@ class Until:
     max_repeats: int = 30
     budget: float | None = 60.0
     """Seconds for repeats beyond the third; None: unlimited."""
+    race: bool = False
+    """Whether a trial that is beaten takes no part in further blocks."""
+    aim: str | None = None
+    """What trials race for: an objective of `dmls-ray advise`."""
 
     def describe(self) -> dict[str, Any]:
         """As sweep.json records it."""

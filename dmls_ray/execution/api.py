@@ -42,6 +42,8 @@ def sweep(
     equivalent: float = 0.02,
     max_repeats: int = 30,
     budget: float | None = 60.0,
+    race: bool = False,
+    aim: Literal["throughput", "accuracy", "time-to-accuracy", "memory"] | None = None,
     order_seed: int = 0,
     out: str | os.PathLike[str] | None = None,
     fresh: bool = False,
@@ -93,6 +95,8 @@ def sweep(
         max_repeats: Most repeats of a trial.
         budget: Time for repeats beyond the third, 90s, 20m or 2h, say; no block of repeats starts that would not end in
             it. none: no limit.
+        race: Leave a trial out of further repeats once it is beaten for the --aim.
+        aim: What trials race for: most throughput, highest accuracy, shortest time to --target-accuracy, least memory.
         order_seed: Seed of the order of runs within a block.
         out: Results folder, or its URI (s3://BUCKET/NAME, gs://BUCKET/NAME); without it, results/<sweep>.
         fresh: Start over in a new folder; nothing is deleted.

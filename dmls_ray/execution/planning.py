@@ -69,6 +69,7 @@ def plan_sweep(
     schema, metrics = workload.schema(), workload.epoch_metrics
     if options.mode == "search" and metrics is not None and options.metric not in metrics:
         raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
+    _check_aim(axes, options, workload)
     drawn = options.mode == "search" and options.searcher != "grid"
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]
     if ranges and not drawn:
@@ -83,6 +84,16 @@ def plan_sweep(
     if space is None:
         return plan, None
     return dataclasses.replace(plan, changed=()), space if options.uses_searcher else None
+
+
+def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) -> None:
+    """Refuse an aim that no run of the workload has a measure of."""
+    if options.aim not in ("accuracy", "time-to-accuracy"):
+        return
+    if "test_accuracy" not in (workload.epoch_metrics or ()):
+        raise ConfigError(f"--aim {options.aim} needs test accuracies, and {workload.name} has none; use throughput.")
+    if options.aim == "time-to-accuracy" and axes.get("target_accuracy") is None:
+        raise ConfigError("--aim time-to-accuracy needs the accuracy to be reached; add --target-accuracy 0.9, say.")
 
 
 def results_location(options: Options) -> Path | str:

@@ -170,6 +170,8 @@ class _Until(msgspec.Struct):
     equivalent: Annotated[float, Meta(ge=0, lt=1)]
     max_repeats: Annotated[int, Meta(ge=3, le=1_000_000)]
     budget: Annotated[float, Meta(ge=0)] | None = None
+    race: bool = False
+    aim: str | None = None
 
 
 class _Session(msgspec.Struct):

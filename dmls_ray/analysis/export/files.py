@@ -13,6 +13,7 @@ from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.sweep_summary import summarize
+from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.util.atomic import atomic_replace
 from dmls_ray.util.errors import StoreError
@@ -50,7 +51,7 @@ def write_derived_files(results: Results) -> None:
         write(f"{name}.csv", partial(_write_csv, frame))
     write("runs.parquet", partial(with_uniform_columns(results.runs).to_parquet, index=False))
     reading = summarize(results)
-    text = f"{reading.table.markdown()}\n{markdown_text(reading.sentence)}\n"
+    text = f"{reading.table.markdown(shown_columns(reading.table).columns)}\n{markdown_text(reading.sentence)}\n"
     write("table.md", lambda path: path.write_text(text))
     write("table.csv", partial(_write_csv, reading.table.numbers()))
     write("report.html", partial(write_report, reading, charts(reading.table)))

@@ -22,6 +22,7 @@ from dmls_ray.analysis.report.methodology import commands, environments, methodo
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import SweepSummary
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.runs_file import RUNS
 from dmls_ray.storage.sweep_file import read_sweep
@@ -60,7 +61,7 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
         StoreError: sweep.json cannot be read.
     """
     results, table = reading.results, reading.table
-    frame = table.frame()
+    frame = table.frame(shown_columns(table).columns)
     shown = results.records[:MOST_RUNS]
     sessions = read_sweep(results.folder).get("sessions", [])
     css = (_HERE / "page.css").read_text()

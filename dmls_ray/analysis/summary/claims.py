@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from dmls_ray.analysis.metrics import is_time
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval, with_sign
+from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -26,6 +27,7 @@ class Claim:
     """A trial against another one, by one measure."""
 
     axis: str
+    """The field in which they differ; empty if in several."""
     row: Row
     base: Row
     measure: str
@@ -53,9 +55,12 @@ class Claim:
     @property
     def text(self) -> str:
         """`batch_per_rank 64 against 32: speed 1.03 [0.97, 1.10]`, with what distinguishes these two from others."""
+        value = format_interval(self.contrast, RATIO if self.null else with_sign(ACCURACY), null=self.null)
+        if not self.axis:
+            names = (describe_configuration(item.factors) for item in (self.row, self.base))
+            return f"{' against '.join(names)}: {self.measure} {value}"
         both = {*self.row.factors.items()} & {*self.base.factors.items()}
         where = ", ".join(f"{name} {value}" for name, value in self.row.factors.items() if (name, value) in both)
-        value = format_interval(self.contrast, RATIO if self.null else with_sign(ACCURACY), null=self.null)
         pair = f"{self.axis} {self.row.factors[self.axis]} against {self.base.factors[self.axis]}"
         return f"{pair}{where and f' at {where}'}: {self.measure} {value}"
 
@@ -75,6 +80,18 @@ def claims_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) 
     for axis, row, base in _pairs(table, varied, changed):
         found.setdefault((row.trial_id, base.trial_id), (axis, row, base))
     return [claim for pair in found.values() for claim in _claims(*pair)]
+
+
+def claims_against(best: Row, others: Sequence[Row], measures: Collection[str]) -> list[Claim]:
+    """The comparisons of some trials with the best one.
+
+    Args:
+        best: a trial.
+        others: other trials of its table.
+        measures: what they are compared by; empty for all measures.
+    """
+    claims = (claim for row in others for claim in _claims("", row, best))
+    return [claim for claim in claims if not measures or claim.measure in measures]
 
 
 def _pairs(table: Table, varied: Sequence[str], changed: Sequence[str]) -> Iterator[tuple[str, Row, Row]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dmls_ray.analysis.advise.race import race_for
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary.claims import Claim, claims_of
-from dmls_ray.analysis.summary.phrases import count_noun, join_names
+from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.table.stage import Stage
 from dmls_ray.util.quantities import duration
 
@@ -24,6 +26,8 @@ class Look:
 
     stage: Stage
     claims: Sequence[Claim]
+    beaten: Sequence[Row] = ()
+    """The trials of a race that take no part in further blocks."""
 
     @cached_property
     def open(self) -> list[Claim]:
@@ -44,15 +48,21 @@ class Look:
         more = self.stage.next_blocks - self.stage.blocks
         return (
             f"After {count_noun(self.stage.blocks, 'block')} {self._open_of}; {count_noun(more, 'more block')} "
-            f"{'follows' if more == 1 else 'follow'}, about {duration(more * self.stage.block_s)}."
+            f"{'follows' if more == 1 else 'follow'}, about {duration(more * self.stage.block_s)}.{self._left_out}"
         )
 
     @property
     def result(self) -> str:
         """Why no more blocks were run, or what may decide the rest; empty without comparisons."""
-        if not self.claims:
+        if not self.claims and not self.beaten:
             return ""
+        return f"{self._end}{self._left_out}"
+
+    @property
+    def _end(self) -> str:
         blocks, until = count_noun(self.stage.blocks, "block"), self.stage.until
+        if not self.claims:
+            return f"{blocks}: the race is decided."
         if not self.open:
             known = "decided" if len(self.claims) == 1 else "all decided"
             return (
@@ -70,6 +80,13 @@ class Look:
             if self._wanted > until.max_repeats:
                 way_out += f" --max-repeats {self._wanted}"
         return f"{blocks}, {why}: {self._open_of}; about {self._wanted} would decide: {way_out}."
+
+    @property
+    def _left_out(self) -> str:
+        if not self.beaten:
+            return ""
+        names = join_names([describe_configuration(row.factors) for row in self.beaten], separator=", ")
+        return f" Beaten for {self.stage.until.aim} and left out of further blocks: {names}."
 
     @property
     def _open_of(self) -> str:
@@ -97,4 +114,11 @@ def look_at(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) ->
         varied: the fields that were given several values.
         changed: fields that were changed one at a time.
     """
-    return None if table.stage is None else Look(table.stage, claims_of(table, varied, changed))
+    if table.stage is None:
+        return None
+    stage = table.stage
+    if stage.until.aim is None or not any(row.counted for row in table.rows):
+        return Look(stage, claims_of(table, varied, changed))
+    race = race_for(table, stage.until.aim)
+    stage = replace(stage, beaten=frozenset(row.trial_id for row in race.beaten))
+    return Look(stage, race.claims, race.beaten)

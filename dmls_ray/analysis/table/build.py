@@ -46,7 +46,7 @@ def make_table(
         metric, minimizes = best_by
         rows.sort(key=lambda row: (row.value_of(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: (row.value_of(metric) is None, row.is_stopped))
-    stage = None if results.until is None else Stage.of(results.records, results.until)
+    stage = None if results.until is None else Stage.of(results.records, results.until).without_those_left_out()
     comparisons = Comparisons(rows, looks="none" if stage is None else stage.looks)
     for row in rows:
         row.comparisons = comparisons

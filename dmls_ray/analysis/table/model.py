@@ -72,10 +72,11 @@ class Table:
         """The texts of its notes."""
         return [note.text for note in self.typed_notes]
 
-    def frame(self) -> pd.DataFrame:
-        """The cells as text, one column per heading."""
-        cells = [[column.text(row) for column in self.columns] for row in self.rows]
-        return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in self.columns]), dtype=object)
+    def frame(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
+        """The cells as text, one column per heading; of some columns, or of all."""
+        columns = self.columns if columns is None else columns
+        cells = [[column.text(row) for column in columns] for row in self.rows]
+        return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in columns]), dtype=object)
 
     def numbers(self) -> pd.DataFrame:
         """The cells as numbers: of each metric the median, the ends of its interval, mean and standard deviation."""
@@ -83,9 +84,10 @@ class Table:
         heads = [name for name, _ in values[0]] if values else []
         return pd.DataFrame([[value for _, value in values] for values in values], columns=dedupe_headers(heads))
 
-    def markdown(self) -> str:
-        """The table and its notes as Markdown."""
-        return f"{markdown(self.frame())}\n\n" + "\n".join(f"- {markdown_text(note)}" for note in self.notes) + "\n"
+    def markdown(self, columns: Sequence[Column] | None = None) -> str:
+        """The table, of some columns or of all, and its notes as Markdown."""
+        notes = "\n".join(f"- {markdown_text(note)}" for note in self.notes)
+        return f"{markdown(self.frame(columns))}\n\n{notes}\n"
 
     @property
     def custom_metric_names(self) -> list[str]:

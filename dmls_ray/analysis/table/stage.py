@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
@@ -24,10 +24,12 @@ class Stage:
     Args:
         records: the runs of the sweep in bench mode.
         until: until when trials are repeated.
+        beaten: trials that are left out of further blocks.
     """
 
     records: tuple[RunRecord, ...]
     until: Until
+    beaten: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, records: Iterable[RunRecord], until: Until) -> Stage:
@@ -36,17 +38,24 @@ class Stage:
 
     @cached_property
     def trials(self) -> frozenset[str]:
-        """The trials that are repeated: those of which a run ended ok. Others would fail again."""
-        return frozenset(record.trial_id for record in self.records if record.outcome is Outcome.OK)
+        """The trials that are repeated: those that are not beaten, and of which a run ended ok: others would fail again."""
+        return frozenset(record.trial_id for record in self.records if record.outcome is Outcome.OK) - self.beaten
 
     @cached_property
     def blocks(self) -> int:
         """Number of first blocks that have a run of every such trial."""
-        repeats: dict[str, set[int]] = {trial: set() for trial in self.trials}
+        return min((self.blocks_of(trial) for trial in self.trials), default=0)
+
+    def blocks_of(self, trial: str) -> int:
+        """Number of first blocks that have a run of a trial."""
+        return _first_missing(self._repeats.get(trial, set()))
+
+    @cached_property
+    def _repeats(self) -> dict[str, set[int]]:
+        repeats: dict[str, set[int]] = {}
         for record in self.records:
-            if record.trial_id in repeats:
-                repeats[record.trial_id].add(record.repeat)
-        return min((_first_missing(of_trial) for of_trial in repeats.values()), default=0)
+            repeats.setdefault(record.trial_id, set()).add(record.repeat)
+        return repeats
 
     @cached_property
     def block_s(self) -> float:
@@ -62,6 +71,13 @@ class Stage:
             taken = sum(seconds_of_run(record) for record in self.records if record.repeat >= FIRST_LOOK)
             most = min(most, self.blocks + math.floor(max(self.until.budget - taken, 0.0) / self.block_s))
         return max(most, self.blocks)
+
+    def without_those_left_out(self) -> Stage:
+        """The stage of the trials that took part in the last block: others were beaten in a race before it."""
+        if not self.until.race:
+            return self
+        last = max(map(self.blocks_of, self.trials), default=0)
+        return replace(self, beaten=frozenset(trial for trial in self.trials if self.blocks_of(trial) < last))
 
     @property
     def is_last(self) -> bool:

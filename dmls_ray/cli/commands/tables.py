@@ -17,9 +17,10 @@ from dmls_ray.analysis.results import load, load_versions
 from dmls_ray.analysis.summary.sweep_summary import summarize, summarize_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
+from dmls_ray.analysis.table.shown import SPARE, shown_columns
 from dmls_ray.cli.commands.files import draw_figures, local_folder
-from dmls_ray.cli.console import SPARE, Console, print_error, print_table, say
-from dmls_ray.cli.parser import EXIT_OK, Parser, add_folder, add_stale
+from dmls_ray.cli.console import Console, print_error, print_table, say
+from dmls_ray.cli.parser import EXIT_OK, Parser, add_columns, add_folder, add_stale
 from dmls_ray.util.errors import ConfigError
 
 EXIT_SLOWER = 3
@@ -55,6 +56,7 @@ def table_arguments(parser: Parser) -> None:
     add_stale(parser)
     parser.add_argument("--by", choices=list(all_layouts()), help="One of the reports' tables, in place of the sweep's")
     parser.add_argument("--published", action="store_true", help="Add the published rows for comparison")
+    add_columns(parser)
     add_format(parser)
 
 
@@ -69,7 +71,8 @@ def table(given: argparse.Namespace, console: Console) -> None:
         print(csv(reading.table.numbers()), end="")
         return
     else:
-        layout = RenderedTable(reading.table.frame(), reading.table.notes)
+        shown = shown_columns(reading.table, given.columns)
+        layout = RenderedTable(reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(given.folder)])
     notes = [*layout.notes, *([] if given.by else ["", reading.sentence])]
     print_result(layout.frame, notes, given.format, console, spare=SPARE)
 

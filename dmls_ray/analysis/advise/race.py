@@ -1,0 +1,46 @@
+"""Which trials of a race are beaten for its aim, and take no part in further blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmls_ray.analysis.advise.objective import Request, candidates, settle
+from dmls_ray.analysis.advise.objectives import OBJECTIVES
+from dmls_ray.analysis.stats.intervals import is_above
+from dmls_ray.analysis.summary.claims import Claim, claims_against
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
+
+_MEASURES = {"throughput": ("speed", "seconds a run"), "accuracy": ("test_accuracy",)}
+"""Measures that decide a race for an aim; those of other aims are decided by all."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """The trials of a race after some blocks."""
+
+    beaten: Sequence[Row] = ()
+    """Those whose interval against the best one excludes that they are as good."""
+    claims: Sequence[Claim] = ()
+    """The others against the best one."""
+
+
+def race_for(table: Table, aim: str) -> Race:
+    """Which trials are beaten for an aim.
+
+    Args:
+        table: the trials, of which one has a result at least.
+        aim: name of the objective.
+
+    Raises:
+        ConfigError: the runs cannot be judged by it.
+    """
+    objective = settle(OBJECTIVES[aim], table, Request())
+    able, _ = candidates(table, objective)
+    if not able or not able[0].is_whole:  # times of runs that did not get there are too short to beat others
+        return Race(claims=claims_against(able[0].row, [item.row for item in able[1:]], ()) if able else ())
+    best, model = able[0], objective.model(able)
+    beaten = [item.row for item in able[1:] if is_above(objective.compared(item, best, model), 0)]
+    left = [item.row for item in able[1:] if item.row not in beaten]
+    return Race(beaten, claims_against(best.row, left, _MEASURES.get(aim, ())))

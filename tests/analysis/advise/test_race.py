@@ -1,0 +1,72 @@
+"""Which trials of a race are beaten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmls_ray.analysis.advise.race import race_for
+from dmls_ray.analysis.summary.repeats import look_at
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.until import Until
+from tests.analysis.samples import results
+
+BATCHES = {"batch_per_rank": [16, 32, 64]}
+RACE = Until(race=True, aim="throughput", budget=None)
+
+
+def rate(values: dict[str, Any], repeat: int) -> float:
+    """16 is a third as fast as the others, which are equal and noisy."""
+    batch = values["batch_per_rank"]
+    return 100.0 + repeat if batch == 16 else 300 * (1 + 0.2 * ((repeat * batch) % 3))
+
+
+def test_a_trial_is_beaten_when_its_interval_excludes_that_it_is_as_good_as_the_best() -> None:
+    race = race_for(make_table(results(BATCHES, rate, repeats=5)), "throughput")
+    assert [row.factors["batch_per_rank"] for row in race.beaten] == [16]
+    assert [claim.measure for claim in race.claims] == ["speed"]
+    assert {claim.axis for claim in race.claims} == {""}
+
+
+def test_the_aim_decides_what_is_better() -> None:
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        return 0.9 + 0.001 * repeat if values["batch_per_rank"] == 16 else 0.5
+
+    swept = results(BATCHES, rate, repeats=5, accuracy=accuracy)
+    race = race_for(make_table(swept), "accuracy")
+    assert [row.factors["batch_per_rank"] for row in race.beaten] == [32, 64]
+    assert race.claims == []
+    race = race_for(make_table(swept), "memory")
+    assert [row.factors["batch_per_rank"] for row in race.beaten] == [32, 64]
+
+
+def test_a_beaten_trial_takes_no_part_in_further_blocks_and_its_row_stays() -> None:
+    swept = results(BATCHES, rate, repeats=5)
+    swept.until = RACE
+    table = make_table(swept)
+    look = look_at(table, ["batch_per_rank"])
+    assert look is not None
+    assert look.goes_on
+    assert " Beaten for throughput and left out of further blocks: batch_per_rank=16." in look.progress
+    (out,) = look.beaten
+    assert look.stage.trials == {row.trial_id for row in table.rows} - {out.trial_id}
+
+    more = results(BATCHES, rate, repeats=8)
+    added = [run for run in more.records if run.repeat >= 5 and run.trial_id != out.trial_id]
+    later = swept.of([*swept.records, *added])
+    later.until = RACE
+    look = look_at(make_table(later), ["batch_per_rank"])
+    assert look is not None
+    assert look.stage.blocks == 8, "those of the trials that are left"
+    assert [len(row.records) for row in make_table(later).rows] == [5, 8, 8]
+
+
+def test_a_race_with_one_trial_left_is_decided() -> None:
+    swept = results(BATCHES, lambda values, repeat: values["batch_per_rank"] * (100.0 + repeat))
+    swept.until = RACE
+    look = look_at(make_table(swept), ["batch_per_rank"])
+    assert look is not None
+    assert not look.goes_on
+    assert look.result == (
+        "3 blocks: the race is decided. Beaten for throughput and left out of further blocks: batch_per_rank=32, "
+        "batch_per_rank=16."
+    )

@@ -1,0 +1,57 @@
+"""Which columns of a table are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.shown import MOST_COLUMNS, shown_columns
+from dmls_ray.util.errors import ConfigError
+from tests.analysis.samples import results
+
+AXES = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
+
+
+def table(rate: Any = lambda values, repeat: 100.0 + repeat) -> Table:
+    return make_table(results(AXES, rate), ["world_size", "batch_per_rank"])
+
+
+def heads(of: Table, *names: str) -> list[str]:
+    return [column.head.removesuffix(" [95%]") for column in shown_columns(of, names).columns]
+
+
+def test_a_page_has_the_columns_that_answer() -> None:
+    shown = heads(table())
+    assert len(shown) <= MOST_COLUMNS
+    assert shown[:2] == ["world_size", "batch_per_rank"]
+    assert {"images/s", "speed-up", "tensor MiB", "test acc.", "n"} <= {*shown}
+    assert not {"global_batch", "outcome", "train acc."} & {*shown}
+
+
+def test_what_is_left_out_is_named_with_the_command_that_shows_it() -> None:
+    (note,) = shown_columns(table()).notes("results/my sweep")
+    assert note.startswith("Not shown: global_batch, ")
+    assert note.endswith("; dmls-ray table 'results/my sweep' --columns all has them.")
+    assert shown_columns(table(), ["all"]).notes("x") == []
+
+
+def test_outcomes_are_shown_where_a_run_failed() -> None:
+    shown = heads(table(lambda values, repeat: None if values["batch_per_rank"] == 32 else 100.0))
+    assert "outcome" in shown
+    assert len(shown) <= MOST_COLUMNS
+
+
+def test_columns_are_chosen_by_their_heads_or_by_the_names_of_their_metrics() -> None:
+    assert heads(table(), "all") == [column.head.removesuffix(" [95%]") for column in table().columns]
+    factors = ["world_size", "batch_per_rank", "global_batch"]
+    assert heads(table(), "train acc.", "images_per_s") == [*factors, "train acc.", "images/s"]
+
+
+def test_a_column_that_the_table_lacks_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(
+        ConfigError, match=r"--columns image/s: .* did you mean images/s\? choose from world_size, .*, or"
+    ):
+        shown_columns(table(), ["image/s"])
