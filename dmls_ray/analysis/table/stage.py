@@ -38,7 +38,7 @@ class Stage:
 
     @cached_property
     def trials(self) -> frozenset[str]:
-        """The trials that are repeated: those that are not beaten, and of which a run ended ok: others would fail again."""
+        """The trials that are repeated: not those that are beaten, nor those without a run that ended ok."""
         return frozenset(record.trial_id for record in self.records if record.outcome is Outcome.OK) - self.beaten
 
     @cached_property
