@@ -718,28 +718,16 @@ def test_a_sweep_repeats_until_it_is_decided_and_the_same_command_again_runs_not
     (tmp_path / "noisy.py").write_text(
         "import random\n"
         "def train(config, rank, emit):\n"
-        "    emit(score=config['size'] // 3 + 1 + 0.1 * random.Random(str(config)).random())\n"
+        "    return {'score': config['size'] // 3 + 1 + 0.5 * random.Random(str(config)).random()}\n"
     )
-    flags = (
-        "--train",
-        "noisy:train",
-        "--size",
-        "1",
-        "2",
-        "9",
-        "--out",
-        "noisy",
-        "--within",
-        "0.02",
-        "--equivalent",
-        "0",
-    )
-    done = sweep_command("grid", *flags, "--max-repeats", "5")
+    flags = ("--train", "noisy:train", "--set", "size", "1", "2", "9", "--out", "noisy", "--equivalent", "0")
+    flags += ("--within", "0.02", "--max-repeats", "5")
+    done = sweep_command("grid", *flags)
     assert done.returncode == 0, done.stderr
     assert "After 3 blocks " in done.stdout
     assert "5 blocks, the most that --max-repeats 5 allows: " in done.stdout
     assert len(lines(tmp_path / "noisy")) == 15
-    again = sweep_command("grid", *flags, "--max-repeats", "5")
+    again = sweep_command("grid", *flags)
     assert "Nothing to run. 5 blocks, the most that --max-repeats 5 allows: " in again.stdout
     assert len(lines(tmp_path / "noisy")) == 15
     sessions = json.loads((tmp_path / "noisy" / "sweep.json").read_text())["sessions"]

@@ -11,7 +11,8 @@ from rich.text import Text
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.cli.console import SPARE, Console, print_table
+from dmls_ray.analysis.table.shown import SPARE
+from dmls_ray.cli.console import Console, print_table
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
 
