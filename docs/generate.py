@@ -21,6 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from dmls_ray import load
+from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.layouts import by_machines
 from dmls_ray.cli.flags import RESERVED
@@ -58,13 +59,13 @@ def batch_size() -> str:
     columns = ["world_size", "batch_per_rank", "images/s [95%]", "tensor MiB", "test acc. [95%]", "n"]
     return (
         f"The sweep ends with a table ({len(columns)} of its {frame.shape[1]} columns are shown) and an answer:\n\n"
-        f"{_excerpt(frame, columns)}\n\n> {summary.sentence}"
+        f"{_excerpt(frame, columns)}\n\n{_answer(summary.answer)}"
     )
 
 
 def grayscale() -> str:
     """The answer of the image operations."""
-    return f"\n> {summarize(load(REFERENCE / 'grayscale')).sentence}\n"
+    return f"\n{_answer(summarize(load(REFERENCE / 'grayscale')).answer)}\n"
 
 
 def grayscale_memory() -> str:
@@ -182,6 +183,11 @@ def _excerpt(cells: pd.DataFrame, columns: Sequence[str]) -> str:
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths.values(), strict=True)) for row in rows]
     lines.insert(1, "  ".join("─" * width for width in widths.values()))
     return "\n".join(["```text", *(line.rstrip() for line in lines), "```"])
+
+
+def _answer(answer: Answer) -> str:
+    """An answer as a terminal shows it."""
+    return "\n".join(["```text", *answer.lines(100), "```"])
 
 
 def main() -> None:

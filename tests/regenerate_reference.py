@@ -26,7 +26,7 @@ def regenerate() -> None:
     """Write every reference table, the table next to the published times, and the published tables."""
     for path in sorted((PROJECT / "results" / "reference").glob("**/runs.jsonl")):
         summary = summarize(load(path.parent))
-        (path.parent / "table.md").write_text(f"{summary.table.markdown()}\n{summary.sentence}\n")
+        (path.parent / "table.md").write_text(f"{summary.table.markdown()}\n{summary.answer.markdown}\n")
     grayscale = PROJECT / "results" / "reference" / "grayscale"
     (grayscale / "published.md").write_text(output_of("table", str(grayscale), "--published", "--format", "markdown"))
     tables = PROJECT / "results" / "published" / "tables.md"

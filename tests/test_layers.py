@@ -58,7 +58,7 @@ def test_the_lowest_layers_load_no_heavy_library() -> None:
 def test_analysis_loads_neither_torch_nor_ray_and_matplotlib_only_to_draw() -> None:
     never = {"torch", "torchvision", "ray", "matplotlib", "plotly", "PIL"}
     modules = (
-        "results", "stats.intervals", "table.build", "summary.training_sentence", "summary.sweep_summary",
+        "results", "stats.intervals", "table.build", "summary.axis_answer", "summary.sweep_summary",
         "tensorboard.messages", "tensorboard.writer", "compare.sweeps", "advise.rank", "published.matching",
         "table.layouts", "figures", "figures.static", "figures.interactive", "report.render",
     )  # fmt: skip

@@ -96,9 +96,10 @@ def test_the_main_job_prints_rows_table_and_answer_and_writes_its_files(main_job
         ".lock", "runs.jsonl", "sweep.json", "runs.csv", "ranks.csv", "epochs.csv", "runs.parquet", "table.md",
         "table.csv", "report.html", "tensorboard",
     }  # fmt: skip
-    sentence = summarize(load(folder)).sentence
-    assert f"\n\n{sentence}\n\nReport: results/batch_size/report.html; next to it table.md" in out
-    assert html.escape(sentence) in (folder / "report.html").read_text()
+    answer = summarize(load(folder)).answer
+    shown = "\n".join(answer.lines(100))
+    assert f"\n\n{shown}\n\nReport: results/batch_size/report.html; next to it table.md" in out
+    assert html.escape(answer.headline) in (folder / "report.html").read_text()
     events = list(folder.glob("tensorboard/*repeat=*/events.*"))
     assert len(events) == 12
     assert not [path for path in events if path.suffix == ".rewritten"], "each run was written while it ran"

@@ -10,7 +10,9 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dmls_ray.analysis.summary.generic import summarize_metrics
+from dmls_ray.analysis.summary.answer import Answer
+from dmls_ray.analysis.summary.axis_answer import answer_along
+from dmls_ray.analysis.summary.measures import Measure, measures_of
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.row import Row
@@ -41,6 +43,10 @@ class Presentation:
     """Unit of a loss on the axis of a figure."""
     duration_set_by: ClassVar[str] = ""
     """Why the duration of a run is no cost: what sets it; empty where a run ends when its work is done."""
+    always_named: ClassVar[tuple[str, ...]] = ()
+    """Fields that are named below a table where they do not vary; without any, all of a workload's own."""
+    verb: ClassVar[str] = "run"
+    """What a trial does that is faster than another: `trains`."""
     scales_world_size: ClassVar[bool] = True
     """Whether more ranks may be faster."""
     tunes_training: ClassVar[bool] = False
@@ -80,9 +86,13 @@ class Presentation:
         """The notes that a table has besides those of every workload."""
         return []
 
-    def summary(self, table: Table, axis: str) -> str:
-        """The sentence that says what an axis does."""
-        return summarize_metrics(table, axis)
+    def measures(self, rows: Sequence[Row]) -> list[Measure]:
+        """By what an answer compares these trials, the most important first."""
+        return measures_of(rows)
+
+    def answer(self, table: Table, axis: str) -> Answer:
+        """What an axis does."""
+        return answer_along(table, axis)
 
     def can_run(self, row: Row, axis: str, value: Any) -> bool:
         """Whether the trial of a row can be run with another value of an axis."""

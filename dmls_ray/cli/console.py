@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich import console as rich_console
@@ -16,6 +17,8 @@ from dmls_ray.util.text import escape_control_chars
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dmls_ray.analysis.summary.answer import Answer
+
 MOST_DRAWN = 1000
 """Rows of a table that are drawn to fit the terminal; to fit tens of thousands takes half a minute."""
 
@@ -23,6 +26,8 @@ _WRAPPED = ("hardware", "question", "outcome", "differs in", "published on", "re
 """Columns of words, which may take several lines."""
 _NARROWEST = 16
 """Characters that such a column keeps of its width."""
+_WIDEST_ANSWER = 100
+"""Characters of a line of an answer: longer ones are hard to read."""
 _WIDEST = 1_000_000
 """More than any table has; narrower ones would be cut to it when they are measured."""
 
@@ -37,6 +42,14 @@ class Console(rich_console.Console):
 def say(console: rich_console.Console, text: str, style: str | None = None) -> None:
     """A line as it is: no mark-up and no command to the terminal in it is read, and none of it is cut."""
     console.print(escape_control_chars(text), style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def print_answer(answer: Answer, console: rich_console.Console) -> None:
+    """The headline and the findings of an answer, in lines that fit the terminal and are never long."""
+    width = min(console.width, _WIDEST_ANSWER) if console.is_terminal else _WIDEST_ANSWER
+    bold = len(replace(answer, findings=()).lines(width))
+    for place, line in enumerate(answer.lines(width)):
+        say(console, line, "bold" if place < bold else None)
 
 
 def print_error(line: str, code: int) -> int:

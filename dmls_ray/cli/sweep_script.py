@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dmls_ray.cli.console import print_table, say
+from dmls_ray.cli.console import print_answer, print_table, say
 from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, defaults_for, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.grid import Plan, Variant, configs_of
@@ -213,7 +213,9 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     print_table(frame, console, spare=SPARE, elsewhere=elsewhere)
     for note in notes:
         say(console, note, style="dim")
-    say(console, f"\n{reading.sentence}\n")
+    say(console, "")
+    print_answer(reading.answer, console)
+    say(console, "")
     if derived_files_are_current(results.folder):
         files = ", ".join(DERIVED_FILES[1:])
         report = below(results.where, "report.html")

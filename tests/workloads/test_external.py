@@ -1,4 +1,4 @@
-"""A workload of another package is read by the default presentation: table, sentence, figures, report, TensorBoard."""
+"""A workload of another package is read by the default presentation: table, answer, figures, report, TensorBoard."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_the_table_has_the_metric_under_its_label_and_as_its_entry_says(summary:
     assert [text.partition(" ")[0] for text in frame["tokens/s [95%]"]] == ["2,001", "3,001"]
 
 
-def test_the_sentence_follows_the_axis(summary: SweepSummary) -> None:
-    assert "tokens_per_s went from 2,001 to 3,001" in summary.sentence
+def test_the_answer_follows_the_axis(summary: SweepSummary) -> None:
+    assert "tokens_per_s: 1.50x [" in summary.answer.text
 
 
 def test_figures_report_and_tensorboard_need_nothing_else(summary: SweepSummary, tmp_path: Path) -> None:

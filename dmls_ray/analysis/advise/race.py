@@ -12,7 +12,7 @@ from dmls_ray.analysis.summary.claims import Claim, claims_against
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
-_MEASURES = {"throughput": ("speed", "seconds a run"), "accuracy": ("test_accuracy",)}
+_MEASURES = {"throughput": ("speed", "total_s"), "accuracy": ("test_accuracy",)}
 """Measures that decide a race for an aim; those of other aims are decided by all."""
 
 
@@ -39,8 +39,8 @@ def race_for(table: Table, aim: str) -> Race:
     objective = settle(OBJECTIVES[aim], table, Request())
     able, _ = candidates(table, objective)
     if not able or not able[0].is_whole:  # times of runs that did not get there are too short to beat others
-        return Race(claims=claims_against(able[0].row, [item.row for item in able[1:]], ()) if able else ())
+        return Race(claims=claims_against(table, able[0].row, [item.row for item in able[1:]], ()) if able else ())
     best, model = able[0], objective.model(able)
     beaten = [item.row for item in able[1:] if is_above(objective.compared(item, best, model), 0)]
     left = [item.row for item in able[1:] if item.row not in beaten]
-    return Race(beaten, claims_against(best.row, left, _MEASURES.get(aim, ())))
+    return Race(beaten, claims_against(table, best.row, left, _MEASURES.get(aim, ())))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dmls_ray.analysis.export.text_tables import csv, markdown_text
+from dmls_ray.analysis.export.text_tables import csv
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.report.render import write_report
 from dmls_ray.analysis.results import Results
@@ -51,7 +51,7 @@ def write_derived_files(results: Results) -> None:
         write(f"{name}.csv", partial(_write_csv, frame))
     write("runs.parquet", partial(with_uniform_columns(results.runs).to_parquet, index=False))
     reading = summarize(results)
-    text = f"{reading.table.markdown(shown_columns(reading.table).columns)}\n{markdown_text(reading.sentence)}\n"
+    text = f"{reading.table.markdown(shown_columns(reading.table).columns)}\n{reading.answer.markdown}\n"
     write("table.md", lambda path: path.write_text(text))
     write("table.csv", partial(_write_csv, reading.table.numbers()))
     write("report.html", partial(write_report, reading, charts(reading.table)))

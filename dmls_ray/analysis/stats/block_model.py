@@ -92,19 +92,30 @@ class BlockModel:
 
         Without ends below `MIN_REPEATS` blocks.
         """
-        if trial not in self._places or base not in self._places:
+        return self.combined({trial: 1.0, base: -1.0})
+
+    def combined(self, weights: Mapping[str, float]) -> Contrast | None:
+        """Return the sum of weight x value over some trials; None without a block that has all of them.
+
+        Of ratios, the product of value ** weight. Intervals of all such contrasts hold together with those of all
+        pairs (Tukey's method for contrasts: Montgomery, section 3.5).
+
+        Args:
+            weights: trial -> weight; their sum is 0. With 1 and -1, one trial against another one.
+        """
+        if not weights.keys() <= self._places.keys():
             return None
-        places = self._places[trial], self._places[base]
-        differences = self._values[places[0]] - self._values[places[1]]
-        both = ~np.isnan(differences)
-        differences, count = differences[both], int(both.sum())
+        factors = np.array(list(weights.values()))
+        rows = [self._places[trial] for trial in weights]
+        both = ~np.isnan(self._values[rows]).any(axis=0)
+        differences, count = factors @ self._values[rows][:, both], int(both.sum())
         if not count:
             return None
-        middle, half_width = float(differences.mean()), self._half_width(differences)
+        middle, half_width = float(differences.mean()), self._half_width(differences, factors)
         centre = self._shown(middle)
-        if self._is_ratio:
+        if self._is_ratio and factors.tolist() == [1.0, -1.0]:
             # Exactly, without rounding errors of logarithms, where all ratios are equal.
-            ratios = self._measured[places[0], both] / self._measured[places[1], both]
+            ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
             centre = float(ratios[0]) if np.ptp(ratios) == 0 else centre
         if half_width is None:
             return Contrast(centre, None, None, count, None)
@@ -112,18 +123,20 @@ class BlockModel:
             return Contrast(centre, centre, centre, count, 0.0)
         return Contrast(centre, self._shown(middle - half_width), self._shown(middle + half_width), count, half_width)
 
-    def _half_width(self, differences: NDArray[np.float64]) -> float | None:
+    def _half_width(self, differences: NDArray[np.float64], factors: NDArray[np.float64]) -> float | None:
         count = len(differences)
         is_equal = bool(np.ptp(differences) <= _ROUNDING * np.abs(differences).max())
         if count < MIN_REPEATS:
             return 0.0 if is_equal and self._is_exact else None
         own = 0.0 if is_equal else float(differences.var(ddof=1))
         variance, degrees = own, count - 1
+        squares = float((factors**2).sum())  # 2 of a pair
         if count < MIN_OWN_VARIANCE and not self._is_exact:
             pooled, degrees = self._noise
-            variance = max(own, 2 * pooled)
-        variance = max(variance, self._resolution**2 / 4)
-        return critical_value(self.trials, degrees, count, self._looks) * math.sqrt(variance / count)
+            variance = max(own, squares * pooled)
+        variance = max(variance, squares * self._resolution**2 / 8)
+        of_pairs = (np.abs(factors).sum() / 2) ** 2 / (squares / 2)  # 1 of a pair, more of others
+        return critical_value(self.trials, degrees, count, self._looks) * math.sqrt(of_pairs * variance / count)
 
     @cached_property
     def _noise(self) -> tuple[float, int]:

@@ -1,1 +1,1 @@
-"""The sentence that answers the question of a sweep."""
+"""The answer to the question of a sweep: a headline and a few lines."""

@@ -10,13 +10,7 @@ from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 
 
-def effort_phrase(rows: Sequence[Row], axis: str = "", *, ordered: bool = False) -> str:
-    """` (at 5 epochs, lr 0.001, ...)`: `describe_effort` as it stands after an accuracy."""
-    effort = describe_effort(rows, axis, ordered=ordered)
-    return f" (at {effort})" if effort else ""
-
-
-def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = False) -> str:
+def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = False, only_differing: bool = False) -> str:
     """`5 epochs, lr 0.001, global_batch 16 to 128, 450 to 60 optimizer steps`; empty where nothing is known.
 
     Accuracies follow from these as much as from the axis. What is equal at all trials and follows from the rest, as
@@ -26,6 +20,7 @@ def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = Fals
         rows: the trials that are compared.
         axis: the field in which they differ; left out.
         ordered: whether the trials are in the order of the axis; else ranges go from the least to the largest.
+        only_differing: leave out what is equal at all trials.
     """
     by_name: dict[str, list[list[float]]] = {}
     for row in rows:
@@ -36,7 +31,8 @@ def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = Fals
     for name, (phrase, is_always_named) in _PHRASES.items():
         found = [value for values in by_name.get(name, ()) for value in values]
         is_axis = name == axis or (ordered and found == [row.factors.get(axis) for row in rows])
-        if not found or is_axis or (len(set(found)) == 1 and not is_always_named):
+        is_left_out = len(set(found)) == 1 and (only_differing or not is_always_named)
+        if not found or is_axis or is_left_out:
             continue
         ends = (found[0], found[-1]) if ordered and found[0] != found[-1] else (min(found), max(found))
         text = " to ".join(dict.fromkeys(f"{end:,.10g}" for end in ends))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS, hardly_differs, kind_name, memory_metric
 from dmls_ray.analysis.stats.intervals import is_above, verdict_of
+from dmls_ray.analysis.summary.answer import Finding
+from dmls_ray.analysis.summary.axis import Axis
 from dmls_ray.analysis.table.row import Row
 
 
@@ -59,3 +61,10 @@ def _main_kind(first: Row, last: Row) -> str:
     kind = kind_name(main)
     plural = kind if kind in ("optimizer", "other") else f"{kind}s"
     return f" ({plural} {first.text(main)} to {last.text(main)})"
+
+
+def memory_along(axis: Axis) -> list[Finding]:
+    """What an axis does to memory in its first group, as a line of an answer; none where it hardly does anything."""
+    first = axis.groups[0]
+    text = memory_change(first[0], first[-1]) if axis.is_ordered else memory_among(first, axis.name)
+    return [Finding("memory", f"{text}{axis.place(first)}")] if text else []

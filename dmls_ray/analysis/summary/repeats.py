@@ -14,9 +14,10 @@ from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.table.stage import Stage
+from dmls_ray.config.until import Until
 from dmls_ray.util.quantities import duration
 
-_SHOWN = 2
+_SHOWN = 1
 """Open comparisons that are named."""
 
 
@@ -32,8 +33,7 @@ class Look:
     @cached_property
     def open(self) -> list[Claim]:
         """The comparisons that are not decided, the widest interval first."""
-        open_ = [claim for claim in self.claims if not claim.is_decided(self.stage.until)]
-        return sorted(open_, key=lambda claim: -(claim.contrast.half_width or 0.0))
+        return _open_claims(self.claims, self.stage.until)
 
     @property
     def goes_on(self) -> bool:
@@ -47,30 +47,31 @@ class Look:
         """What is open and what follows, while the sweep goes on."""
         more = self.stage.next_blocks - self.stage.blocks
         return (
-            f"After {count_noun(self.stage.blocks, 'block')} {self._open_of}; {count_noun(more, 'more block')} "
+            f"After {count_noun(self.stage.blocks, 'block')}, {self._open_count} "
+            f"{'is' if len(self.open) == 1 else 'are'} open ({self._open_names}); {count_noun(more, 'more block')} "
             f"{'follows' if more == 1 else 'follow'}, about {duration(more * self.stage.block_s)}.{self._left_out}"
         )
 
     @property
     def result(self) -> str:
-        """Why no more blocks were run, or what may decide the rest; empty without comparisons."""
-        if not self.claims and not self.beaten:
+        """That no more blocks are needed, and which trials were left out; empty while comparisons are open."""
+        if self.open or not (self.claims or self.beaten):
             return ""
-        return f"{self._end}{self._left_out}"
+        blocks, until, count = count_noun(self.stage.blocks, "block"), self.stage.until, len(self.claims)
+        if not self.claims:
+            return f"{blocks}: the race is decided.{self._left_out}"
+        comparisons = f"the {count_noun(count, 'comparison')} of the answer {'is' if count == 1 else 'are'}"
+        known = "decided" if count == 1 else "all decided"
+        return f"{blocks}: {comparisons} {known}, or known to {until.within:.3g}.{self._left_out}"
 
     @property
-    def _end(self) -> str:
-        blocks, until = count_noun(self.stage.blocks, "block"), self.stage.until
-        if not self.claims:
-            return f"{blocks}: the race is decided."
+    def undecided(self) -> str:
+        """Which comparisons are open after the last block, and what may decide them; empty where none is."""
         if not self.open:
-            known = "decided" if len(self.claims) == 1 else "all decided"
-            return (
-                f"{blocks}: the {count_noun(len(self.claims), 'comparison')} of the answer "
-                f"{'is' if len(self.claims) == 1 else 'are'} {known}, or known to {until.within:.3g}."
-            )
+            return ""
+        after, until = f"after {count_noun(self.stage.blocks, 'block')}", self.stage.until
         if not self.stage.is_last:
-            return f"{blocks}: {self._open_of}; the same command goes on."
+            return f"{self._open_count} {after}: {self._open_names}; the same command goes on"
         if self.stage.blocks >= until.max_repeats:
             why, way_out = f"the most that --max-repeats {until.max_repeats} allows", f"--max-repeats {self._wanted}"
         else:
@@ -79,7 +80,8 @@ class Look:
             way_out = f"--budget {_round_up(wanted_s)}"
             if self._wanted > until.max_repeats:
                 way_out += f" --max-repeats {self._wanted}"
-        return f"{blocks}, {why}: {self._open_of}; about {self._wanted} would decide: {way_out}."
+        text = f"{self._open_count} {after}, {why}: {self._open_names}; about {self._wanted} would decide: {way_out}"
+        return f"{text}.{self._left_out.rstrip('.')}" if self.beaten else text
 
     @property
     def _left_out(self) -> str:
@@ -89,15 +91,28 @@ class Look:
         return f" Beaten for {self.stage.until.aim} and left out of further blocks: {names}."
 
     @property
-    def _open_of(self) -> str:
-        names = join_names([claim.text for claim in self.open], most=_SHOWN)
-        is_are = "is" if len(self.open) == 1 else "are"
-        return f"{len(self.open)} of {count_noun(len(self.claims), 'comparison')} {is_are} open ({names})"
+    def _open_count(self) -> str:
+        return f"{len(self.open)} of {count_noun(len(self.claims), 'comparison')}"
+
+    @property
+    def _open_names(self) -> str:
+        return join_names([claim.text for claim in self.open], most=_SHOWN)
 
     @property
     def _wanted(self) -> int:
-        wanted = (claim.repeats_wanted(self.stage.until) for claim in self.open)
-        return max([self.stage.blocks + 1, *(count for count in wanted if count is not None)])
+        return max(self.stage.blocks + 1, _repeats_wanted(self.open, self.stage.until))
+
+
+def _open_claims(claims: Sequence[Claim], until: Until) -> list[Claim]:
+    """The comparisons that are not decided, the widest interval first."""
+    open_ = [claim for claim in claims if not claim.is_decided(until)]
+    return sorted(open_, key=lambda claim: -(claim.contrast.half_width or 0.0))
+
+
+def _repeats_wanted(claims: Sequence[Claim], until: Until) -> int:
+    """About how many repeats decide all of some comparisons; 0 without an interval of any."""
+    wanted = (claim.repeats_wanted(until) for claim in claims)
+    return max((count for count in wanted if count is not None), default=0)
 
 
 def _round_up(seconds: float) -> str:
@@ -122,3 +137,23 @@ def look_at(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) ->
     race = race_for(table, stage.until.aim)
     stage = replace(stage, beaten=frozenset(row.trial_id for row in race.beaten))
     return Look(stage, race.claims, race.beaten)
+
+
+def undecided_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) -> str:
+    """Which comparisons of a sweep's answer are open, and what may decide them; empty where none is.
+
+    Args:
+        table: the trials.
+        varied: the fields that were given several values.
+        changed: fields that were changed one at a time.
+    """
+    if (look := look_at(table, varied, changed)) is not None:
+        return look.undecided
+    until, claims = Until(), claims_of(table, varied, changed)
+    if not (open_ := _open_claims(claims, until)):
+        return ""
+    count = f"{len(open_)} of {count_noun(len(claims), 'comparison')}"
+    if not (wanted := _repeats_wanted(open_, until)):
+        return f"{count}: below {FIRST_LOOK} repeats there is no interval; --repeats auto decides"
+    names = join_names([claim.text for claim in open_], most=_SHOWN)
+    return f"{count}: {names}; about {wanted} repeats would decide: --repeats auto"

@@ -1,4 +1,4 @@
-"""The question of a sweep, and the answer of its runs: a table and a sentence."""
+"""The question of a sweep, and the answer of its runs: a table, a headline and a few lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.generic import summarize_search
+from dmls_ray.analysis.summary.answer import Answer, Finding
+from dmls_ray.analysis.summary.held_fixed import held_fixed
 from dmls_ray.analysis.summary.phrases import count_noun
-from dmls_ray.analysis.summary.repeats import Look, look_at
-from dmls_ray.analysis.summary.variants import summarize_variants
+from dmls_ray.analysis.summary.repeats import Look, look_at, undecided_of
+from dmls_ray.analysis.summary.search import answer_of_search
+from dmls_ray.analysis.summary.variants import answer_on_variants
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.storage.sweep_file import command_words, read_sweep, trial_ids
@@ -71,6 +73,8 @@ class SweepSummary:
         """A row a trial; of a search, the best one first."""
         best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
         table = make_table(self.results, self.question.varied, best_by=best_by)
+        if fixed := held_fixed(table):
+            table.typed_notes.insert(0, Note("held_fixed", fixed))
         if self.unfinished:
             table.typed_notes.append(Note("unfinished", self.unfinished))
         look = look_at(table, self.question.varied, self.question.changed)
@@ -104,30 +108,31 @@ class SweepSummary:
         return asked if asked in varied else next(iter(self.question.varied), asked or "batch_per_rank")
 
     @cached_property
-    def sentence(self) -> str:
+    def answer(self) -> Answer:
         """The answer, of the rows whose ranks trained together."""
         rows = self.table.rows
         together = [row for row in rows if not row.independent_ranks]
         if len(together) == len(rows):
             return self._answer(self.table)
         if not together:
-            return "In no row did the ranks train one model together, so nothing can be compared."
+            return Answer("In no row did the ranks train one model together, so nothing can be compared.")
         left_out = f"{len(rows) - len(together)} of {count_noun(len(rows), 'row')}"
-        return (
-            f"Left out are {left_out}, since the ranks did not train one model together. "
-            f"{self._answer(replace(self.table, rows=together))}"
-        )
+        why = Finding("left out", f"{left_out}, since the ranks did not train one model together")
+        found = self._answer(replace(self.table, rows=together))
+        return replace(found, findings=[*found.findings, why])
 
-    def _answer(self, table: Table) -> str:
+    def _answer(self, table: Table) -> Answer:
         question = self.question
         if question.metric:
-            return summarize_search(table, question.metric, minimizes=question.minimizes)
-        return summarize_variants(table, question.changed) if question.changed else summarize_axis(table, self.axis)
+            return answer_of_search(table, question.metric, minimizes=question.minimizes)
+        found = answer_on_variants(table, question.changed) if question.changed else answer_on_axis(table, self.axis)
+        undecided = "" if self.unfinished else undecided_of(self.table, question.varied, question.changed)
+        return replace(found, findings=[*found.findings, Finding("undecided", undecided)]) if undecided else found
 
 
-def summarize_axis(table: Table, axis: str) -> str:
+def answer_on_axis(table: Table, axis: str) -> Answer:
     """What an axis does to the metrics of the table's workload."""
-    return table.presentation.summary(table, axis)
+    return table.presentation.answer(table, axis)
 
 
 def summarize(results: Results) -> SweepSummary:

@@ -1,79 +1,106 @@
-"""The sentence on changes that were made one at a time: what each does to accuracy and to its gap to training."""
+"""The answer on changes that were made one at a time: what each does to accuracy and to its gap to training."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import verdict_of
-from dmls_ray.analysis.summary.effort import effort_phrase
-from dmls_ray.analysis.summary.phrases import count_repeats, paired_note
+from dmls_ray.analysis.stats.block_model import Contrast
+from dmls_ray.analysis.summary.answer import Answer, Finding, cut
+from dmls_ray.analysis.summary.effects import NOT_COMPARED
+from dmls_ray.analysis.summary.effort import describe_effort
+from dmls_ray.analysis.summary.measures import SPEED, Measure
+from dmls_ray.analysis.summary.phrases import join_names
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
-_ALONE = "not compared, since no block has both with the same versions,"
+_ACCURACY = Measure("test_accuracy", "points")
+_GAP = Measure("accuracy_gap", "points")
 
 
-def summarize_variants(table: Table, changed: Collection[str]) -> str:
+def answer_on_variants(table: Table, changed: Collection[str]) -> Answer:
     """What each change, made alone, does to test accuracy and to its gap to training, against the trial without any.
 
-    The gap is mentioned only where an interval distinguishes it.
+    The gap and the speed are mentioned only where an interval distinguishes them.
 
     Args:
         table: the sweep's table.
         changed: the fields that variants change.
     """
     tested = [row for row in table.rows if row.by_block("test_accuracy")]
-    groups = group_by_other_factors(tested, changed)
-    texts = [text for rows in groups if (text := _against_base(rows, changed))]
-    if not texts:
-        return "There is no trial to compare with, so nothing can be said of what was changed."
-    together = ""
-    if len(tested) - len(groups) > 1:
-        of_each = " of each quantity" if any(_GAP in text for text in texts) else ""
-        together = f"; intervals{of_each} hold together"
-    return f"{'; '.join(texts)} ({count_repeats(tested)}{together})."
+    groups = [group for rows in group_by_other_factors(tested, changed) if len(group := _base_first(rows, changed)) > 1]
+    if not groups:
+        return Answer("There is no trial to compare with, so nothing can be said of what was changed.")
+    findings = []
+    for measure, all_of_them in ((_ACCURACY, True), (_GAP, False), (SPEED, False)):
+        for group in groups:
+            if text := _text(group, changed, measure, all_of_them=all_of_them):
+                topic = "gap to training" if measure is _GAP else measure.topic
+                place = "" if len(groups) == 1 else f"{_place(group[0], changed)}: "
+                findings.append(Finding(topic, f"{place}{text}"))
+    place = "" if len(groups) == 1 else f"At {_place(groups[0][0], changed)}, "
+    headline = f"{place}{_headline(groups[0], changed)}"
+    return Answer(f"{headline[:1].upper()}{headline[1:]}.", cut(findings))
 
 
-_GAP = "the gap between train and test accuracy"
-
-
-def _against_base(rows: Sequence[Row], changed: Collection[str]) -> str:
+def _base_first(rows: Sequence[Row], changed: Collection[str]) -> list[Row]:
+    """The trial without any change, then the others; empty without such a trial."""
     base = next((row for row in rows if not _changes(row, changed)), None)
-    if base is None or len(rows) < 2:
-        return ""
-    others = sorted((row for row in rows if row is not base), key=lambda row: -row.estimates["test_accuracy"].centre)
-    accuracy = _verdicts(others, base, changed, "test_accuracy")
-    if not accuracy:
-        return ""
+    return [] if base is None else [base, *(row for row in rows if row is not base)]
+
+
+def _place(base: Row, changed: Collection[str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in base.factors.items() if name not in changed)
+
+
+def _headline(group: Sequence[Row], changed: Collection[str]) -> str:
+    base, *others = group
+    compared = [(row, more) for row in others if (more := _ACCURACY.against(row, base)) is not None]
+    if not compared:
+        return f"No change is compared: {NOT_COMPARED.partition(': ')[2]}"
+    texts = []
+    for sign, verb, pick in ((1, "gains", max), (-1, "loses", min)):
+        found = [item for item in compared if _ACCURACY.sign(item[1]) == sign]
+        if found:
+            row, more = pick(found, key=lambda item: item[1].centre)
+            most = " (the most)" if len(found) > 1 else ""
+            texts.append(f"{_changes(row, changed)} {verb} {_amount(more)} of test accuracy{most}")
+    if not texts:
+        return "no change makes a difference in test accuracy beyond chance"
+    if len(texts) == 1 and "loses" in texts[0]:
+        return f"no change gains test accuracy beyond chance; {texts[0]}"
+    return "; ".join(texts)
+
+
+def _amount(more: Contrast) -> str:
+    return _ACCURACY.effect(more, interval=False).lstrip("+-")
+
+
+def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, all_of_them: bool) -> str:
+    """What each change does to a measure, by its sign; without a difference beyond chance only if all are asked for."""
+    base, *others = group
     # Older records have the train accuracy as a mean over the epoch, with dropout and augmentation on.
-    is_evaluated = all(record.train_eval_accuracy is not None for row in rows for record in row.counted)
-    gap = _verdicts(others, base, changed, "accuracy_gap", all_of_them=False) if is_evaluated else ""
-    if gap:
-        gap = f"; {_GAP}, {base.text('accuracy_gap')} without, is {gap}"
-    shared = ", ".join(f"{name} {value}" for name, value in base.factors.items() if name not in changed)
-    at = f"At {shared}, against" if shared else "Against"
-    without = f"{base.text('test_accuracy', interval=True)} without{effort_phrase([base, *others])}"
-    return f"{at} a test accuracy of {without}, it is {accuracy}{gap}"
-
-
-def _verdicts(
-    rows: Sequence[Row], base: Row, changed: Collection[str], metric: str, *, all_of_them: bool = True
-) -> str:
-    """What each change does to a metric, by verdict; those that are indistinguishable only if all are asked for."""
-    texts: dict[str, list[str]] = {"higher": [], "lower": [], "indistinguishable": [], _ALONE: []}
-    for row in rows:
-        more = row.difference_from(base, metric)
-        if more is None:
-            if row.by_block(metric) and base.by_block(metric):
-                texts[_ALONE].append(_changes(row, changed))
-            continue
-        verdict = verdict_of(more, 0, "higher", "lower").replace("unknown", "indistinguishable")
-        by = f"{format_interval(more, with_sign(ACCURACY), null=0)}{paired_note(more.n, row, base)}"
-        texts[verdict].append(f"{_changes(row, changed)} ({by})")
-    shown = texts if all_of_them else {verdict: texts[verdict] for verdict in ("higher", "lower")}
-    return ", ".join(f"{verdict} with {', '.join(names)}" for verdict, names in shown.items() if names)
+    if measure is _GAP and not all(run.train_eval_accuracy is not None for row in group for run in row.counted):
+        return ""
+    more_words = ("faster", "slower") if measure is SPEED else ("higher", "lower")
+    words = {1: more_words[0], -1: more_words[1], 0: "within chance"}
+    by_sign: dict[int, list[str]] = {1: [], -1: [], 0: []}
+    apart = []
+    for row in sorted(others, key=lambda item: -(item.value_of(measure.name) or 0.0)):
+        more = measure.against(row, base)
+        if more is not None:
+            by_sign[measure.sign(more)].append(f"{_changes(row, changed)} ({measure.effect(more)})")
+        elif all_of_them:
+            apart.append(_changes(row, changed))
+    shown = {sign: names for sign, names in by_sign.items() if names and (sign or all_of_them)}
+    texts = [f"{words[sign]} with {', '.join(names)}" for sign, names in shown.items()]
+    if apart:
+        texts.append(f"{join_names(apart, separator=', ')} {NOT_COMPARED}")
+    if not texts:
+        return ""
+    level = f"{base.text(measure.name)} without; " if measure is not SPEED else ""
+    effort = describe_effort(group, only_differing=True) if measure is _ACCURACY else ""
+    return f"{level}{'; '.join(texts)}{effort and f'; with {effort}'}"
 
 
 def _changes(row: Row, changed: Collection[str]) -> str:

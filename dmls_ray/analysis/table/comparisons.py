@@ -37,10 +37,10 @@ class Comparisons:
     def speed(self, row: Row, base: Row) -> Contrast | None:
         """The speed of a trial divided by that of a baseline; None without a block that has both.
 
-        By images per second where both have them, else by runs per second: a rate is not compared with a duration.
+        By the throughput of their workload where both have it, else by runs per second: a rate is not compared with a
+        duration.
         """
-        has_rates = row.by_block("images_per_s") and base.by_block("images_per_s")
-        return self._against(row, base, "images_per_s" if has_rates else _RUNS_PER_S, is_ratio=True)
+        return self._against(row, base, self._speed_of(row, base), is_ratio=True)
 
     def ratio(self, row: Row, base: Row, metric: str) -> Contrast | None:
         """A metric of a trial divided by that of a baseline; None without a block that has both, above 0."""
@@ -49,6 +49,42 @@ class Comparisons:
     def difference(self, row: Row, base: Row, metric: str) -> Contrast | None:
         """A metric of a trial minus that of a baseline; None without a block that has both."""
         return self._against(row, base, metric, is_ratio=False)
+
+    def mean(self, pairs: Sequence[tuple[Row, Row]], measure: str, *, is_ratio: bool) -> Contrast | None:
+        """The mean of the comparisons of several pairs of trials, of each the first against the second.
+
+        Args:
+            pairs: the trials.
+            measure: a metric, or `speed`.
+            is_ratio: whether they are compared by ratios, whose mean is the geometric one.
+
+        Returns:
+            None without a block that has all of them.
+        """
+        weights: dict[str, float] = {}
+        for trial, weight in ((row.trial_id, sign) for pair in pairs for row, sign in zip(pair, (1, -1), strict=True)):
+            weights[trial] = weights.get(trial, 0.0) + weight / len(pairs)
+        rows = [row for pair in pairs for row in pair]
+        name = self._speed_of(*rows) if measure == "speed" else measure
+        return self._model_of_measure(name, is_ratio=is_ratio).combined(weights)
+
+    def slope(self, rows: Sequence[Row], places: Sequence[float], measure: str, *, is_ratio: bool) -> Contrast | None:
+        """By what a metric grows from one place to the next, by a straight line through the trials (least squares).
+
+        Args:
+            rows: the trials.
+            places: where each of them is on the axis, as the binary logarithm of its batch size.
+            measure: a metric, or `speed`.
+            is_ratio: whether it grows by a factor.
+
+        Returns:
+            None without a block that has all of them.
+        """
+        centre = sum(places) / len(places)
+        total = sum((place - centre) ** 2 for place in places)
+        weights = {row.trial_id: (place - centre) / total for row, place in zip(rows, places, strict=True)}
+        name = self._speed_of(*rows) if measure == "speed" else measure
+        return self._model_of_measure(name, is_ratio=is_ratio).combined(weights)
 
     def common_blocks(self, row: Row, base: Row, *, timed: bool) -> set[int]:
         """The blocks in which two trials may be compared; by times, if `timed`."""
@@ -76,7 +112,15 @@ class Comparisons:
         values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
         return BlockModel(values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, looks=self._looks)
 
+    def _speed_of(self, *rows: Row) -> str:
+        names = {row.throughput for row in rows if row.by_block(row.throughput)}
+        has_all = len(names) == 1 and all(row.by_block(row.throughput) for row in rows)
+        return names.pop() if has_all else _RUNS_PER_S
+
     def _against(self, row: Row, base: Row, measure: str, *, is_ratio: bool) -> Contrast | None:
+        return self._model_of_measure(measure, is_ratio=is_ratio).against(row.trial_id, base.trial_id)
+
+    def _model_of_measure(self, measure: str, *, is_ratio: bool) -> BlockModel:
         if (measure, is_ratio) not in self._models:
             samples = {
                 trial: {block: value for block, value in values.items() if value > 0 or not is_ratio}
@@ -90,7 +134,7 @@ class Comparisons:
                 resolution=resolution_of(measure, (run for trial in samples for run in self._rows[trial].counted)),
                 is_exact=measure in EXACT,
             )
-        return self._models[measure, is_ratio].against(row.trial_id, base.trial_id)
+        return self._models[measure, is_ratio]
 
     def _by_environment(
         self, row: Row, values: Mapping[int, float], timed: bool

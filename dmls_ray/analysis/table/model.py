@@ -38,7 +38,9 @@ def dedupe_headers(heads: Sequence[str]) -> list[str]:
     return named[::-1]
 
 
-NoteKind = Literal["measured_on", "comparability", "baseline", "method", "scaled", "outcome", "unfinished", "repeats"]
+NoteKind = Literal[
+    "held_fixed", "measured_on", "comparability", "baseline", "method", "scaled", "outcome", "unfinished", "repeats"
+]
 
 
 @dataclass(frozen=True)

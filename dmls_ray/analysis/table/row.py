@@ -104,9 +104,14 @@ class Row:
         """Counted runs in bench mode, whose times are comparable."""
         return [record for record in self.counted if record.mode == "bench"]
 
+    @property
+    def throughput(self) -> str:
+        """The metric that says how fast its runs go."""
+        return self.workload.throughput or "images_per_s"
+
     def rates(self) -> dict[int, float]:
-        """images_per_s of each block; without it, runs per second, if all runs do the same work."""
-        return self.by_block("images_per_s") or self.runs_per_s()
+        """The throughput of each block; without it, runs per second, if all runs do the same work."""
+        return self.by_block(self.throughput) or self.runs_per_s()
 
     def speed_against(self, base: Row) -> Contrast | None:
         """The ratio of the speed of this trial to that of a baseline of the same table.

@@ -14,12 +14,13 @@ from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, mark
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
 from dmls_ray.analysis.results import load, load_versions
-from dmls_ray.analysis.summary.sweep_summary import summarize, summarize_axis
+from dmls_ray.analysis.summary.answer import Answer
+from dmls_ray.analysis.summary.sweep_summary import answer_on_axis, summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
 from dmls_ray.analysis.table.shown import SPARE, shown_columns
 from dmls_ray.cli.commands.files import draw_figures, local_folder
-from dmls_ray.cli.console import Console, print_error, print_table, say
+from dmls_ray.cli.console import Console, print_answer, print_error, print_table, say
 from dmls_ray.cli.parser import EXIT_OK, Parser, add_columns, add_folder, add_stale
 from dmls_ray.util.errors import ConfigError
 
@@ -36,19 +37,26 @@ def add_format(parser: Parser) -> None:
 
 
 def print_result(
-    frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = ()
-) -> None:
-    """Print a table and its notes in one of the formats of `--format`; a CSV is the table alone."""
+    frame: pd.DataFrame, notes: Sequence[str], form: str, console: Console, *, spare: Sequence[str] = (),
+    answer: Answer | None = None,
+) -> None:  # fmt: skip
+    """Print a table, its notes and its answer in one of the formats of `--format`; a CSV is the table alone."""
     if form == "csv":
         print(csv(frame), end="")
     elif form == "markdown":
         print(markdown(frame), "", *(f"- {markdown_text(note)}" if note else "" for note in notes), sep="\n")
+        if answer is not None:
+            print("", answer.markdown, sep="\n")
     elif form == "latex":
-        print(latex(frame), *map(latex_comment, notes), sep="\n")
+        lines = [] if answer is None else answer.text.splitlines()
+        print(latex(frame), *map(latex_comment, [*notes, *lines]), sep="\n")
     else:
         print_table(frame, console, spare=spare, elsewhere="--format csv")
         for note in notes:
             say(console, note)
+        if answer is not None:
+            say(console, "")
+            print_answer(answer, console)
 
 
 def table_arguments(parser: Parser) -> None:
@@ -73,8 +81,8 @@ def table(given: argparse.Namespace, console: Console) -> None:
     else:
         shown = shown_columns(reading.table, given.columns)
         layout = RenderedTable(reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(given.folder)])
-    notes = [*layout.notes, *([] if given.by else ["", reading.sentence])]
-    print_result(layout.frame, notes, given.format, console, spare=SPARE)
+    answer = None if given.by else reading.answer
+    print_result(layout.frame, layout.notes, given.format, console, spare=SPARE, answer=answer)
 
 
 def compare_arguments(parser: Parser) -> None:
@@ -168,7 +176,7 @@ def published_arguments(parser: Parser) -> None:
 
 
 def published(given: argparse.Namespace, console: Console) -> None:
-    """Print tables, sentences and curves of the published reports, from their figures alone."""
+    """Print tables, answers and curves of the published reports, from their figures alone."""
     figures = local_folder(given.figures, "--figures")
     wanted = {name: report for name, report in REPORTS.items() if given.report in (None, name)}
     asked = [(report, by) for report, (_, layouts, _) in wanted.items() for by in layouts if given.by in (None, by)]
@@ -194,11 +202,11 @@ def published(given: argparse.Namespace, console: Console) -> None:
             notes |= dict.fromkeys(layout.notes)
             print_result(layout.frame, [], given.format, console)
         results_table = make_table(results)
-        sentences = [] if given.by else [summarize_axis(results_table, axis) for axis in axes]
+        answers = [] if given.by else [answer_on_axis(results_table, axis).text for axis in axes]
         if given.format != "csv" and any(of == report for of, _ in asked):
-            for sentence in (*notes, _ONE_RUN, *sentences):
+            for text in (*notes, _ONE_RUN, *answers):
                 print()
-                say(console, as_text(sentence))
+                say(console, "\n".join(map(as_text, text.splitlines())))
         if figures is not None:
             drawn = draw_figures(results, figures / report, way_out="name another with --figures")
             for path in drawn if given.format != "csv" else ():

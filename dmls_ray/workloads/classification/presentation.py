@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.presentation import Presentation
 from dmls_ray.analysis.published.matching import Match, match_training
-from dmls_ray.analysis.summary.training_sentence import summarize_training
+from dmls_ray.analysis.summary.answer import Answer
+from dmls_ray.analysis.summary.axis_answer import answer_along
+from dmls_ray.analysis.summary.quantization import quantization_findings, quantization_headline
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
@@ -17,16 +20,20 @@ from dmls_ray.workloads.classification.config import DEFAULTS, TrialConfig
 
 
 class ClassificationPresentation(Presentation):
-    """Accuracies instead of losses, a sentence on speed, memory and accuracy, and the published reports."""
+    """Accuracies instead of losses, an answer on speed, accuracy and memory, and the published reports."""
 
     loss_unit = "nats a sample"
+    always_named = ("model", "dataset", "epochs", "batch_per_rank", "world_size", "optimizer", "lr")
+    verb = "train"
     tunes_training = True
 
     def columns(self, table: Table) -> list[Column]:
         return default_columns(table, losses=False)
 
-    def summary(self, table: Table, axis: str) -> str:
-        return summarize_training(table, axis)
+    def answer(self, table: Table, axis: str) -> Answer:
+        found = answer_along(table, axis, list(quantization_findings(table.rows)) if axis == "quantization" else ())
+        headline = quantization_headline(table.rows) if axis == "quantization" else ""
+        return replace(found, headline=headline or found.headline)
 
     def can_run(self, row: Row, axis: str, value: Any) -> bool:
         """Whether there is such a configuration, and enough data for it."""

@@ -14,9 +14,11 @@ from dmls_ray.analysis.published.data import PUBLISHED
 from dmls_ray.analysis.published.matching import Match
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.block_model import Contrast
-from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import GENERIC, RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import verdict_of
-from dmls_ray.analysis.summary.generic import summarize_metrics
+from dmls_ray.analysis.summary.answer import Answer, Finding
+from dmls_ray.analysis.summary.axis_answer import answer_along
+from dmls_ray.analysis.summary.measures import SPEED, Measure
 from dmls_ray.analysis.summary.phrases import context_phrase, join_names
 from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
@@ -35,8 +37,6 @@ from dmls_ray.workloads.grayscale.workload import GRAYSCALE_METRICS
 
 _PLACES = {"cpu": "the processor", "cuda": "the GPU"}
 _ONE_THREAD = ("python_loops", "numpy", "pillow")
-_SUMMARY = ("pass_ms", "gb_per_s", "of_copy")
-"""Metrics of the sentence on another axis than the implementation."""
 _PASS = (
     "ms: a pass over all images, uint8 in and out, the output allocated once{}. GB/s: the bytes that it cannot but "
     "read and write."
@@ -153,29 +153,29 @@ class GrayscalePresentation(Presentation):
         bounds = (Note("method", text) for row in ours if (text := _without_bound(row)))
         return list(dict.fromkeys([*notes, *bounds]))
 
-    def summary(self, table: Table, axis: str) -> str:
+    def measures(self, rows: Sequence[Row]) -> list[Measure]:
+        return [SPEED] if any(row.rates() for row in rows) else []
+
+    def answer(self, table: Table, axis: str) -> Answer:
         """The fastest implementation on the processor and on the GPU, how much faster, and whether the pictures agree.
 
-        For another axis, what it does to the time of a pass.
+        For another axis, what it does to the speed.
         """
         rows = [row for row in table.rows if row.value_of("pass_ms") is not None]
-        if not rows:
-            return f"No run ended ok, so nothing can be said of {axis}."
-        if axis != "implementation" or count_values(rows, axis) < 2:
-            return summarize_metrics(table, axis, [name for name in _SUMMARY if name in table.custom_metric_names])
-
-        texts = []
-        for group in group_by_other_factors(rows, IMPLEMENTATION_FIELDS):
-            by_device = [sorted(_on_device(group, device), key=_ms) for device in _PLACES]
-            parts = "; ".join(_fastest(ranked) for ranked in by_device if ranked)
-            texts.append(f"{context_phrase(group, *IMPLEMENTATION_FIELDS)}{parts}")
-        sentence = "; ".join(texts)
-        repeats = sorted({len(row.counted) for row in rows})
-        count = " to ".join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))
+        if not rows or axis != "implementation" or count_values(rows, axis) < 2:
+            return answer_along(table, axis)
+        group = group_by_other_factors(rows, IMPLEMENTATION_FIELDS)[0]
+        ranked = [found for device in _PLACES if (found := sorted(_on_device(group, device), key=_ms))]
+        place = context_phrase(group, *IMPLEMENTATION_FIELDS) if len(rows) > len(group) else ""
+        headline = f"{place}{'; '.join(map(_fastest, ranked))}."
+        doubts = [Finding("in doubt", text) for trials in ranked if (text := _doubts(trials))]
         levels = [estimate for row in rows if (estimate := row.estimate("levels_apart"))]
         apart = max((value for estimate in levels for value in estimate.values), default=None)
-        agree = "" if apart is None else f"; no grey level is more than {apart:.0f} from the float64 reference's"
-        return f"{sentence[:1].upper()}{sentence[1:]} (n={count}){agree}."
+        agreement = f"no grey level is more than {apart:.0f} from the float64 reference's" if apart is not None else ""
+        return Answer(
+            f"{headline[:1].upper()}{headline[1:]}",
+            answer_along(table, axis, [*doubts, *([Finding("agreement", agreement)] if agreement else [])]).findings,
+        )
 
     def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
         return f"another function than {RECORDED_NAME}"
@@ -212,27 +212,32 @@ def _fastest(ranked: Sequence[Row]) -> str:
         ranked: trials in the order of their times.
     """
     best, *others = ranked
-    config, size = _config(best), _config(best)["image_size"]
-    time = f"{_interval(best)} a pass of {config['images']:,} images of {size}x{size}"
-    subject = f"on {_PLACES[config['device']]} {_name(best)}"
+    config = _config(best)
+    time = f"{_interval(best)} for {config['images']:,} images of {config['image_size']}x{config['image_size']}"
+    on = f"on {_PLACES[config['device']]}"
     over_loops = f", {_times(best.speed_up)} as fast as python_loops" if best.speed_up else ""
     if not others:
-        return f"{subject} takes {time}{over_loops}"
+        return f"{_name(best)} {on} takes {time}{over_loops}"
+    is_the_fastest = set(_verdicts(ranked)) == {"faster"}
+    subject = f"{_name(best)} {'is the fastest' if is_the_fastest else 'took the least time'} of {len(ranked)} {on}"
+    return f"{subject}: {time}{over_loops}"
 
-    comparisons = [best.speed_against(row) for row in others]
-    verdicts = [verdict_of(ratio, 1, "faster", "slower") if ratio else None for ratio in comparisons]
-    if comparisons[0] and set(verdicts) == {"faster"}:
-        following = _name(others[0])
-        over_loops = "" if following == "python_loops" else over_loops
-        ahead = f"{_times(comparisons[0])} as fast as {following}, the next"
-        return f"{subject} is the fastest of {len(ranked)}: {time}{over_loops}, {ahead}"
 
-    doubts = []
+def _doubts(ranked: Sequence[Row]) -> str:
+    """Why the implementation of least time is not called the fastest; empty if it is."""
+    best, *others = ranked
+    texts = []
     for reason, doubtful in _DOUBTS.items():
-        rows = [row for row, verdict in zip(others, verdicts, strict=True) if verdict in doubtful]
+        rows = [row for row, verdict in zip(others, _verdicts(ranked), strict=True) if verdict in doubtful]
         if rows:
-            doubts.append(f"{reason} {join_names([f'{_name(row)} ({_interval(row)})' for row in rows])}")
-    return f"{subject} took the least time of {len(ranked)}: {time}{over_loops}; {'; '.join(doubts)}"
+            texts.append(f"{reason} {join_names([f'{_name(row)} ({_interval(row)})' for row in rows])}")
+    return f"{_name(best)}: {'; '.join(texts)}" if texts else ""
+
+
+def _verdicts(ranked: Sequence[Row]) -> list[str | None]:
+    """How the implementation of least time compares with each of the others."""
+    comparisons = [ranked[0].speed_against(row) for row in ranked[1:]]
+    return [verdict_of(ratio, 1, "faster", "slower") if ratio else None for ratio in comparisons]
 
 
 def _interval(row: Row) -> str:
@@ -240,7 +245,7 @@ def _interval(row: Row) -> str:
 
 
 def _times(ahead: Contrast) -> str:
-    return f"{format_interval(ahead, RATIO, null=1)} times"
+    return f"{format_value(ahead, RATIO)}x"
 
 
 def _without_bound(row: Row) -> str:

@@ -23,7 +23,7 @@ def rate(values: dict[str, Any], repeat: int) -> float:
 def test_a_trial_is_beaten_when_its_interval_excludes_that_it_is_as_good_as_the_best() -> None:
     race = race_for(make_table(results(BATCHES, rate, repeats=5)), "throughput")
     assert [row.factors["batch_per_rank"] for row in race.beaten] == [16]
-    assert [claim.measure for claim in race.claims] == ["speed"]
+    assert [claim.measure.name for claim in race.claims] == ["speed"]
     assert {claim.axis for claim in race.claims} == {""}
 
 

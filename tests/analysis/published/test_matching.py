@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.published.data import published
-from dmls_ray.analysis.summary.sweep_summary import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import match, with_published_rows
 from dmls_ray.records.model import RunRecord
@@ -20,32 +20,18 @@ def test_the_published_figures_are_all_here() -> None:
 
 
 def test_they_give_report_as_sentence_on_two_gpus_against_one() -> None:
-    sentence = summarize_axis(make_table(published("cifar10")), "world_size")
-    at_32, at_256 = sentence.split("; ")
-    assert "t batch_per_rank 32, " in at_32
-    assert "from world_size 1 to 2 a run went from 161 to 634 s, 3.95 times as long" in at_32
-    assert "at batch_per_rank 256, " in at_256
-    assert "a run went from 153 to 214 s, 1.40 times as long" in at_256
+    speed = answer_on_axis(make_table(published("cifar10")), "world_size").findings[0].text
+    assert speed == "0.25x at batch_per_rank 32, 0.71x at batch_per_rank 256 as fast as 1"
 
 
-def test_they_give_report_bs_sentence_for_each_backend() -> None:
-    sentence = summarize_axis(make_table(published("stl10")), "world_size")
-    assert (
-        "at batch_per_rank 32, backend nccl, from world_size 1 to 2 a run went from 179 to 63.9 s, 2.81 times"
-        in sentence
-    )
-    assert (
-        "at batch_per_rank 32, backend gloo, from world_size 1 to 2 a run went from 179 to 87.3 s, 2.05 times"
-        in sentence
-    )
+def test_they_give_report_bs_ratio_of_ranks() -> None:
+    found = answer_on_axis(make_table(published("stl10")), "world_size")
+    assert found.findings[0].text.startswith("2.52x as fast as 1 (2.05x at batch_per_rank 32 to 2.81x")
 
 
-def test_they_give_report_cs_sentence_on_machines() -> None:
-    sentence = summarize_axis(make_table(published("mnist")), "machines")
-    assert (
-        "At ranks_per_machine 1, batch_per_rank 32, quantization off, backend gloo, from machines 1 to 2 " in sentence
-    )
-    assert "a run went from 186 to 99.0 s, 1.88 times as fast" in sentence
+def test_they_give_report_cs_ratio_of_machines() -> None:
+    found = answer_on_axis(make_table(published("mnist")), "machines")
+    assert found.headline.startswith("On 1 rank per machine, 2 machines train 1.88x as fast as 1 ")
 
 
 def test_losses_that_were_summed_over_batches_are_means_over_samples() -> None:

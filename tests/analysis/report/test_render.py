@@ -49,7 +49,7 @@ def test_the_page_has_question_answer_table_and_method_even_without_scripts() ->
     page = render_report(asked, [])
     assert "What does it do?</p>" in page
     assert "It is asked here.</p>" in page
-    assert asked.sentence in page
+    assert asked.answer.headline in page
     assert page.count('data-trial="') == 4
     assert "1,601 [1,599, 1,603]" in page
     assert "3 blocks, one repeat of every trial a block" in page

@@ -5,7 +5,7 @@ from typing import Any
 
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.memory import memory_among, memory_change
-from dmls_ray.analysis.summary.sweep_summary import summarize_axis
+from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results, with_memory_kinds
 
@@ -70,14 +70,14 @@ def test_a_change_that_is_of_no_use_is_said_to_be_small() -> None:
 def test_no_memory_is_known_and_none_is_named() -> None:
     runs = of_batches(tensor_mem_mib=lambda batch, repeat: None, peak_mem_mib=lambda batch, repeat: 877.0)
     assert change(runs) == ""
-    assert "877" not in summarize_axis(make_table(runs), "batch_per_rank")
+    assert "877" not in answer_on_axis(make_table(runs), "batch_per_rank").text
 
 
 def test_all_choices_that_need_least_memory_are_named_and_all_that_need_most() -> None:
     table = make_table(of_optimizers(lambda name, repeat: {"sgd": 2.0, "rmsprop": 3.0}.get(name, 4.0)))
     sentence = "tensor memory is least with sgd, 2.00 MiB, and largest with adam, adamw, 4.00 MiB"
     assert memory_among(table.rows, "optimizer") == sentence
-    assert summarize_axis(table, "optimizer").endswith(f"; {sentence} (n=3).")
+    assert answer_on_axis(table, "optimizer").text.endswith(f"memory: {sentence}")
 
 
 def test_one_run_says_how_much_memory_its_tensors_need_and_not_how_much_its_process_does() -> None:
@@ -92,8 +92,8 @@ def test_a_user_functions_memory_is_followed_along_the_axis() -> None:
     runs = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {}))
     for record in runs.records:
         record.host_mem_mib = 10.0 * record.config["width"] + record.repeat
-    sentence = summarize_axis(make_table(runs), "width")
-    assert "growth of the resident set (MiB) went from 81.0 to 161.0 (+80 [+80, +80])" in sentence
+    text = answer_on_axis(make_table(runs), "width").text
+    assert "memory: growth of the resident set from 81.0 to 161 MiB" in text
 
 
 def test_choices_that_need_about_as_much_are_not_ranked_by_memory() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from dmls_ray.analysis.summary.repeats import Look, look_at
+from dmls_ray.analysis.summary.repeats import Look, look_at, undecided_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
 from tests.analysis.samples import results
@@ -41,27 +42,45 @@ def test_a_sweep_ends_when_its_comparisons_are_decided() -> None:
 def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
     found = look(noisy, Until())
     assert found.goes_on
-    assert found.progress.startswith("After 3 blocks 1 of 2 comparisons is open (batch_per_rank 17 against 16: speed ")
+    assert found.progress.startswith("After 3 blocks, 1 of 2 comparisons is open (batch_per_rank 17 against 16: speed ")
     assert found.progress.endswith("; 2 more blocks follow, about 7 s.")
-    assert found.result.endswith("; the same command goes on.")
+    assert found.undecided.endswith("; the same command goes on")
+    assert found.result == ""
 
 
 def test_a_sweep_that_may_have_no_more_repeats_says_what_would_decide() -> None:
     found = look(noisy, Until(max_repeats=5, budget=None), repeats=5)
     assert not found.goes_on
-    assert found.result.startswith("5 blocks, the most that --max-repeats 5 allows: 1 of 2 comparisons is open (")
+    assert found.undecided.startswith("1 of 2 comparisons after 5 blocks, the most that --max-repeats 5 allows: batch")
     wanted = found.open[0].repeats_wanted(found.stage.until)
-    assert found.result.endswith(f"about {wanted} would decide: --max-repeats {wanted}.")
+    assert found.undecided.endswith(f"about {wanted} would decide: --max-repeats {wanted}")
 
 
 def test_a_sweep_that_may_take_no_more_time_says_what_would_decide() -> None:
     found = look(noisy, Until(budget=2.0))
     assert not found.goes_on
-    assert "3 blocks, as many as --budget 2 has time for: 1 of 2 comparisons is open (" in found.result
-    assert " would decide: --budget " in found.result
+    assert found.undecided.startswith("1 of 2 comparisons after 3 blocks, as many as --budget 2 has time for: batch")
+    assert " would decide: --budget " in found.undecided
 
 
 def test_a_sweep_without_comparisons_says_nothing() -> None:
     found = look(lambda values, repeat: None if values["batch_per_rank"] == 17 else 100.0, Until())
     assert not found.goes_on
     assert found.result == ""
+    assert found.undecided == ""
+
+
+def undecided(rate: Any, repeats: int) -> str:
+    swept = results({"batch_per_rank": [16, 17]}, rate, repeats=repeats)
+    swept.until = None
+    return undecided_of(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
+
+
+def test_a_given_number_of_repeats_leaves_undecided_what_more_of_them_would_decide() -> None:
+    assert undecided(clear, 3) == ""
+    assert re.fullmatch(
+        r"1 of 2 comparisons: batch_per_rank 17 against 16: speed \S+x \[.*\]; about \d+ repeats would decide: "
+        "--repeats auto",
+        undecided(noisy, 5),
+    )
+    assert undecided(clear, 2) == "2 of 2 comparisons: below 3 repeats there is no interval; --repeats auto decides"

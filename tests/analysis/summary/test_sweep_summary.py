@@ -6,6 +6,7 @@ import pytest
 
 from dmls_ray.analysis.report.render import render_report
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
 from tests.analysis.samples import results
 
@@ -72,17 +73,31 @@ def test_an_older_session_has_the_ids_of_its_trials_as_one_text() -> None:
     assert reading(2, older).unfinished.startswith("7 of the 9 runs that were asked for have not ended")
 
 
-def test_the_summary_leaves_out_rows_whose_ranks_trained_apart_and_says_so() -> None:
-    def sentence(batches: set[int]) -> str:
+def test_the_answer_leaves_out_rows_whose_ranks_trained_apart_and_says_so() -> None:
+    def answer(batches: set[int]) -> Answer:
         apart = runs()
         for record in apart.records:
             if record.config["batch_per_rank"] in batches:
                 record.independent_ranks = "no collectives in 6 optimizer steps"
-        return SweepSummary(apart, SweepQuestion.of([session()])).sentence
+        return SweepSummary(apart, SweepQuestion.of([session()])).answer
 
-    assert "From batch_per_rank 16 to 64" in sentence(set())
-    left = sentence({64})
-    assert left.startswith("Left out are 1 of 3 rows, since the ranks did not train one model together. ")
-    assert "From batch_per_rank 16 to 32" in left
-    assert "64" not in left
-    assert sentence({16, 32, 64}) == "In no row did the ranks train one model together, so nothing can be compared."
+    assert answer(set()).headline.startswith("Batch_per_rank 16 to 64 train equally fast")
+    left = answer({64})
+    assert left.findings[-1].text == "1 of 3 rows, since the ranks did not train one model together"
+    assert left.headline.startswith("Batch_per_rank 16 and 32 train")
+    assert "64" not in left.text
+    assert answer({16, 32, 64}) == Answer(
+        "In no row did the ranks train one model together, so nothing can be compared."
+    )
+
+
+def test_what_was_held_fixed_is_the_first_note_of_the_table() -> None:
+    notes = reading(9, session()).table.notes
+    assert notes[0].startswith("Held fixed: model digits_convnet, dataset digits, epochs 5, ")
+
+
+def test_what_is_undecided_is_the_last_line_of_the_answer() -> None:
+    noisy = results(GRID, lambda values, repeat: 100.0 + 20 * ((repeat * values["batch_per_rank"] // 16) % 3))
+    found = SweepSummary(noisy, SweepQuestion.of([session()])).answer
+    assert found.findings[-1].topic == "undecided"
+    assert " of 6 comparisons: batch_per_rank " in found.findings[-1].text

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmls_ray.analysis.summary.variants import summarize_variants
+from dmls_ray.analysis.summary.variants import answer_on_variants
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import results
 
@@ -16,18 +16,20 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
 
     changes = [{}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1}]
     runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes)
-    assert "the gap" not in summarize_variants(make_table(runs), ["dropout", "l1", "label_smoothing"]), "not evaluated"
+    found = answer_on_variants(make_table(runs), ["dropout", "l1", "label_smoothing"])
+    assert "gap" not in found.text, "not evaluated"
     for record in runs.records:
         record.train_eval_accuracy = record.train_accuracy
     table = make_table(runs)
     assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
-    assert summarize_variants(table, ["dropout", "l1", "label_smoothing"]) == (
-        "Against a test accuracy of 0.800 [0.800, 0.800] without (at 5 epochs, lr 0.001), it is higher with "
-        "dropout=0.3 (+0.030 [+0.022, +0.038]), lower with l1=0.1 (-0.103 [-0.115, -0.092]), indistinguishable with "
-        "label_smoothing=0.1 (+0.000 [-0.008, +0.008]); the gap between train and test accuracy, 0.150 without, is "
-        "higher with l1=0.1 (+0.103 [+0.092, +0.115]), lower with dropout=0.3 (-0.030 [-0.038, -0.022]) (n=3; "
-        "intervals of each quantity hold together)."
-    )
+    found = answer_on_variants(table, ["dropout", "l1", "label_smoothing"])
+    assert found.text.splitlines() == [
+        "Dropout=0.3 gains 3.0 points of test accuracy; l1=0.1 loses 10.3 points of test accuracy.",
+        "accuracy: 0.800 without; higher with dropout=0.3 (+3.0 points [+2.2, +3.8]); lower with l1=0.1 (-10.3 points "
+        "[-11.5, -9.2]); within chance with label_smoothing=0.1 (+0.0 points [-0.8, +0.8])",
+        "gap to training: 0.150 without; higher with l1=0.1 (+10.3 points [+9.2, +11.5]); lower with dropout=0.3 (-3.0 "
+        "points [-3.8, -2.2])",
+    ]
 
 
 def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
@@ -41,16 +43,17 @@ def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
     )
     for record in runs.records:
         record.test_samples, record.train_eval_accuracy = 359, record.train_accuracy
-    assert summarize_variants(make_table(runs), ["l1"]) == (
-        "Against a test accuracy of 0.984 [0.974, 0.995] without (at 5 epochs, lr 0.001), it is indistinguishable with "
-        "l1=0.0001 (+0.002 [-0.016, +0.019]) (n=3)."
-    )
+    found = answer_on_variants(make_table(runs), ["l1"])
+    assert found.text.splitlines() == [
+        "No change makes a difference in test accuracy beyond chance.",
+        "accuracy: 0.984 without; within chance with l1=0.0001 (+0.2 points [-1.6, +1.9])",
+    ]
 
 
 def test_a_change_without_a_comparable_block_is_named() -> None:
     runs = results({"batch_per_rank": 16}, lambda values, repeat: 100.0, variants=[{}, {"l1": 0.1}])
     for record in runs.records:
         record.versions = {"torch": str(record.config["l1"])}
-    assert "it is not compared, since no block has both with the same versions, with l1=0.1 (n=3)" in (
-        summarize_variants(make_table(runs), ["l1"])
-    )
+    found = answer_on_variants(make_table(runs), ["l1"])
+    assert found.headline.startswith("No change is compared: no block has both")
+    assert "l1=0.1 not compared: no block has both" in found.findings[0].text

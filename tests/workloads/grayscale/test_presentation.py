@@ -11,7 +11,8 @@ import pytest
 from dmls_ray.analysis.advise.rank import advise
 from dmls_ray.analysis.figures import interactive
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sweep_summary import summarize_axis
+from dmls_ray.analysis.summary.answer import Answer
+from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import all_layouts, match, with_published_rows
 from dmls_ray.execution.planning import make_plan
@@ -107,19 +108,25 @@ def test_the_share_of_a_copy_is_a_ratio() -> None:
     assert known.centre == pytest.approx(0.5 ** (1 / 3))
 
 
-def test_the_answer_names_the_fastest_the_next_and_how_far_the_pictures_are_apart() -> None:
-    assert summarize_axis(make_table(sweep(ALL, usual)), "implementation") == (
-        "On the processor cpp is the fastest of 5: 0.2020 [0.1971, 0.2070] ms a pass of 200 images of 128x128, "
-        "5,000 [5,000, 5,000] times as fast as python_loops, 2.00 [2.00, 2.00] times as fast as opencv, the next "
-        "(n=3); no grey level is more than 1 from the float64 reference's."
+def answer(results: Results) -> Answer:
+    return answer_on_axis(make_table(results), "implementation")
+
+
+def test_the_answer_names_the_fastest_and_how_far_the_pictures_are_apart() -> None:
+    found = answer(sweep(ALL, usual))
+    assert found.headline == (
+        "Cpp is the fastest of 5 on the processor: 0.2020 [0.1971, 0.2070] ms for 200 images of 128x128, 5,000x as "
+        "fast as python_loops."
     )
+    assert "cpp 5,000x [5,000, 5,000] as fast as python_loops" in found.findings[0].text
+    assert "no grey level is more than 1 from the float64 reference's" in found.text
 
 
 def test_the_gpu_is_a_question_of_its_own() -> None:
     with_gpu = sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)
-    sentence = summarize_axis(make_table(with_gpu), "implementation")
-    assert "On the processor cpp is the fastest of 5" in sentence
-    assert "; on the GPU cuda takes 0.01" in sentence
+    headline = answer(with_gpu).headline
+    assert "Cpp is the fastest of 5 on the processor" in headline
+    assert "; cuda on the GPU takes 0.01" in headline
 
 
 def test_an_implementation_indistinguishable_from_another_is_not_called_fastest() -> None:
@@ -127,12 +134,10 @@ def test_an_implementation_indistinguishable_from_another_is_not_called_fastest(
         factor = (0.8, 1.0, 1.3)[(repeat + (values["implementation"] == "cpp")) % 3]
         return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
 
-    sentence = summarize_axis(make_table(sweep({"implementation": ["opencv", "cpp"]}, noisy)), "implementation")
-    assert sentence.startswith(
-        "On the processor cpp took the least time of 2: 0.39 [0.21, 0.70] ms a pass of 200 images"
-    )
-    assert "; indistinguishable from it: opencv (0.41 [0.22, 0.74] ms) (n=3)" in sentence
-    assert "fastest" not in sentence
+    found = answer(sweep({"implementation": ["opencv", "cpp"]}, noisy))
+    assert found.headline.startswith("Cpp took the least time of 2 on the processor: 0.39 [0.21, 0.70] ms for 200")
+    assert "in doubt: cpp: indistinguishable from it: opencv (0.41 [0.22, 0.74] ms)" in found.text
+    assert "fastest" not in found.text
 
 
 def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> None:
@@ -141,31 +146,22 @@ def test_one_that_is_slower_wherever_both_ran_is_not_called_the_fastest() -> Non
             return 0.1 if repeat > 2 else 0.5
         return 0.3 if repeat < 3 else None
 
-    sentence = summarize_axis(
-        make_table(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7)), "implementation"
-    )
-    assert "opencv took the least time of 2" in sentence
-    assert "indistinguishable from it: cpp" in sentence
-    assert "(n=3 to 7)" in sentence
+    found = answer(sweep({"implementation": ["opencv", "cpp"]}, late, repeats=7))
+    assert "pencv took the least time of 2" in found.headline
+    assert "indistinguishable from it: cpp" in found.text
 
 
 def test_one_run_of_each_or_runs_on_two_machines_make_none_the_fastest() -> None:
-    once = summarize_axis(make_table(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1)), "implementation")
-    assert "cpp took the least time of 2" in once
-    assert "; too few repeats to distinguish it from numpy (10 ms) (n=1)" in once
+    once = answer(sweep({"implementation": ["numpy", "cpp"]}, usual, repeats=1))
+    assert "pp took the least time of 2" in once.headline
+    assert "cpp: too few repeats to distinguish it from numpy (10 ms)" in once.text
     results = sweep({"implementation": ["numpy", "cpp"]}, usual)
     for record in results.records:
         if record.config["implementation"] == "cpp":
             record.machine = {**MACHINE, "host": "another"}
-    apart = summarize_axis(make_table(results), "implementation")
-    assert "cpp took the least time of 2" in apart
-    assert "; not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms) (n=3)" in apart
-
-
-def test_the_loops_are_named_once_where_they_come_next() -> None:
-    sentence = summarize_axis(make_table(sweep({"implementation": ["python_loops", "numpy"]}, usual)), "implementation")
-    assert sentence.count("python_loops") == 1
-    assert "of 128x128, 100.00 [100.00, 100.00] times as fast as python_loops, the next" in sentence
+    apart = answer(results)
+    assert "pp took the least time of 2" in apart.headline
+    assert "cpp: not compared, for they ran elsewhere or at other times: numpy (10.10 [9.85, 10.35] ms)" in apart.text
 
 
 def test_no_advice_on_turning_images_grey_suggests_more_ranks() -> None:
@@ -193,24 +189,21 @@ def test_the_levels_apart_are_those_of_the_run_that_is_furthest_and_of_none_that
     for record in results.records:
         if record.measures:
             record.measures["levels_apart"] = int(record.repeat == 1)
-    assert "no grey level is more than 1 from" in summarize_axis(make_table(results), "implementation")
-    assert "grey level" not in summarize_axis(make_table(sweep(ALL, usual, levels_apart=None)), "implementation")
+    assert "no grey level is more than 1 from" in answer(results).text
+    assert "grey level" not in answer(sweep(ALL, usual, levels_apart=None)).text
 
 
-def test_several_sets_of_images_are_answered_each_by_itself() -> None:
-    table = make_table(sweep({**ALL, "images": [200, 4000]}, usual))
-    sentence = summarize_axis(table, "implementation")
-    assert sentence.startswith("At images 200, on the processor cpp")
-    assert "; at images 4000, on the processor cpp" in sentence
-    assert [row.factors["images"] for row in table.rows] == [200] * 6 + [4000] * 6
+def test_of_several_sets_of_images_the_first_is_in_the_headline() -> None:
+    results = sweep({**ALL, "images": [200, 4000]}, usual)
+    found = answer(results)
+    assert found.headline.startswith("At images 200, cpp is the fastest of 5 on the processor")
+    assert "cpp 5,000x [5,000, 5,000]" in found.findings[0].text
+    assert [row.factors["images"] for row in make_table(results).rows] == [200] * 6 + [4000] * 6
 
 
 def test_another_axis_is_answered_as_for_any_function() -> None:
-    table = make_table(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
-    assert summarize_axis(table, "implementation") == (
-        "From images 200 to 400 pass_ms went from 0.2020 to 0.2020 (+0 [+0, +0], indistinguishable), gb_per_s went "
-        "from 990 to 1,980 (+990 [+966, +1,015]) (n=3)."
-    )
+    found = answer(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
+    assert found.headline == "Images 400 runs 2.00x as fast as 200."
 
 
 def test_notes_say_what_was_scaled_and_what_cannot_be_compared_with_memory() -> None:
@@ -280,14 +273,14 @@ def test_a_folder_that_only_claims_to_be_of_images_is_read_as_any_function(chang
         record.config = json.loads(json.dumps(record.config | changes))
     table = make_table(results)
     assert not isinstance(table.presentation, GrayscalePresentation)
-    assert summarize_axis(table, "implementation")
+    assert answer_on_axis(table, "implementation").headline
 
 
 @pytest.mark.parametrize("name", ["pass_ms", "timed_images", "set_mib", "cache_mib", "levels_apart", "own_output"])
 @pytest.mark.parametrize("value", ["text", None, [1], float("inf"), 0, -1, 1.7e308, 5e-324, 2**63 - 1])
 def test_a_measure_that_is_none_breaks_nothing(name: str, value: Any) -> None:
     table = make_table(sweep(ALL, usual, **{name: value}))
-    assert summarize_axis(table, "implementation")
+    assert answer_on_axis(table, "implementation").headline
     assert len(table.frame()) == len(table.numbers()) == 6
     figure = chart(table)
     assert figure is None or interactive.plotly_figure(figure)

@@ -1,0 +1,116 @@
+"""The answer on one field that a sweep varies: a headline, and what it does to each measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.summary.answer import Answer, Finding, cut
+from dmls_ray.analysis.summary.axis import Axis
+from dmls_ray.analysis.summary.effects import effects_of
+from dmls_ray.analysis.summary.effort import describe_effort
+from dmls_ray.analysis.summary.headline import headline_of
+from dmls_ray.analysis.summary.measures import Measure
+from dmls_ray.analysis.summary.memory import memory_along
+from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
+from dmls_ray.analysis.summary.trend import trends_of
+from dmls_ray.analysis.table.axis_groups import BATCHES, count_values
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.until import Until
+from dmls_ray.records.training_metrics import LEARNED
+
+
+def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answer:
+    """What an axis does to speed, accuracy, memory and whatever else is measured, and what the other axes do.
+
+    Args:
+        table: the sweep's table.
+        name: the field that the sweep asks about.
+        more: findings of a workload, which follow those on the measures of the axis.
+    """
+    rows = [row for row in table.rows if row.counted and (row.estimates or row.custom_metrics)]
+    measures = table.presentation.measures(rows)
+    if not measures:
+        if any(row.counted for row in table.rows):
+            return Answer(
+                "These runs were searched, not measured, and their times say nothing: run them with --mode bench."
+            )
+        return Answer(f"No run ended ok, so nothing can be said of {name}.")
+    name, alone = _axis_that_varies(table, rows, name)
+    if not name:
+        return Answer(alone or f"Only one trial was measured, so nothing can be compared: {_level(rows[0], measures)}.")
+    axis = Axis.of(table, name, rows)
+    if not axis.groups:
+        return Answer(f"No two trials differ in {name} alone, so nothing can be said of it.")
+
+    findings = [_finding(axis, measure) for measure in measures]
+    memory = memory_along(axis)
+    until = Until() if table.stage is None else table.stage.until
+    others = [finding for other in _others(table, rows, name) if (finding := _of_other(other, measures)) is not None]
+    last = _lost(table)
+    return Answer(
+        " ".join(filter(None, [alone, headline_of(axis, measures, until, table.presentation.verb)])),
+        cut([*findings[:2], *more, *others, *memory, *findings[2:]], last),
+    )
+
+
+def _axis_that_varies(table: Table, rows: Sequence[Row], name: str) -> tuple[str, str]:
+    """The field that was asked about; if only one of its values was measured, another that varies, and a sentence."""
+    if name == "batch_per_rank" and table.fixed_batch_field == "global_batch":
+        name = "global_batch"
+    if count_values(rows, name) > 1:
+        return name, ""
+    alone = _only_one(table, rows[0], name) if name in table.varied else ""
+    # The field that does vary is the question then: world_size at one global_batch, say.
+    return next((other for other in table.varied if count_values(rows, other) > 1), ""), alone
+
+
+def _only_one(table: Table, row: Row, name: str) -> str:
+    """That only one of several values could be measured."""
+    value = row.factors[name]
+    others = [row for row in table.rows if row.factors[name] != value]
+    return f"Of {name}, only {value} could be measured." if others else ""
+
+
+def _level(row: Row, measures: Sequence[Measure]) -> str:
+    rate = row.throughput if row.estimate(row.throughput) else "total_s"
+    names = [rate if measure.name == "speed" else measure.name for measure in measures]
+    return ", ".join(f"{label_of(name)} {row.text(name)}" for name in names if row.text(name))
+
+
+def _finding(axis: Axis, measure: Measure) -> Finding:
+    """What an axis does to a measure; for what was learned, with what else differs that it follows from."""
+    text = trends_of(axis, measure) if axis.is_ordered else effects_of(axis, measure)
+    if measure.name in LEARNED:
+        rows = [row for row in axis.groups[0] if row.by_block(measure.name)]
+        effort = describe_effort(rows, axis.name, ordered=axis.is_ordered, only_differing=True)
+        text = f"{text}; with {effort}" if effort else text
+    return Finding(measure.topic, text)
+
+
+def _others(table: Table, rows: Sequence[Row], name: str) -> Iterator[Axis]:
+    """The other fields that vary, as axes."""
+    for other in table.varied:
+        is_derived = other in BATCHES and (name in BATCHES or other != table.fixed_batch_field)
+        if other != name and not is_derived and count_values(rows, other) > 1:
+            axis = Axis.of(table, other, rows)
+            if axis.groups:
+                yield axis
+
+
+def _of_other(axis: Axis, measures: Sequence[Measure]) -> Finding | None:
+    """What another axis does to the first measure, and to others where it is beyond chance."""
+    first, *rest = measures
+    texts = [effects_of(axis, first), *(effects_of(axis, measure, only_decided=True) for measure in rest)]
+    text = "; ".join(filter(None, texts))
+    if not text:
+        return None
+    values = {axis.subject(row) for group in axis.groups for row in (group[-1:] if axis.is_ordered else group[1:])}
+    return Finding(next(iter(values)) if len(values) == 1 else axis.name, text)
+
+
+def _lost(table: Table) -> list[Finding]:
+    """What could not be measured, as it ended."""
+    names = [f"{describe_configuration(row.factors)} ({row.outcome})" for row in table.rows if not row.counted]
+    return [Finding("not measured", join_names(names, separator=", "))] if names else []

@@ -1,0 +1,111 @@
+"""The headline of an answer: at most 25 words on what matters most, at the first place of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmls_ray.analysis.stats.block_model import Contrast
+from dmls_ray.analysis.summary.axis import Axis
+from dmls_ray.analysis.summary.effects import NOT_COMPARED
+from dmls_ray.analysis.summary.measures import Measure
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.until import Until
+
+Compared = Sequence[tuple[Row, Contrast]]
+"""Trials, and how each compares with the baseline."""
+
+
+def headline_of(axis: Axis, measures: Sequence[Measure], until: Until, verb: str) -> str:
+    """What an axis does to the first measure in its first group, and what this costs by the second one.
+
+    Args:
+        axis: the field.
+        measures: the most important first.
+        until: says which differences count as none.
+        verb: what a trial does: `train`.
+    """
+    group = axis.groups[0]
+    base, *rest = group
+    main, *others = measures
+    compared = _compared(main, rest, base)
+    if not compared:
+        return _sentence(axis.place(group), f"{axis.subject(rest[-1])} and {axis.value(base)} are {NOT_COMPARED}")
+    row, text = _gain(axis, base, compared, main, verb)
+    cost = _cost(axis, row, base, _compared(others[0], rest, base), others[0], until) if others else ""
+    n = compared[-1][1].n
+    chance = "" if compared[-1][1].low is not None else f" (n={n}, so perhaps by chance)"
+    return _sentence(axis.place(group), f"{text}{cost}{chance}")
+
+
+def _sentence(place: str, text: str) -> str:
+    text = f"{place.strip()}, {text}" if place else text
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _compared(measure: Measure, rows: Sequence[Row], base: Row) -> Compared:
+    return [(row, contrast) for row in rows if (contrast := measure.against(row, base)) is not None]
+
+
+def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str) -> tuple[Row, str]:
+    """The trial that the headline is about, and how it compares with the baseline by the first measure."""
+    more, less = ([item for item in compared if measure.sign(item[1]) == sign] for sign in (1, -1))
+    if measure.name != "speed":
+        row, contrast = compared[-1] if axis.is_ordered else max(compared, key=lambda item: measure.size(item[1]))
+        return row, _claim(axis, row, base, contrast, measure, verb)
+    if more:
+        row, contrast = max(more, key=lambda item: item[1].centre)
+        return row, _claim(axis, row, base, contrast, measure, verb)
+    if len(less) == len(compared) > 1 and not axis.is_ordered:
+        row, contrast = max(less, key=lambda item: item[1].centre)
+        return base, f"{axis.subject(base)} is the fastest: {_claim(axis, row, base, contrast, measure, verb)}"
+    if less:
+        row, contrast = less[-1] if axis.is_ordered else min(less, key=lambda item: item[1].centre)
+        return row, _claim(axis, row, base, contrast, measure, verb)
+    row = compared[-1][0]
+    if len(compared) == 1:
+        pair = f"{axis.value(base)} and {axis.subject(row)}" if axis.is_plural(row) else _pair(axis, base, row)
+        return row, f"{pair} {verb} equally fast as far as is known"
+    if axis.is_ordered:
+        return row, f"{axis.name} {axis.value(base)} to {axis.value(row)} {verb} equally fast as far as is known"
+    return base, f"no {axis.noun} {verb}s faster or slower than {axis.value(base)} beyond chance"
+
+
+def _pair(axis: Axis, base: Row, row: Row) -> str:
+    return f"{axis.subject(base)} and {axis.value(row)}"
+
+
+def _claim(axis: Axis, row: Row, base: Row, contrast: Contrast, measure: Measure, verb: str) -> str:
+    s = "" if axis.is_plural(row) else "s"
+    amount = measure.effect(contrast, interval=False)
+    if measure.name == "speed":
+        return f"{axis.subject(row)} {verb}{s} {amount} as fast as {axis.value(base)}"
+    if measure.name == "total_s":
+        return f"{axis.subject(row)} take{s} {amount} as long as {axis.value(base)}"
+    return f"{axis.subject(row)} {_effect(contrast, measure, s)} against {axis.value(base)}"
+
+
+def _effect(contrast: Contrast, measure: Measure, s: str) -> str:
+    amount = measure.effect(contrast, interval=False)
+    if measure.kind == "points":
+        return f"{'lose' if contrast.centre < 0 else 'gain'}{s} {amount.lstrip('+-')} of {measure.words}"
+    if measure.kind == "ratio":
+        return f"{'has' if s else 'have'} {amount} the {measure.words}"
+    return f"change{s} {measure.words} by {amount}"
+
+
+def _cost(axis: Axis, row: Row, base: Row, compared: Compared, measure: Measure, until: Until) -> str:
+    """What the trial of the headline, or else another one, gains or loses by the second measure."""
+    if not compared:
+        return ""
+    mine = next((contrast for item, contrast in compared if item is row), None)
+    if mine is not None and measure.sign(mine):
+        return f" and {_effect(mine, measure, '' if axis.is_plural(row) else 's')}"
+    others = [item for item in compared if measure.sign(item[1])]
+    if others and not axis.is_ordered:
+        other, contrast = max(others, key=lambda item: measure.size(item[1]))
+        return f", and {axis.value(other)} {_effect(contrast, measure, 's')}"
+    if mine is None:
+        return f", and none differs in {measure.words} beyond chance"
+    if measure.is_equal(mine, until):
+        return f", at equal {measure.words}"
+    return f", with no difference in {measure.words} beyond chance"

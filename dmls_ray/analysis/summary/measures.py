@@ -1,0 +1,112 @@
+"""`Measure`: a quantity by which an answer compares trials, and how its effects are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmls_ray.analysis.stats.block_model import Contrast, is_decided
+from dmls_ray.analysis.stats.formatting import (
+    GENERIC,
+    RATIO,
+    NumberFormat,
+    format_interval,
+    format_value,
+    with_sign,
+)
+from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.until import Until
+from dmls_ray.records.training_metrics import LEARNED
+
+_POINTS = with_sign(NumberFormat(lambda value: 1))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A quantity of trials."""
+
+    name: str
+    """`speed`, or a metric."""
+    kind: str
+    """`ratio` of two values; `points`, hundredths between two accuracies; or `difference`."""
+
+    @property
+    def topic(self) -> str:
+        """The first word of a line about it."""
+        return {"test_accuracy": "accuracy", "total_s": "time"}.get(self.name, self.name)
+
+    @property
+    def words(self) -> str:
+        """Its name in a sentence."""
+        return self.name.replace("_", " ") if self.name in LEARNED else self.name
+
+    @property
+    def null(self) -> float:
+        """The value of a comparison that means no difference."""
+        return 1.0 if self.kind == "ratio" else 0.0
+
+    def is_of(self, row: Row) -> bool:
+        """Whether a trial has it."""
+        return bool(row.rates() if self.name == "speed" else row.by_block(self.name))
+
+    def against(self, row: Row, base: Row) -> Contrast | None:
+        """A trial compared with a baseline; None without a block that has both in one environment."""
+        if self.name == "speed":
+            return row.speed_against(base)
+        compare = row.comparisons.ratio if self.kind == "ratio" else row.comparisons.difference
+        return compare(row, base, self.name)
+
+    def effect(self, contrast: Interval, *, interval: bool = True) -> str:
+        """A comparison as it is written: `2.83x [2.26, 3.54]`, `-9.9 points [-15.9, -4.0]`."""
+        unit, form = {"ratio": ("x", RATIO), "points": (" points", _POINTS)}.get(self.kind, ("", with_sign(GENERIC)))
+        if self.kind == "points":
+            low, high = (None if end is None else end * 100 for end in (contrast.low, contrast.high))
+            contrast = replace(contrast, centre=contrast.centre * 100, low=low, high=high)
+        text = format_interval(contrast, form, null=self.null) if interval else format_value(contrast, form)
+        number, bracket, ends = text.partition(" [")
+        return f"{number}{unit}{bracket}{ends}"
+
+    def sign(self, contrast: Interval) -> int:
+        """1 or -1 where a comparison is above or below no difference beyond chance, else 0.
+
+        Without an interval, as of one repeat, where the value itself is.
+        """
+        low, high = (contrast.centre if end is None else end for end in (contrast.low, contrast.high))
+        return (low > self.null) - (high < self.null)
+
+    def size(self, contrast: Interval) -> float:
+        """How far a comparison is from no difference."""
+        return abs(math.log(contrast.centre)) if self.kind == "ratio" else abs(contrast.centre)
+
+    def is_equal(self, contrast: Contrast, until: Until) -> bool:
+        """Whether the interval of a comparison lies within what counts as no difference."""
+        return is_decided(contrast, null=self.null, precision=0.0, equivalent=until.equivalent)
+
+
+SPEED = Measure("speed", "ratio")
+DURATION = Measure("total_s", "ratio")
+MOST_MEASURES = 4
+"""Measures of an answer: it has few lines."""
+
+_BEST_FIRST = ("test_accuracy", "test_loss", "validation_accuracy", "validation_loss", "train_accuracy", "train_loss")
+"""What was learned, by how much it says of new samples."""
+
+
+def measures_of(rows: Sequence[Row]) -> list[Measure]:
+    """The measures by which an answer compares trials: speed or duration, what was learned, what a user reports."""
+    measures = []
+    if any(row.rates() for row in rows):
+        measures.append(SPEED)
+    elif any(row.by_block("total_s") for row in rows):
+        measures.append(DURATION)
+    learned = next((name for name in _BEST_FIRST if any(row.by_block(name) for row in rows)), None)
+    if learned is not None:
+        measures.append(Measure(learned, "points" if learned.endswith("accuracy") else "ratio"))
+    is_speed = {row.throughput for row in rows}
+    for name in dict.fromkeys(name for row in rows for name in row.custom_metrics if name not in is_speed):
+        values = [value for row in rows for value in row.by_block(name).values()]
+        if values:
+            measures.append(Measure(name, "ratio" if min(values) > 0 else "difference"))
+    return measures[:MOST_MEASURES]
