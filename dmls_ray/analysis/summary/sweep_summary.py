@@ -73,6 +73,7 @@ class SweepSummary:
         """A row a trial; of a search, the best one first."""
         best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
         table = make_table(self.results, self.question.varied, best_by=best_by)
+        table.axis = self._axis_of(table)
         if fixed := held_fixed(table):
             table.typed_notes.insert(0, Note("held_fixed", fixed))
         if self.unfinished:
@@ -104,8 +105,11 @@ class SweepSummary:
     @property
     def axis(self) -> str:
         """The field that the answer goes along: the one that was asked about, if it varies."""
-        asked, varied = self.question.axis, self.table.varied
-        return asked if asked in varied else next(iter(self.question.varied), asked or "batch_per_rank")
+        return self.table.axis
+
+    def _axis_of(self, table: Table) -> str:
+        asked = self.question.axis
+        return asked if asked in table.varied else next(iter(self.question.varied), asked or "batch_per_rank")
 
     @cached_property
     def answer(self) -> Answer:

@@ -66,6 +66,8 @@ class Table:
     typed_notes: list[Note] = field(default_factory=list)
     """Sentences below the table."""
     columns: list[Column] = field(default_factory=list)
+    axis: str = ""
+    """The field that the sweep asks about; empty where that is not known."""
     stage: Stage | None = None
     """How far the sweep is; None if the number of its repeats was given."""
 

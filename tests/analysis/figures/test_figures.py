@@ -36,7 +36,7 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
 @pytest.mark.parametrize(
     ("folder", "names"),
     [
-        ("cifar10_convnet", ["tradeoff", "scaling", "batch", "memory", "learning", "rank_spread"]),
+        ("cifar10_convnet", ["answer", "tradeoff", "scaling", "batch", "memory", "learning", "rank_spread"]),
         ("cifar10_convnet_bf16", ["learning", "rank_spread", "utilization"]),
     ],
 )

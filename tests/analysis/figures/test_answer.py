@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures.answer import chart
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.model import Table
+from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.samples import own_results, results
+
+GRID = {"batch_per_rank": [16, 32, 64], "world_size": [1, 2]}
+
+
+def rate(values: dict[str, Any], repeat: int) -> float | None:
+    return 10.0 * values["batch_per_rank"] * values.get("world_size", 1)
+
+
+def asked(runs: Any, axis: str) -> Table:
+    table = make_table(runs)
+    table.axis = axis
+    return table
+
+
+def test_throughput_and_accuracy_are_drawn_against_the_axis_that_was_asked_about() -> None:
+    throughput, accuracy = panels(chart(asked(results(GRID, rate), "batch_per_rank")), 2)
+    assert throughput.x.label == accuracy.x.label == "batch_per_rank (samples)"
+    assert throughput.y.label == "throughput (images/s)"
+    assert accuracy.y.label == "test accuracy (fraction of samples)"
+    assert names(throughput) == ["world_size 1", "world_size 2"]
+    assert points(throughput, "world_size 2") == pytest.approx({16: 320, 32: 640, 64: 1280})
+    assert series(throughput, "world_size 1").connected
+
+
+def test_choices_are_categories_and_not_connected() -> None:
+    runs = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, rate)
+    throughput, _ = panels(chart(asked(runs, "optimizer")), 2)
+    assert list(throughput.x.categories) == ["adam", "sgd"]
+    assert not series(throughput, "measured").connected
+
+
+def test_more_than_four_lines_have_a_panel_for_each_value_of_another_field() -> None:
+    grid = {"batch_per_rank": [16, 32], "world_size": [1, 2], "optimizer": ["adam", "sgd", "rmsprop"]}
+    drawn = panels(chart(asked(results(grid, rate), "batch_per_rank")), 4)
+    assert [panel.title for panel in drawn] == ["world_size 1", "world_size 2"] * 2
+    assert names(drawn[0]) == ["optimizer adam", "optimizer sgd", "optimizer rmsprop"]
+
+
+def test_the_best_learning_rate_of_each_batch_is_a_line_of_its_own() -> None:
+    best = {16: 0.1, 32: 0.2, 64: 0.2}
+    runs = results(
+        {"batch_per_rank": [16, 32, 64], "lr": [0.1, 0.2]},
+        rate,
+        accuracy=lambda values, repeat: 0.9 if values["lr"] == best[values["batch_per_rank"]] else 0.5,
+    )
+    _, accuracy = panels(chart(asked(runs, "batch_per_rank")), 2)
+    assert points(accuracy, "best lr") == pytest.approx({16: 0.9, 32: 0.9, 64: 0.9})
+    assert list(series(accuracy, "best lr").texts) == ["lr 0.1", "lr 0.2", "lr 0.2"]
+
+
+def test_the_measures_of_a_function_have_panels_too() -> None:
+    runs = own_results({"depth": [1, 2]}, lambda values, repeat: (1.0, {"bits": 8 / values["depth"]}))
+    time, bits = panels(chart(asked(runs, "depth")), 2)
+    assert time.y.label == "run time (s)"
+    assert points(bits, "measured") == pytest.approx({1: 8, 2: 4})
+
+
+def test_an_axis_with_one_value_has_no_such_figure() -> None:
+    assert chart(asked(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate), "batch_per_rank")) is None
+    assert chart(make_table(results(GRID, rate))) is None
