@@ -44,7 +44,7 @@ class Blocks:
             return self._hand_out(first)
         look = self._look()
         if look is None or not look.goes_on:
-            self.reason = "" if look is None else look.result
+            self.reason = "" if look is None else look.end
             return ()
         self.reason = look.progress
         stage = look.stage

@@ -21,7 +21,7 @@ from dmls_ray.analysis.figures.style import DARK, LIGHT
 from dmls_ray.analysis.report.methodology import commands, environments, methodology, run_counts
 from dmls_ray.analysis.report.payload import build_payload
 from dmls_ray.analysis.summary.sweep_summary import SweepSummary
-from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.model import NoteKind, Table
 from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.records.codec import encode_json
 from dmls_ray.storage.runs_file import RUNS
@@ -92,7 +92,8 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
             question=question,
             more=more,
             answer=reading.answer,
-            held_fixed=next((note.text for note in table.typed_notes if note.kind == "held_fixed"), ""),
+            held_fixed=_note(table, "held_fixed"),
+            measured_on=_note(table, "measured_on"),
             heads=list(frame.columns),
             rows=_rows(table, frame.values.tolist(), trial_numbers),
             rows_left_out=max(0, len(table.rows) - MOST_RUNS),
@@ -129,6 +130,10 @@ def _rows(table: Table, cells: Sequence[Sequence[str]], numbers: Mapping[str, in
         {"cells": texts, "trial": numbers.get(row.trial_id), "runs": len(row.records), "outcome": row.outcome}
         for texts, row in zip(cells[:MOST_RUNS], table.rows, strict=False)
     ]
+
+
+def _note(table: Table, kind: NoteKind) -> str:
+    return next((note.text for note in table.typed_notes if note.kind == kind), "")
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -65,6 +65,12 @@ class Look:
         return f"{blocks}: {comparisons} {known}, or known to {until.within:.3g}.{self._left_out}"
 
     @property
+    def end(self) -> str:
+        """Why no more blocks are run; empty without comparisons."""
+        undecided = self.undecided
+        return f"Undecided: {undecided}." if undecided else self.result
+
+    @property
     def undecided(self) -> str:
         """Which comparisons are open after the last block, and what may decide them; empty where none is."""
         if not self.open:

@@ -52,6 +52,7 @@ def test_a_sweep_that_may_have_no_more_repeats_says_what_would_decide() -> None:
     found = look(noisy, Until(max_repeats=5, budget=None), repeats=5)
     assert not found.goes_on
     assert found.undecided.startswith("1 of 2 comparisons after 5 blocks, the most that --max-repeats 5 allows: batch")
+    assert found.end == f"Undecided: {found.undecided}."
     wanted = found.open[0].repeats_wanted(found.stage.until)
     assert found.undecided.endswith(f"about {wanted} would decide: --max-repeats {wanted}")
 
