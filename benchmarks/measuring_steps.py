@@ -75,7 +75,7 @@ def communication(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: in
                     step.step()
             if number:
                 ms[name].append((time.perf_counter() - began) / len(batches) * 1e3)
-    return {"run": {"returned": {"ms": ms, "timers": trial.ddp_model.communication(step.broadcasts.mean_ms())}}}
+    return {"run": {"returned": {"ms": ms, "timers": trial.ddp_model.communication(step.broadcasts.mean_ms() or 0.0)}}}
 
 
 def _without_broadcasts(optimizer: torch.optim.Optimizer) -> AbstractContextManager[object]:

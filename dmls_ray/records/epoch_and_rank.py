@@ -108,9 +108,15 @@ class RankRecord:
     """Size of the data set that lies on the device."""
     host_mem_mib: float | None = None
     """CPU only: peak resident set in training minus the resident set before the run, without pages of files."""
+    data_wait_ms: float | None = None
+    """This and the four below are parts of a counted step. With exposed_comm_ms they add up to it."""
     forward_ms: float | None = None
+    """With the loss. In records without data_wait_ms this and backward_ms are of a pass, by DDP's timers."""
     backward_ms: float | None = None
     """Computation of the backward pass."""
+    optimizer_ms: float | None = None
+    rest_ms: float | None = None
+    """Sums of losses and hits, and what the loop itself takes."""
     comm_ms: float | None = None
     """Communication of gradients in one backward pass, from the first bucket to the last, by DDP's timers."""
     overlap_ms: float | None = None

@@ -159,8 +159,13 @@ class RunRecord(msgspec.Struct, kw_only=True):
     device_mem_mib: float | None = None
     data_mib: float | None = None
     host_mem_mib: float | None = None
+    data_wait_ms: float | None = None
+    """This and the four below are means over the ranks; in records without it, forward_ms and backward_ms are of the
+    slowest rank."""
     forward_ms: float | None = None
     backward_ms: float | None = None
+    optimizer_ms: float | None = None
+    rest_ms: float | None = None
     comm_ms: float | None = None
     overlap_ms: float | None = None
     exposed_comm_ms: float | None = None

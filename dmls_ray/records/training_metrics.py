@@ -73,6 +73,15 @@ def _least(name: str, doc: str) -> Metric:
     )  # fmt: skip
 
 
+def _part_of_step(name: str, doc: str) -> Metric:
+    """A part of an optimizer step, of the mean over the ranks."""
+    return Metric(
+        name=f"{name}_ms", label=f"{name.replace('_', ' ')} ms", kind="amount", direction="min", scope="rank",
+        across_ranks="mean", format="seconds", is_time=True, shown=False,
+        doc=f"Part of a counted step, as a mean over steps and ranks: {doc}",
+    )  # fmt: skip
+
+
 def _count(name: str, doc: str, *, returnable: bool = False) -> Metric:
     """A number of a run that is in no table."""
     return Metric(
@@ -144,6 +153,11 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         of="exposed_comm_ms", across_ranks="spread", format="seconds", is_time=True, shown=False,
         doc="Time per step that the fastest rank waits for the slowest: the largest exposed_comm_ms minus the least.",
     ),
+    _part_of_step("data_wait", "waiting for the next batch, with its copy to the device."),
+    _part_of_step("forward", "forward pass and loss."),
+    _part_of_step("backward", "computation of the backward pass, without the communication that it does not hide."),
+    _part_of_step("optimizer", "optimizer, with clipping, L1 and schedule, without the broadcasts of ZeRO."),
+    _part_of_step("rest", "sums of losses and hits, and what the loop itself takes."),
     Metric(
         name="link_round_trip_ms", label="link round trip ms", kind="amount", direction="min", scope="run",
         format="seconds", is_time=True, family="link", doc="Round trip between the machines, before training.",
@@ -228,8 +242,6 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _largest("step_ms_p95", "95th percentile of the counted optimizer steps on the slowest rank."),
     _largest("start_mem_mib", "CPU: resident set when the run begins; GPU: allocated then.", is_time=False),
     _largest("peak_reserved_mib", "GPU: peak that the caching allocator reserves.", is_time=False),
-    _largest("forward_ms", "Forward pass per step, by the timers of DDP."),
-    _largest("backward_ms", "Computation of the backward pass per step."),
     _least("comm_ms", "Communication per step, from the first bucket to the last, with the broadcasts of ZeRO."),
     _least("overlap_ms", "Part of comm_ms that computation hides."),
     _count("parameters", "Trainable parameters of the model.", returnable=True),

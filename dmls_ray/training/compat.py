@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 def ddp_logging_data(ddp: DistributedDataParallel) -> dict[str, Any]:
     """Times that DDP measures; there is no public access to them.
 
-    Without it: the columns forward_ms, backward_ms, comm_ms, overlap_ms and exposed_comm_ms are empty.
+    Without it: the columns comm_ms, overlap_ms and exposed_comm_ms are empty.
     """
     data: dict[str, Any] = ddp._get_ddp_logging_data()
     return data

@@ -34,8 +34,6 @@ _HOOKS = {
 
 
 _TIMES = {
-    "forward_ms": "avg_forward_compute_time",
-    "backward_ms": "avg_backward_compute_time",
     "comm_ms": "avg_backward_comm_time",
     "overlap_ms": "avg_backward_compute_comm_overlap_time",
 }
@@ -97,9 +95,9 @@ class DDPModel:
         by_bucket = [value for value in vars(self._compression).values() if isinstance(value, dict)]
         return [tensor for tensors in by_bucket for tensor in tensors.values() if isinstance(tensor, Tensor)]
 
-    def communication(self, broadcast_ms: float | None) -> dict[str, float]:
-        """Milliseconds of a pass, as DDP's timers sampled them: `forward_ms`, `backward_ms` (compute), `comm_ms`,
-        `overlap_ms` and `exposed_comm_ms` (communication that no computation hides); empty at world size 1.
+    def communication(self, broadcast_ms: float) -> dict[str, float]:
+        """Milliseconds of a pass, as DDP's timers sampled them: `comm_ms`, `overlap_ms` and `exposed_comm_ms`
+        (communication that no computation hides); empty at world size 1.
 
         See Li et al., VLDB 2020, arXiv 2006.15704. A pass that only accumulates is not in them.
 
@@ -111,7 +109,7 @@ class DDPModel:
         if count <= count_before:
             return {}
         ms = {name: max(sums[name] - sums_before[name], 0.0) / (count - count_before) for name in _TIMES}
-        ms["comm_ms"] += broadcast_ms or 0.0
+        ms["comm_ms"] += broadcast_ms
         return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)} if ms["comm_ms"] else {}
 
     def _measured(self) -> tuple[int, dict[str, float]]:

@@ -105,6 +105,9 @@ def test_communication_is_measured_on_every_rank_and_hidden_communication_is_sub
         assert rank["exposed_comm_ms"] == pytest.approx(rank["comm_ms"] - rank["overlap_ms"])
         assert rank["forward_ms"] > 0
         assert rank["backward_ms"] > 0
+        parts = ("data_wait_ms", "forward_ms", "backward_ms", "exposed_comm_ms", "optimizer_ms", "rest_ms")
+        counted = rank["run"]["steps"] - rank["run"]["warmup_steps"]
+        assert sum(rank[part] for part in parts) == pytest.approx(rank["train_s"] / counted * 1e3, rel=0.05)
 
 
 def test_a_rank_that_waits_for_a_slower_one_does_not_count_the_wait_as_communication(trained: Any) -> None:
@@ -141,10 +144,10 @@ def test_cold_passes_of_the_warm_up_are_in_no_communication_time(monkeypatch: py
         timers.add(number, 100.0 if number <= 5 else 2.0)
         if number == 5:
             model.count_from_here()
-    assert model.communication(None)["exposed_comm_ms"] == pytest.approx(2.0, rel=1e-4)
+    assert model.communication(0.0)["exposed_comm_ms"] == pytest.approx(2.0, rel=1e-4)
     assert model.communication(3.0)["exposed_comm_ms"] == pytest.approx(5.0, rel=1e-4), "with ZeRO's broadcasts"
     model.count_from_here()
-    assert model.communication(None) == {}, "nothing was measured since"
+    assert model.communication(0.0) == {}, "nothing was measured since"
 
 
 def train_with_slow_broadcasts(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:

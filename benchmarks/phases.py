@@ -1,0 +1,90 @@
+"""What the marks of step phases cost, and how far the phases are from the time of a step.
+
+Epochs with marks and without follow each other in turn on the same ranks, so that what drifts affects both; a ratio
+is of two epochs in a row. A mark that is off is a call that returns at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import scipy.stats
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from dmls_ray.launchers.spawn import run_spawned
+from dmls_ray.records.provenance import describe_machine, describe_versions
+from dmls_ray.training.rank import Emit, RankInfo
+from dmls_ray.training.step_phases import StepPhases
+from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.train import rank_trainer
+
+_MODELS = (("digits_convnet", "digits"), ("mnist_convnet", "synthetic:shape=1x28x28,train=2048,test=16"))
+
+
+def pairs(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
+    """A training function: seconds of an epoch with marks and without, and the phases of the former."""
+    trial = rank_trainer(config, rank)
+    marks, none = trial.phases, StepPhases(trial.device, every=sys.maxsize)
+    none.end_step()  # the first step is measured
+    seconds: dict[str, list[float]] = {"with": [], "without": []}
+    for number in range(rounds + 1):
+        if number == 1:  # the first round warms up
+            marks.reset()
+        for name in ("with", "without") if number % 2 else ("without", "with"):
+            trial.phases = marks if name == "with" else none
+            epoch = trial._epoch(1)
+            if number:
+                seconds[name].append(epoch.train_s or 0.0)
+    step_ms = statistics.fmean(seconds["with"]) / trial.steps_per_epoch * 1e3
+    return {"run": {"returned": {**seconds, "step_ms": step_ms, "phases": marks.mean_ms()}}}
+
+
+def row(config: TrialConfig, rounds: int) -> dict[str, str]:
+    """The cost for one configuration."""
+    results = run_spawned(config, train=functools.partial(pairs, rounds=rounds))
+    for result in results:
+        if result.outcome != "ok":
+            raise SystemExit(result.traceback)
+    ranks = [result.run["returned"] for result in results]
+    logs = [math.log(a / b) for a, b in zip(ranks[0]["with"], ranks[0]["without"], strict=True)]
+    reach = scipy.stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, ratio, high = (math.exp(statistics.fmean(logs) + side * reach) for side in (-1, 0, 1))
+    shares = [sum(rank["phases"].values()) / rank["step_ms"] for rank in ranks]
+    return {
+        "model": config.model,
+        "ranks": str(config.world_size),
+        "ms a step": f"{ranks[0]['step_ms']:.2f}",
+        "with / without [95%]": f"{ratio:.4f} [{low:.4f}, {high:.4f}]",
+        "phases / step": ", ".join(f"{share:.4f}" for share in shares),
+        "n": str(len(logs)),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=100, help="pairs of epochs (default: 100)")
+    args = parser.parse_args()
+    rows = []
+    for model, dataset in _MODELS:
+        for ranks in (1, 2):
+            config = TrialConfig(
+                model=model, dataset=dataset, batch_per_rank=32, world_size=ranks, epochs=1, warmup_steps=0,
+                device="cpu",
+            )  # fmt: skip
+            rows.append(row(config, args.rounds))
+    machine, versions = describe_machine(), describe_versions()
+    print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+    print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; batch 32; rank 0 is timed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Where the time of an optimizer step goes on one rank: data, forward, backward, optimizer, and the rest."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar, get_args
+
+import torch
+
+Phase = Literal["data_wait", "forward", "backward", "optimizer", "rest"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+MEASURED_EVERY = {"cpu": 1, "cuda": 10}
+"""Interval in steps at which phases are measured. On a CPU a mark costs about 0.1 microseconds, on a GPU it is an
+event that the host must issue."""
+
+Item = TypeVar("Item")
+
+
+class StepPhases:
+    """Milliseconds of each phase of the counted steps, without synchronising the device.
+
+    Every moment of a step belongs to the phase that the next mark names, so the phases add up to the step. On a CPU
+    the host's clock is read; on a GPU events are recorded on its stream, so that a phase takes from when the device
+    reaches its beginning to when it reaches its end.
+
+    Args:
+        device: the rank's device.
+        every: only each n-th step is measured; `MEASURED_EVERY` by default.
+    """
+
+    def __init__(self, device: torch.device, every: int | None = None) -> None:
+        self._cuda = device.type == "cuda"
+        self._every = MEASURED_EVERY[device.type] if every is None else every
+        self._is_counting = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the steps so far: they were the warm-up. The next step begins now."""
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._steps = self._measured = 0
+        self._events: list[list[tuple[Phase | None, Any]]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A step begins here, after a time that is in no step, as that between two epochs."""
+        self._is_counting = self._steps % self._every == 0
+        if self._is_counting:
+            self._last = self._mark()
+            if self._cuda:
+                self._events.append([(None, self._last)])
+
+    def after(self, phase: Phase) -> None:
+        """What the rank did since the last mark was this phase."""
+        if not self._is_counting:
+            return
+        now = self._mark()
+        if self._cuda:
+            self._events[-1].append((phase, now))
+        else:
+            self._seconds[phase] += now - self._last
+            self._last = now
+
+    def end_step(self) -> None:
+        """A step ends here, and the next one begins."""
+        self._measured += self._is_counting
+        self._steps += 1
+        self.begin()
+
+    def end_epoch(self) -> None:
+        """Read the events of the epoch; the device has finished all work. The step that had begun is left out."""
+        for step in self._events:
+            for (_, began), (phase, ended) in itertools.pairwise(step):
+                assert phase is not None
+                self._seconds[phase] += began.elapsed_time(ended) / 1e3
+        self._events = []
+
+    def mean_ms(self) -> dict[Phase, float]:
+        """Milliseconds of each phase in a step, over the measured steps; empty without any."""
+        if not self._measured:
+            return {}
+        return {phase: seconds / self._measured * 1e3 for phase, seconds in self._seconds.items()}
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"seconds": dict(self._seconds), "measured": self._measured}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Add the steps of an earlier part of the run."""
+        for phase in PHASES:
+            self._seconds[phase] += state["seconds"][phase]
+        self._measured += state["measured"]
+
+    def waiting_for(self, batches: Iterable[Item]) -> Iterator[Item]:
+        """Yield the items; the rank waits for each of them."""
+        for item in batches:
+            self.after("data_wait")
+            yield item
+
+    def _mark(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event

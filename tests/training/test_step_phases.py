@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from dmls_ray.training import step_phases
+from dmls_ray.training.rank import RankInfo
+from dmls_ray.training.step_phases import PHASES, StepPhases
+from dmls_ray.workloads.classification.train import rank_trainer
+from tests.training.test_engine import config, run_inline
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """A clock that moves only when it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(step_phases, "time", clock)
+    return clock
+
+
+def take_step(phases: StepPhases, clock: Clock, **seconds: float) -> None:
+    for phase in PHASES:
+        clock.now += seconds.get(phase, 0.0)
+        phases.after(phase)
+    phases.end_step()
+
+
+def test_each_moment_belongs_to_the_phase_that_is_named_after_it(clock: Clock) -> None:
+    phases = StepPhases(CPU)
+    take_step(phases, clock, data_wait=1, forward=2, backward=3, optimizer=4, rest=5)
+    take_step(phases, clock, data_wait=3, forward=2, backward=3, optimizer=4, rest=5)
+    assert phases.mean_ms() == {
+        "data_wait": 2000, "forward": 2000, "backward": 3000, "optimizer": 4000, "rest": 5000
+    }  # fmt: skip
+
+
+def test_the_time_between_two_epochs_is_in_no_phase(clock: Clock) -> None:
+    phases = StepPhases(CPU)
+    take_step(phases, clock, forward=1)
+    clock.now += 60
+    phases.begin()
+    take_step(phases, clock, forward=1)
+    assert phases.mean_ms()["forward"] == 1000
+    assert sum(phases.mean_ms().values()) == 1000
+
+
+def test_steps_of_the_warm_up_are_forgotten(clock: Clock) -> None:
+    phases = StepPhases(CPU)
+    take_step(phases, clock, forward=60)
+    phases.reset()
+    assert phases.mean_ms() == {}
+    take_step(phases, clock, forward=1)
+    assert phases.mean_ms()["forward"] == 1000
+
+
+def test_only_each_nth_step_is_measured_where_a_mark_costs_much(clock: Clock) -> None:
+    phases = StepPhases(CPU, every=2)
+    for seconds in (1, 50, 3, 50):
+        take_step(phases, clock, backward=seconds)
+    assert phases.mean_ms()["backward"] == 2000
+
+
+def test_a_run_that_continues_adds_its_steps_to_those_of_its_checkpoint(clock: Clock) -> None:
+    first, second = StepPhases(CPU), StepPhases(CPU)
+    take_step(first, clock, forward=1)
+    second.restore(first.state())
+    take_step(second, clock, forward=3)
+    assert second.mean_ms()["forward"] == 2000
+
+
+def parts(values: dict[str, Any]) -> list[float]:
+    return [values[f"{phase}_ms"] for phase in PHASES]
+
+
+@pytest.mark.parametrize("changes", [{}, {"accum_steps": 2}, {"precision": "amp-bf16"}, {"loader": "dataloader"}])
+def test_the_phases_add_up_to_the_time_of_a_step(changes: dict[str, Any]) -> None:
+    result = run_inline(config(warmup_steps=2, loader_workers=0, **changes))
+    counted = result.run["steps"] - result.run["warmup_steps"]
+    assert all(ms >= 0 for ms in parts(result.values))
+    assert sum(parts(result.values)) == pytest.approx(result.values["train_s"] / counted * 1e3, rel=0.05)
+
+
+def test_a_run_of_warm_up_steps_alone_has_no_phases() -> None:
+    trial = rank_trainer(config(warmup_steps=10**6, epochs=1), RankInfo())
+    trial.warmup_steps = trial.timer._warmup_left = 10**6
+    trial.run(lambda event: None)
+    assert "forward_ms" not in trial._step_parts()
+
+
+def test_a_rank_that_waits_for_its_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = rank_trainer(config(epochs=1), RankInfo())
+    batches = trial.task.train_batches
+
+    def slow(epoch: int) -> Iterator[Any]:
+        for item in batches(epoch):
+            time.sleep(0.02)
+            yield item
+
+    monkeypatch.setattr(trial.task, "train_batches", slow)
+    trial.run(lambda event: None)
+    found = trial._step_parts()
+    assert found["data_wait_ms"] > 20
+    assert found["data_wait_ms"] > 0.5 * sum(found.values())
