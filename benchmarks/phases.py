@@ -32,14 +32,14 @@ _MODELS = (("digits_convnet", "digits"), ("mnist_convnet", "synthetic:shape=1x28
 def pairs(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
     """A training function: seconds of an epoch with marks and without, and the phases of the former."""
     trial = rank_trainer(config, rank)
-    marks, none = trial.phases, StepPhases(trial.device, every=sys.maxsize)
+    marks, none = trial.timer.phases, StepPhases(trial.device, every=sys.maxsize)
     none.end_step()  # the first step is measured
     seconds: dict[str, list[float]] = {"with": [], "without": []}
     for number in range(rounds + 1):
         if number == 1:  # the first round warms up
             marks.reset()
         for name in ("with", "without") if number % 2 else ("without", "with"):
-            trial.phases = marks if name == "with" else none
+            trial.timer.phases = marks if name == "with" else none
             epoch = trial._epoch(1)
             if number:
                 seconds[name].append(epoch.train_s or 0.0)

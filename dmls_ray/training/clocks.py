@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
+from dmls_ray.training.step_phases import StepPhases
 
 
 class PhaseClock:
@@ -87,11 +88,13 @@ class StepTimer:
         self._samples = 0
         self.step_ms: list[float] = []
         """Milliseconds of every counted step so far."""
+        self.phases = StepPhases(device)
 
     def begin_epoch(self) -> None:
         """Start the clock; call it right after the barrier."""
         self._count_from_here()
         self._began = self._counted_from
+        self.phases.begin()
 
     def add_samples(self, count: int) -> None:
         """Count samples of the step that is under way."""
@@ -99,6 +102,7 @@ class StepTimer:
 
     def step(self) -> None:
         """An optimizer step has been issued."""
+        self.phases.end_step()
         if not self._warmup_left:
             self._mark()
             return
@@ -107,11 +111,13 @@ class StepTimer:
             synchronize(self._device)
             self._on_warm()
             self._count_from_here()
+            self.phases.reset()
 
     def end_epoch(self) -> tuple[float, float, int]:
         """Stop the clock; returns seconds of warm-up, seconds of counted steps, and samples of the counted steps."""
         synchronize(self._device)
         ended = time.perf_counter()
+        self.phases.end_epoch()
         if self._warmup_left:
             return ended - self._began, 0.0, 0
         if self._cuda:
@@ -127,6 +133,20 @@ class StepTimer:
         p50, p95 = np.percentile(self.step_ms, [50, 95])
         quantiles = [float(f"{value:.4g}") for value in np.quantile(self.step_ms, STEP_QUANTILES)]
         return {"step_ms_p50": float(p50), "step_ms_p95": float(p95), "step_ms_quantiles": quantiles}
+
+    def parts_ms(self, exposed_ms: float, broadcast_ms: float) -> dict[str, float]:
+        """Milliseconds of the parts of a counted step but communication, see `StepPhases.parts_ms`."""
+        return self.phases.parts_ms(exposed_ms, broadcast_ms) if self.step_ms else {}
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"step_ms": self.step_ms, "phases": self.phases.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`; one of an older version has no phases."""
+        self.step_ms = state["step_ms"]
+        if "phases" in state:
+            self.phases.restore(state["phases"])
 
     def _count_from_here(self) -> None:
         self._samples = 0

@@ -32,7 +32,6 @@ from dmls_ray.training.process import Collective, mixed_seed, prepare_process, s
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.sharding import check_batch, steps_per_epoch
-from dmls_ray.training.step_phases import StepPhases
 from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
 from dmls_ray.training.utilization import UtilizationSampler
 
@@ -99,20 +98,16 @@ class RankTrainer(Generic[Task]):
             seed_process(mixed_seed(config.seed, rank.rank))
         self.warmup_steps = warmup_steps(self.task.train_samples, config)
         self.timer = StepTimer(self.device, self.warmup_steps, self._end_warmup)
-        self.phases = StepPhases(self.device)
         self.stopping = EarlyStopping(config, self.collective)
         self.checkpoints = Checkpoints(config, rank, self.collective)
         self.epochs: list[EpochRecord] = []
-        self.local_epochs: list[dict[str, Any]] = []
-        """Values of this rank for each epoch."""
-        self.reached: dict[str, Any] = {}
-        """When the target was first reached."""
+        self.local_epochs: list[dict[str, Any]] = []  # values of this rank for each epoch
+        self.reached: dict[str, Any] = {}  # when the target was first reached
         self.resumed_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
         self.agreement: dict[str, Any] = {}
-        self._tested: Forward | None = None
-        """The forward pass that was tested after the last epoch."""
+        self._tested: Forward | None = None  # the forward pass that was tested after the last epoch
         self._emit: Emit = lambda event: None
 
     def run(self, emit: Emit) -> Outcome:
@@ -158,7 +153,6 @@ class RankTrainer(Generic[Task]):
     def _end_warmup(self) -> None:
         self.ddp_model.count_from_here()
         self.optimizer_step.broadcasts.reset()
-        self.phases.reset()
 
     def _epoch(self, number: int) -> EpochRecord:
         """Train over all training samples once, and evaluate."""
@@ -168,10 +162,8 @@ class RankTrainer(Generic[Task]):
             self.collective.barrier()
             meter = self._meter()
             self.timer.begin_epoch()
-            self.phases.begin()
             self._train(number - 1, meter)
             warmup_s, train_s, samples = self.timer.end_epoch()
-            self.phases.end_epoch()
 
         self.clock.seconds["warmup_s"] += warmup_s
         self.clock.seconds["train_s"] += train_s
@@ -203,7 +195,7 @@ class RankTrainer(Generic[Task]):
 
     def _train(self, epoch: int, meter: Meter) -> None:
         """One pass over the training samples, without waiting for the device."""
-        optimizer_step, phases = self.optimizer_step, self.phases
+        optimizer_step, phases = self.optimizer_step, self.timer.phases
         self.model.train()
         for micro_batch, batch in phases.waiting_for(self.task.train_batches(epoch)):
             if self.noise is not None:
@@ -222,14 +214,11 @@ class RankTrainer(Generic[Task]):
             if micro_batch.count:
                 meter.add_training(loss, outputs, batch)
             self.timer.add_samples(micro_batch.count)
+            self._emit(Progress())
             phases.after("rest")
             if micro_batch.ends_step:
                 optimizer_step.step()
                 phases.after("optimizer")
-            self._emit(Progress())
-            phases.after("rest")
-            if micro_batch.ends_step:
-                phases.end_step()
                 self.timer.step()
 
     @torch.inference_mode()
@@ -287,8 +276,7 @@ class RankTrainer(Generic[Task]):
             "epochs": self.local_epochs,
             "seconds": self.clock.seconds,
             "total_s": self.clock.total_s,
-            "step_ms": self.timer.step_ms,
-            "phases": self.phases.state(),
+            **self.timer.state(),
             "noise": None if self.noise is None else self.noise.state(),
             **self.task.state(),
         }
@@ -307,29 +295,16 @@ class RankTrainer(Generic[Task]):
         self.reached = shared["reached"]
         self.local_epochs = local["epochs"]
         self.clock.resume(local["seconds"], local["total_s"])
-        self.timer.step_ms = local["step_ms"]
-        if "phases" in local:  # not in a checkpoint of an older version
-            self.phases.restore(local["phases"])
+        self.timer.restore(local)
         if self.noise is not None:
             self.noise.restore(local["noise"])
         self.task.restore(local)
         return bool(shared["stop"])
 
-    def _step_parts(self) -> dict[str, float]:
-        """Milliseconds of the parts of a counted step, and of its communication."""
-        broadcast_ms = self.optimizer_step.broadcasts.mean_ms() or 0.0
-        communication = self.ddp_model.communication(broadcast_ms)
-        phases = self.phases.mean_ms() if self.timer.step_ms else {}
-        if not phases:
-            return communication
-        # The rank waits for gradients at the end of the backward pass, and for ZeRO's broadcasts in the optimizer.
-        exposed_ms = max(communication.get("exposed_comm_ms", 0.0) - broadcast_ms, 0.0)
-        phases["backward"] = max(phases["backward"] - exposed_ms, 0.0)
-        phases["optimizer"] = max(phases["optimizer"] - broadcast_ms, 0.0)
-        return communication | {f"{phase}_ms": ms for phase, ms in phases.items()}
-
     def result(self, outcome: Outcome) -> dict[str, Any]:
         """The return value of `run_training`, without the utilization."""
+        broadcast_ms = self.optimizer_step.broadcasts.mean_ms() or 0.0
+        communication = self.ddp_model.communication(broadcast_ms)
         kept = self.local_epochs[(self.stopping.best_epoch or 0) - 1]
         return {
             "outcome": outcome.value,
@@ -340,7 +315,8 @@ class RankTrainer(Generic[Task]):
             **self.timer.percentiles(),
             **self.memory.read(self.task.data_bytes),
             **self.agreement,
-            **self._step_parts(),
+            **communication,
+            **self.timer.parts_ms(communication.get("exposed_comm_ms", 0.0) - broadcast_ms, broadcast_ms),
             **{name: kept.get(name) for name in LEARNED},
             "epochs": self.local_epochs,
             "run": {

@@ -83,6 +83,16 @@ class StepPhases:
             return {}
         return {phase: seconds / self._measured * 1e3 for phase, seconds in self._seconds.items()}
 
+    def parts_ms(self, exposed_ms: float, broadcast_ms: float) -> dict[str, float]:
+        """`mean_ms` as metrics, of computing alone; empty without measured steps.
+
+        Args:
+            exposed_ms: what the rank waits for gradients at the end of the backward pass of a step.
+            broadcast_ms: what it waits for broadcasts of ZeRO in the optimizer.
+        """
+        waits = {"backward": exposed_ms, "optimizer": broadcast_ms}
+        return {f"{name}_ms": max(ms - max(waits.get(name, 0.0), 0.0), 0.0) for name, ms in self.mean_ms().items()}
+
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         return {"seconds": dict(self._seconds), "measured": self._measured}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.training import step_phases
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.step_phases import PHASES, StepPhases
@@ -99,7 +100,7 @@ def test_a_run_of_warm_up_steps_alone_has_no_phases() -> None:
     trial = rank_trainer(config(warmup_steps=10**6, epochs=1), RankInfo())
     trial.warmup_steps = trial.timer._warmup_left = 10**6
     trial.run(lambda event: None)
-    assert "forward_ms" not in trial._step_parts()
+    assert "forward_ms" not in trial.result(Outcome.OK)
 
 
 def test_a_rank_that_waits_for_its_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +114,7 @@ def test_a_rank_that_waits_for_its_data_says_so(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(trial.task, "train_batches", slow)
     trial.run(lambda event: None)
-    found = trial._step_parts()
-    assert found["data_wait_ms"] > 20
-    assert found["data_wait_ms"] > 0.5 * sum(found.values())
+    values = trial.result(Outcome.OK)
+    found = {name: values[f"{name}_ms"] for name in PHASES}
+    assert found["data_wait"] > 20
+    assert found["data_wait"] > 0.5 * sum(found.values())

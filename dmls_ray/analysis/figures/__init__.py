@@ -15,6 +15,7 @@ _MODULES = (
     "batch",
     "memory",
     "learning",
+    "step_parts",
     "communication",
     "step_times",
     "rank_spread",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.summary.answer import Answer, Finding, cut
-from dmls_ray.analysis.summary.axis import Axis
+from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import effects_of
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.headline import headline_of
@@ -17,6 +17,7 @@ from dmls_ray.analysis.summary.trend import trends_of
 from dmls_ray.analysis.table.axis_groups import BATCHES, count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.why.ranks import account_of_ranks
 from dmls_ray.config.until import Until
 from dmls_ray.records.training_metrics import LEARNED
 
@@ -86,6 +87,8 @@ def _finding(axis: Axis, measure: Measure) -> Finding:
         rows = [row for row in axis.groups[0] if row.by_block(measure.name)]
         effort = describe_effort(rows, axis.name, ordered=axis.is_ordered, only_differing=True)
         text = f"{text}; with {effort}" if effort else text
+    elif measure.name == "speed" and (account := _account(axis)):
+        text = f"{text}; {account}"
     return Finding(measure.topic, text)
 
 
@@ -102,12 +105,19 @@ def _others(table: Table, rows: Sequence[Row], name: str) -> Iterator[Axis]:
 def _of_other(axis: Axis, measures: Sequence[Measure]) -> Finding | None:
     """What another axis does to the first measure, and to others where it is beyond chance."""
     first, *rest = measures
-    texts = [effects_of(axis, first), *(effects_of(axis, measure, only_decided=True) for measure in rest)]
-    text = "; ".join(filter(None, texts))
+    texts = [effects_of(axis, measure, only_decided=True) for measure in rest]
+    text = "; ".join(filter(None, [effects_of(axis, first), _account(axis), *texts]))
     if not text:
         return None
     values = {axis.subject(row) for group in axis.groups for row in (group[-1:] if axis.is_ordered else group[1:])}
     return Finding(next(iter(values)) if len(values) == 1 else axis.name, text)
+
+
+def _account(axis: Axis) -> str:
+    """Where the difference between the steps of many ranks and of few goes, in the first group."""
+    first = axis.groups[0]
+    account = account_of_ranks(first[-1], first[0]) if axis.name in RANKS else ""
+    return f"{account}{axis.place(first)}" if account else ""
 
 
 def _lost(table: Table) -> list[Finding]:

@@ -38,6 +38,7 @@ def everything() -> list[Chart]:
             record.epochs = [EpochRecord(epoch=number, train_loss=1 / number, test_loss=1.1 / number, test_accuracy=0.5,
                                          train_accuracy=0.6) for number in (1, 2, 3)]  # fmt: skip
         record.step_ms_p50 = 4.0
+        record.data_wait_ms = record.forward_ms = record.backward_ms = 1.0
         for rank in record.ranks:
             rank.step_ms_p50, rank.tensor_mem_mib = 4.0 + rank.rank, 100.0 + rank.rank
             rank.step_ms_quantiles = [1.0 + place for place in range(len(STEP_QUANTILES))]

@@ -1,0 +1,115 @@
+"""`StepParts`: where the time of an optimizer step goes in the runs of a trial, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, is_above
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.records.model import RunRecord
+
+PARTS = {
+    "data_wait_ms": "waiting for data",
+    "forward_ms": "forward pass",
+    "backward_ms": "backward pass",
+    "exposed_comm_ms": "communication that nothing hides",
+    "waiting_ms": "waiting for the slowest rank",
+    "optimizer_ms": "optimizer",
+    "rest_ms": "rest",
+}
+"""Part of a step -> its words. `waiting_ms` is what the other parts leave of the step, on the mean rank."""
+
+COMPUTE = ("forward_ms", "backward_ms", "optimizer_ms")
+
+INPUT_BOUND = 0.25
+COMMUNICATION_BOUND = 0.25
+"""Shares of a step from which on waiting for data, or communication and waiting for ranks, is what bounds it."""
+COMPUTE_BOUND = 0.7
+"""Share of a step from which on computing is what bounds it, if the next larger batch takes longer in proportion."""
+LAUNCH_BOUND = 1.25
+"""If a step with twice the batch takes less than this factor longer, what a step takes at any size bounds it: starting
+its operations."""
+_SLOWER_RANK = 0.05
+"""Share of a step by which a rank must be slower than the others to be named."""
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Milliseconds of the parts of a counted step, as means over the runs of a trial."""
+
+    parts: dict[str, float]
+    """Part -> milliseconds; they add up to the step."""
+
+    @property
+    def step_ms(self) -> float:
+        return sum(self.parts.values())
+
+    def share(self, *names: str) -> float:
+        """The share of some parts in the step."""
+        return sum(self.parts[name] for name in names) / self.step_ms if self.step_ms else 0.0
+
+
+def step_parts(row: Row) -> StepParts | None:
+    """The parts of a trial's steps; None where no run has them."""
+    runs = list(_parts_of_runs(row.timed))
+    if not runs:
+        return None
+    return StepParts({name: fmean(run[name] for run in runs) for name in PARTS})
+
+
+def bound_of(row: Row, larger: Row | None = None) -> str:
+    """What bounds the speed of a trial, in a word; empty where its parts are not known, `none` where none dominates.
+
+    Args:
+        row: the trial.
+        larger: the same trial with twice the batch per rank, if there is one.
+    """
+    found = step_parts(row)
+    if found is None:
+        return ""
+    if found.share("data_wait_ms") >= INPUT_BOUND:
+        return "input"
+    if found.share("exposed_comm_ms", "waiting_ms") >= COMMUNICATION_BOUND:
+        return "communication"
+    more = None if larger is None else step_parts(larger)
+    if more is not None and more.step_ms < LAUNCH_BOUND * found.step_ms:
+        return "launch"
+    return "compute" if found.share(*COMPUTE) >= COMPUTE_BOUND else "none"
+
+
+def slower_rank(row: Row) -> tuple[int, float] | None:
+    """The rank that is slower than the others beyond its own spread over the repeats, and by how many milliseconds.
+
+    Slower in what it does itself: waiting for data, computing and the rest. None if there is no such rank.
+    """
+    by_rank: dict[int, list[float]] = {}
+    for record in row.timed:
+        own = {
+            rank.rank: (rank.data_wait_ms or 0) + (rank.forward_ms or 0) + (rank.backward_ms or 0)
+            + (rank.optimizer_ms or 0) + (rank.rest_ms or 0)
+            for rank in record.ranks if rank.data_wait_ms is not None
+        }  # fmt: skip
+        for rank, ms in own.items():
+            if others := [value for other, value in own.items() if other != rank]:
+                by_rank.setdefault(rank, []).append(ms - fmean(others))
+    found = step_parts(row)
+    if found is None or not by_rank:
+        return None
+    rank, later = max(by_rank.items(), key=lambda item: fmean(item[1]))
+    ms = fmean(later)
+    is_known = len(later) >= MIN_REPEATS and is_above(estimate(later), 0)
+    return (rank, ms) if is_known and ms >= _SLOWER_RANK * found.step_ms else None
+
+
+def _parts_of_runs(records: Iterable[RunRecord]) -> Iterator[dict[str, float]]:
+    for record in records:
+        known = {name: getattr(record, name) for name in PARTS if name != "waiting_ms"}
+        batch = record.config.get("batch_per_rank")
+        if record.data_wait_ms is None or not record.images_per_s or not batch:
+            continue
+        samples = batch * record.config.get("accum_steps", 1) * record.config.get("world_size", 1)
+        parts = {name: value or 0.0 for name, value in known.items()}
+        step_ms = samples / record.images_per_s * 1e3
+        yield parts | {"waiting_ms": max(step_ms - sum(parts.values()), 0.0)}

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.why.ranks import account_of_ranks
+from dmls_ray.analysis.why.step import bound_of, slower_rank, step_parts
+from dmls_ray.records.epoch_and_rank import RankRecord
+from tests.analysis.samples import results
+
+ALONE = {"data_wait_ms": 0.1, "forward_ms": 0.4, "backward_ms": 0.3, "optimizer_ms": 0.1, "rest_ms": 0.1}
+
+
+def with_parts(runs: Results, parts: Any) -> list[Row]:
+    """The trials of runs whose steps have these parts; a function makes them from the configuration."""
+    for record in runs.records:
+        for name, value in (parts(record.config) if callable(parts) else parts).items():
+            setattr(record, name, value)
+    return make_table(runs).rows
+
+
+def one(parts: dict[str, float], step_ms: float) -> Row:
+    (row,) = with_parts(results({"batch_per_rank": 16}, lambda values, repeat: 16 / step_ms * 1e3), parts)
+    return row
+
+
+def test_the_parts_of_a_step_add_up_to_the_step_and_what_is_left_is_waiting() -> None:
+    found = step_parts(one(ALONE, 1.25))
+    assert found is not None
+    assert found.step_ms == pytest.approx(1.25)
+    assert found.parts["waiting_ms"] == pytest.approx(0.25)
+    assert found.share("forward_ms", "backward_ms") == pytest.approx(0.7 / 1.25)
+
+
+def test_records_without_parts_have_none() -> None:
+    (row,) = make_table(results({"batch_per_rank": 16}, lambda values, repeat: 100.0)).rows
+    assert step_parts(row) is None
+    assert bound_of(row) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "step_ms", "bound"),
+    [
+        ({}, 1.0, "compute"),
+        ({"data_wait_ms": 0.5}, 1.4, "input"),
+        ({"exposed_comm_ms": 0.5}, 1.5, "communication"),
+        ({}, 1.5, "communication"),  # waiting for the slowest rank
+        ({"rest_ms": 0.5}, 1.4, "none"),
+    ],
+)
+def test_what_takes_much_of_a_step_bounds_it(changes: dict[str, float], step_ms: float, bound: str) -> None:
+    assert bound_of(one(ALONE | changes, step_ms)) == bound
+
+
+def test_a_step_that_hardly_takes_longer_with_twice_the_batch_is_launch_bound() -> None:
+    steps = {16: 1.0, 32: 1.1, 64: 1.9}
+
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        batch = values["batch_per_rank"]
+        return float(batch * 1e3 / steps[batch])
+
+    def parts(config: dict[str, Any]) -> dict[str, float]:
+        return {name: value * steps[config["batch_per_rank"]] for name, value in ALONE.items()}
+
+    rows = with_parts(results({"batch_per_rank": list(steps)}, rate), parts)
+    assert bound_of(rows[0], rows[1]) == "launch"
+    assert bound_of(rows[1], rows[2]) == "compute"
+
+
+def of_ranks(extra: dict[str, float], step_ms: float, late: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[Row]:
+    """A trial of one rank with a step of 1 ms, and one of two."""
+    runs = results(
+        {"batch_per_rank": 16, "world_size": [1, 2]},
+        lambda values, repeat: 16 * values["world_size"] * 1e3 / (1.0 if values["world_size"] == 1 else step_ms),
+    )
+    for record in runs.records:
+        if record.config["world_size"] == 2:
+            record.ranks = [
+                RankRecord(rank=0, **ALONE),
+                RankRecord(rank=1, **{**ALONE, "forward_ms": 0.4 + late[record.repeat]}),
+            ]
+    both = {name: ALONE.get(name, 0.0) + extra.get(name, 0.0) for name in {*ALONE, *extra}}
+    return with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
+
+
+def test_the_account_of_two_ranks_names_what_takes_longer_and_by_how_much() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3}, 1.95)
+    assert account_of_ranks(two, one_rank) == (
+        "a step takes 1.9 ms for 1.0: +0.6 communication that nothing hides, +0.3 contention for cores or memory"
+    )
+
+
+def test_a_rank_is_called_slower_only_beyond_its_spread() -> None:
+    _, steady = of_ranks({}, 1.5, (0.4, 0.41, 0.42))
+    rank, ms = slower_rank(steady) or (None, 0.0)
+    assert (rank, ms) == (1, pytest.approx(0.41))
+    _, unsteady = of_ranks({}, 1.5, (0.9, -0.5, 0.8))
+    assert slower_rank(unsteady) is None
+
+
+def test_a_slower_rank_is_part_of_the_account() -> None:
+    one_rank, two = of_ranks({}, 1.5, (0.4, 0.41, 0.42))
+    assert account_of_ranks(two, one_rank) == (
+        "a step takes 1.5 ms for 1.0: +0.5 waiting for the slowest rank; rank 1 is slower than the others by 0.4 ms"
+    )
