@@ -125,7 +125,7 @@ class RankTrainer(Generic[Task]):
                 # All ranks have the same losses, so all of them stop here.
                 outcome = Outcome.DIVERGED
                 break
-            stop = self.stopping.observe(epoch, self.model)
+            stop = self.stopping.observe(epoch, self.model) or (self.task.stops_at_target and bool(self.reached))
             if pruned and epoch.epoch < self.config.epochs:
                 self.stopped_epoch, stop = epoch.epoch, True
             if self.checkpoints:

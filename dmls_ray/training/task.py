@@ -55,6 +55,8 @@ class TrainingTask(ABC):
     test_samples: int
     train_eval_samples: int = 0
     """Size of the split `train`: as many as there are test samples, or all training samples; 0 if the task has none."""
+    stops_at_target: bool = False
+    """Whether training ends after the epoch that reaches the target."""
     data_bytes: int = 0
     """Size of the data set that lies on the device for the whole run."""
 

@@ -20,6 +20,7 @@ SWEEPS = (
     "accumulation",
     "backend",
     "batch_size",
+    "critical_batch",
     "grayscale",
     "grid",
     "launcher",

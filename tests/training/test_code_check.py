@@ -66,12 +66,12 @@ def test_the_import_of_the_users_modules_is_in_no_time_of_the_first_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "checked_h.py").write_text(
-        "import time\nfrom torch import nn\ntime.sleep(0.6)\n"
+        "import time\nfrom torch import nn\ntime.sleep(2.5)\n"
         "def tiny(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     identity = Identity(modules=("checked_h",), code=source_digests(["checked_h"]))
     result = run_inline(config(model="checked_h:tiny"), identity=identity)
     assert result.outcome == "ok", result.traceback
-    assert result.values["instruments_s"] >= 0.6
-    assert result.values["setup_s"] < 0.6
+    assert result.values["instruments_s"] >= 2.5
+    assert result.values["setup_s"] < 2.5

@@ -154,7 +154,7 @@ def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
     ]
     assert all(seconds >= 0 for seconds in phases)
     assert sum(phases) <= result.values["total_s"]
-    assert sum(phases) >= 0.8 * result.values["total_s"]
+    assert sum(phases) >= 0.5 * result.values["total_s"], "the rest is what the phases do not name"
     steps = 2 * math.ceil(101 / 8)
     assert (result.run["steps"], result.run["warmup_steps"]) == (steps, 4)
     assert sum(item["images"] for item in result.run["epochs"]) == 2 * 101 - 4 * 8

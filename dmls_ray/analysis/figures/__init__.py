@@ -9,6 +9,7 @@ from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.table.model import Table
 
 _MODULES = (
+    "critical_batch",
     "answer",
     "tradeoff",
     "scaling",

@@ -27,6 +27,8 @@ class Answer:
 
     headline: str
     findings: Sequence[Finding] = ()
+    is_of_comparisons: bool = True
+    """Whether it compares trials with each other, so that it says which comparisons are not decided."""
 
     def lines(self, width: int) -> list[str]:
         """The answer for a terminal: topics in a column of their own, long lines wrapped.

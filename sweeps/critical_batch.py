@@ -1,0 +1,25 @@
+"""Up to which batch size do larger batches save steps to a target accuracy, and which batch gets there first?
+
+Batch size and learning rate are one question: each batch is judged at its best learning rate. lr is scaled by the
+square root of the batch, and several multiples of it are tried; pass others with --lr, and --lr-scaling none for plain
+values. Half of the repeats choose the learning rate, the others are reported.
+"""
+
+from dmls_ray.cli.sweep_script import main
+
+if __name__ == "__main__":
+    main(
+        name="critical_batch",
+        question=__doc__,
+        axis="global_batch",
+        defaults={
+            "global_batch": [8, 16, 32, 64, 128, 256, 512],
+            "lr": [0.002, 0.004, 0.008, 0.016, 0.032],
+            "lr_scaling": ["sqrt"],
+            "world_size": [1],
+            "target_accuracy": [0.95],
+            "stop_at_target": [True],
+            "epochs": [60],
+        },
+        how={"repeats": 6},
+    )
