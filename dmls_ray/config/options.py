@@ -109,6 +109,9 @@ class Options:
     """Save each run after each epoch, and resume it there if it is cut short."""
     save_weights: bool = False
     """Keep the final weights of each run: weights.pt in its folder below runs/."""
+    trace: int = setting(0, at_least=0)
+    """Number of first repeats of each trial whose ranks are traced by torch.profiler for a few further steps, which no
+    time contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report."""
     tensorboard: Literal["live", "off"] = "live"
     """live: write files for TensorBoard while runs go on, into <out>/tensorboard."""
     dashboard: bool = False
@@ -130,7 +133,7 @@ class Options:
         self._check_search()
         if self.address is not None and not self.address.strip():
             raise ConfigError("--address is empty; give HOST:PORT of a cluster, auto or local, or leave it out.")
-        for name in ("checkpoints", "save_weights"):
+        for name in ("checkpoints", "save_weights", "trace"):
             if self.is_remote and getattr(self, name):
                 raise ConfigError(
                     f"--{name.replace('_', '-')} needs a folder that the ranks can write to, and --out {self.out} is "

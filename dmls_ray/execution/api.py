@@ -59,6 +59,7 @@ def sweep(
     recycle_above_mib: float | None = None,
     checkpoints: bool = False,
     save_weights: bool = False,
+    trace: int = 0,
     tensorboard: Literal["live", "off"] = "live",
     dashboard: bool = False,
     verbose: bool = False,
@@ -114,6 +115,8 @@ def sweep(
         recycle_above_mib: Resident set above which a rank's process is replaced between two runs; without it, never.
         checkpoints: Save each run after each epoch, and resume it there if it is cut short.
         save_weights: Keep the final weights of each run: weights.pt in its folder below runs/.
+        trace: Number of first repeats of each trial whose ranks are traced by torch.profiler for a few further steps,
+            which no time contains: trace-rank0.json.gz, ... in the run's folder below runs/, linked from the report.
         tensorboard: live: write files for TensorBoard while runs go on, into <out>/tensorboard.
         dashboard: Show Ray's dashboard, on the loopback interface.
         verbose: Show what Ray and the ranks print.

@@ -86,13 +86,14 @@ class JobFactory:
 
     def _artifacts_of(self, run: Run, config: RuntimeConfig) -> ArtifactOptions | None:
         """The files that a run writes into its folder; None if it writes none."""
-        wanted = self.options.checkpoints or self.options.save_weights or self.workload.writes_files(config)
+        options, is_traced = self.options, run.repeat < self.options.trace
+        wanted = options.checkpoints or options.save_weights or is_traced or self.workload.writes_files(config)
         # Machines that write to a URI share no folder.
-        if not wanted or self.options.is_remote:
+        if not wanted or options.is_remote:
             return None
         folder = run_folder(self.folder, run.run_id, self.identities.of(run))
         return ArtifactOptions(
-            folder=str(folder), checkpoints=self.options.checkpoints, weights=self.options.save_weights
+            folder=str(folder), checkpoints=options.checkpoints, weights=options.save_weights, trace=is_traced
         )
 
 

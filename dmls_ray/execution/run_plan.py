@@ -92,11 +92,13 @@ def run_plan(
         pending = blocks.next()
         if options.is_remote and any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
             view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")
-        if options.save_weights and (missing_weights := _without_weights(store.folder, plan, finished, identities)):
-            view.note(
-                f"{count_noun(missing_weights, 'run')} that had ended {'has' if missing_weights == 1 else 'have'} no "
-                "weights.pt, which is written at the end of a run. Pass --fresh to run all again."
-            )
+        of_repeats = plan.repeats if options.save_weights else 0
+        for name, repeats in (("weights.pt", of_repeats), ("trace-rank0.json.gz", options.trace)):
+            if missing := _without_file(name, repeats, store.folder, plan, finished, identities):
+                view.note(
+                    f"{count_noun(missing, 'run')} that had ended {'has' if missing == 1 else 'have'} no {name}, which "
+                    "is written at the end of a run. Pass --fresh to run all again."
+                )
         if space is not None:
             # The runs of the plan are examples: they show whether anything is feasible.
             before = proposed_before(space, store.all_records, identities)
@@ -168,9 +170,12 @@ def check_plan(
     workload.check(configs_of(plan.pending(finished_run_ids(plan, records, options, identities))))
 
 
-def _without_weights(folder: Path, plan: Plan, finished: Collection[str], identities: Identities) -> int:
-    folders = [run_folder(folder, run.run_id, identities.of(run)) for run in plan.runs if run.run_id in finished]
-    return sum(not (path / "weights.pt").exists() for path in folders)
+def _without_file(
+    name: str, repeats: int, folder: Path, plan: Plan, finished: Collection[str], identities: Identities
+) -> int:
+    """How many of the runs that had ended have no such file, of the first repeats of each trial."""
+    runs = [run for run in plan.runs if run.run_id in finished and run.repeat < repeats]
+    return sum(not (run_folder(folder, run.run_id, identities.of(run)) / name).exists() for run in runs)
 
 
 def _write_derived(store: Store, view: ProgressView, *, changed: bool) -> None:

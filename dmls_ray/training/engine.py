@@ -33,6 +33,7 @@ from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.sharding import check_batch, steps_per_epoch
 from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
+from dmls_ray.training.trace import write_trace
 from dmls_ray.training.utilization import UtilizationSampler
 
 Task = TypeVar("Task", bound=TrainingTask)
@@ -68,6 +69,7 @@ def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: 
             outcome = trainer.run(emit)
         result = trainer.result(outcome)
         with trainer.clock.untimed():
+            write_trace(trainer)
             tensors = measure_tensors(config, rank.rank, trainer.task, trainer.ddp_model, trainer.optimizer_step)
     finally:
         trainer.task.close()
@@ -256,11 +258,10 @@ class RankTrainer(Generic[Task]):
 
     def _record_target(self, epoch: EpochRecord) -> None:
         if not self.reached and self.task.reached_target(epoch):
-            (seconds,) = self.collective.max([self.clock.total_s])
             self.reached = {
                 "target_epoch": epoch.epoch,
                 "target_steps": epoch.epoch * self.steps_per_epoch,
-                "target_s": seconds,
+                "target_s": self.collective.max([self.clock.total_s])[0],
             }
 
     def _save(self, stop: bool) -> None:

@@ -22,6 +22,8 @@ class ArtifactOptions:
     """Save after each epoch, and resume from there if the run is interrupted."""
     weights: bool = False
     """Save the final weights."""
+    trace: bool = False
+    """Write a trace of a few further steps of each rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
