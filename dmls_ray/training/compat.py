@@ -19,6 +19,7 @@ from torch._C._profiler import RecordScope, _EventType
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 
 def ddp_logging_data(ddp: DistributedDataParallel) -> dict[str, Any]:
@@ -59,6 +60,29 @@ def around_zero_broadcasts(
             broadcast()
 
     zero._sync_params = surrounded
+
+
+@contextmanager
+def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
+    """Call two functions before and after each wait for a batch of any DataLoader, while the context lasts.
+
+    Without it: what a user-defined function waits for its data is not known.
+    """
+    wait = _BaseDataLoaderIter.__next__
+
+    def surrounded(batches: Any) -> Any:
+        begin()
+        try:
+            return wait(batches)
+        finally:
+            end()
+
+    loader: Any = _BaseDataLoaderIter
+    loader.__next__ = surrounded
+    try:
+        yield
+    finally:
+        loader.__next__ = wait
 
 
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:

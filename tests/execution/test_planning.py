@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
 from dmls_ray.execution.identities import Identities
-from dmls_ray.execution.planning import finished_run_ids, make_plan
+from dmls_ray.execution.planning import finished_run_ids, make_plan, plan_sweep
 from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.registry import workload
 from tests.records.test_model import record
 
@@ -59,3 +62,8 @@ def test_work_done_with_other_code_or_data_is_not_done() -> None:
 def test_work_of_a_version_that_was_restored_is_done_although_a_later_record_is_of_another() -> None:
     records = [of_run(0, code={"m.py": "a"}), of_run(0, code={"m.py": "b"})]
     assert finished(records, Identity(code={"m.py": "a"})) == {0}
+
+
+def test_a_trace_of_a_workload_with_a_loop_of_its_own_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--trace 1 traces the training loop of this package, and grayscale has its"):
+        plan_sweep({"implementation": ["numpy"]}, Options(trace=1), workload("grayscale"))

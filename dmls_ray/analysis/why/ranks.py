@@ -33,8 +33,8 @@ def account_of_ranks(row: Row, base: Row) -> str:
         base: the trial with fewer.
     """
     after, before = step_parts(row), step_parts(base)
-    if after is None or before is None:
-        return ""
+    if after is None or before is None or not after.parts["forward_ms"]:
+        return ""  # of a user-defined function, the parts are not known
     decimals = _decimals(after.step_ms)
     changes = {words: sum(after.parts[name] - before.parts[name] for name in names) for words, names in _GROUPS.items()}
     if changes[_COMPUTING] > 0 and _samples_of_rank(row) == _samples_of_rank(base):

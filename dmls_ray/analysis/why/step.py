@@ -40,7 +40,8 @@ class StepParts:
     """Milliseconds of the parts of a counted step, as means over the runs of a trial."""
 
     parts: dict[str, float]
-    """Part -> milliseconds; they add up to the step."""
+    """Part -> milliseconds; they add up to the step. A user-defined function has waits for data, the optimizer and
+    the rest alone."""
 
     @property
     def step_ms(self) -> float:
@@ -106,10 +107,12 @@ def slower_rank(row: Row) -> tuple[int, float] | None:
 def _parts_of_runs(records: Iterable[RunRecord]) -> Iterator[dict[str, float]]:
     for record in records:
         known = {name: getattr(record, name) for name in PARTS if name != "waiting_ms"}
-        batch = record.config.get("batch_per_rank")
-        if record.data_wait_ms is None or not record.images_per_s or not batch:
+        if record.data_wait_ms is None:
             continue
-        samples = batch * record.config.get("accum_steps", 1) * record.config.get("world_size", 1)
         parts = {name: value or 0.0 for name, value in known.items()}
-        step_ms = samples / record.images_per_s * 1e3
-        yield parts | {"waiting_ms": max(step_ms - sum(parts.values()), 0.0)}
+        step_ms = sum(parts.values())
+        if record.forward_ms is not None and record.images_per_s:  # not of a user-defined function
+            config = record.config
+            samples = config.get("batch_per_rank", 0) * config.get("accum_steps", 1) * config.get("world_size", 1)
+            step_ms = max(step_ms, samples / record.images_per_s * 1e3)
+        yield parts | {"waiting_ms": step_ms - sum(parts.values())}

@@ -17,6 +17,7 @@ from dmls_ray.records.returned import checked_returned, plain_values
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name, synchronize
+from dmls_ray.training.compat import around_loader_waits
 from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
@@ -80,6 +81,7 @@ def run_user_function(
         "total_s": total_s,
         "instruments_s": clock.instruments_s,
         **steps.timer.percentiles(),
+        **steps.parts_ms(),
         **measured_memory,
         "no_tensor_mem": "a user-defined training function has no step that can be repeated after it",
         **agreed,
@@ -154,15 +156,24 @@ class _Steps:
     @contextmanager
     def counted(self) -> Iterator[None]:
         self.timer.begin_epoch()
+        after = self.timer.phases.after
         handles = register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._step)
         try:
-            yield
+            with around_loader_waits(lambda: after("rest"), lambda: after("data_wait")):
+                yield
         finally:
             for handle in handles:
                 handle.remove()
             self.timer.end_epoch()
 
+    def parts_ms(self) -> dict[str, float]:
+        """Milliseconds of a counted step: of waits for a DataLoader, of the optimizer, and of everything else."""
+        found = self.timer.parts_ms(0.0, 0.0)
+        return {name: found[name] for name in ("data_wait_ms", "optimizer_ms", "rest_ms") if name in found}
+
     def _begin(self, optimizer: Any, *_: Any) -> None:
+        if self._outermost is None:
+            self.timer.phases.after("rest")
         self._outermost = self._outermost or optimizer
 
     def _step(self, optimizer: Any, *_: Any) -> None:
@@ -170,6 +181,7 @@ class _Steps:
             return
         self._outermost = None
         self.count += 1
+        self.timer.phases.after("optimizer")
         self.timer.step()
         if self._agreement is not None:
             self._agreement.step(optimizer)

@@ -10,7 +10,7 @@ from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.ranks import account_of_ranks
 from dmls_ray.analysis.why.step import bound_of, slower_rank, step_parts
 from dmls_ray.records.epoch_and_rank import RankRecord
-from tests.analysis.samples import results
+from tests.analysis.samples import own_results, results
 
 ALONE = {"data_wait_ms": 0.1, "forward_ms": 0.4, "backward_ms": 0.3, "optimizer_ms": 0.1, "rest_ms": 0.1}
 
@@ -107,3 +107,12 @@ def test_a_slower_rank_is_part_of_the_account() -> None:
     assert account_of_ranks(two, one_rank) == (
         "a step takes 1.5 ms for 1.0: +0.5 waiting for the slowest rank; rank 1 is slower than the others by 0.4 ms"
     )
+
+
+def test_a_function_that_waits_for_its_data_is_input_bound() -> None:
+    parts = {"data_wait_ms": 3.0, "optimizer_ms": 0.5, "rest_ms": 4.0}
+    (row,) = with_parts(own_results({"depth": 1}, lambda values, repeat: (1.0, {})), parts)
+    found = step_parts(row)
+    assert found is not None
+    assert found.step_ms == pytest.approx(7.5)
+    assert bound_of(row) == "input"
