@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmls_ray.analysis.figures.chart import MAX_CATEGORIES, Axis, Chart, Panel, Series
-from dmls_ray.analysis.figures.series import limit_items, trial_axis
+from dmls_ray.analysis.figures.series import (
+    SINGLE_LINE,
+    batch_axis,
+    format_factor,
+    limit_items,
+    lines_along,
+    trial_axis,
+)
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.table.axis_groups import groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.analysis.why.step import PARTS, bound_of, slower_rank, step_parts
+from dmls_ray.analysis.why.step import PARTS, StepParts, bound_of, slower_rank, step_parts
 
+_MOST_LINES = 4
+"""Lines of trials that have a panel."""
 _BOUNDS = {
     "input": "waiting for data",
     "communication": "communication and waiting for other ranks",
@@ -22,27 +31,41 @@ _BOUNDS = {
 
 def chart(table: Table) -> Chart | None:
     """The figure; None if fewer than two trials have the parts of their steps."""
-    rows, notes = limit_items([row for row in table.rows if step_parts(row)], "trials", MAX_CATEGORIES)
+    measured = {row.trial_id: parts for row in table.rows if (parts := step_parts(row)) is not None}
+    rows = [row for row in table.rows if row.trial_id in measured]
     if len(rows) < 2:
         return None
-    x, labels = trial_axis(table, rows)
-    series = [item for name, words in PARTS.items() if (item := _part(name, words, rows, labels)) is not None]
     y = Axis("time of an optimizer step (ms)", from_zero=True)
-    panel = Panel(x=x, y=y, series=series, stacked=True)
+    panels: list[Panel] = []
+    notes: tuple[str, ...]
+    # Where trials differ in the batch, a panel for each line of them: its labels are short.
+    axis = batch_axis(table)
+    if lines := lines_along(table, rows, axis):
+        shown, notes = limit_items(lines, "lines", _MOST_LINES)
+        for line in shown:
+            x = Axis(axis, categories=[format_factor(row.factors[axis]) for row in line.rows])
+            title = "" if line.name == SINGLE_LINE else line.name
+            panels.append(Panel(x=x, y=y, series=_bars(line.rows, x, measured), title=title, stacked=True))
+    else:
+        rows, notes = limit_items(rows, "trials", MAX_CATEGORIES)
+        x, _ = trial_axis(table, rows)
+        panels.append(Panel(x=x, y=y, series=_bars(rows, x, measured), stacked=True))
     texts = (*notes, *_verdicts(table, rows), *_late(rows))
-    return Chart(name="step_parts", title="Where an optimizer step goes", panels=[panel], notes=texts)
+    return Chart(name="step_parts", title="Where an optimizer step goes", panels=panels, notes=texts)
 
 
-def _part(name: str, words: str, rows: Sequence[Row], labels: Sequence[str]) -> Series | None:
-    found = [(label, row, parts.parts[name]) for label, row in zip(labels, rows, strict=True)
-             if (parts := step_parts(row)) is not None]  # fmt: skip
-    if not any(ms > 0 for _, _, ms in found):
-        return None
-    return Series(
-        name=words, kind="bar", x=[label for label, _, _ in found], y=[ms for _, _, ms in found],
-        runs=[tuple(record.run_id for record in row.timed) for _, row, _ in found],
-        texts=[f"n={len(row.timed)}" for _, row, _ in found],
-    )  # fmt: skip
+def _bars(rows: Sequence[Row], x: Axis, measured: Mapping[str, StepParts]) -> list[Series]:
+    """A series for each part that takes any time."""
+    found = [measured[row.trial_id].parts for row in rows]
+    return [
+        Series(
+            name=words, kind="bar", x=x.categories, y=[parts[name] for parts in found],
+            runs=[tuple(record.run_id for record in row.timed) for row in rows],
+            texts=[f"n={len(row.timed)}" for row in rows],
+        )
+        for name, words in PARTS.items()
+        if any(parts[name] > 0 for parts in found)
+    ]  # fmt: skip
 
 
 def _verdicts(table: Table, rows: Sequence[Row]) -> list[str]:

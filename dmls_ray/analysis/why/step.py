@@ -19,7 +19,8 @@ PARTS = {
     "optimizer_ms": "optimizer",
     "rest_ms": "rest",
 }
-"""Part of a step -> its words. `waiting_ms` is what the other parts leave of the step, on the mean rank."""
+"""Part of a step -> its words. `exposed_comm_ms` is that of the rank with the least, and `waiting_ms` what the mean
+rank has beyond it."""
 
 COMPUTE = ("forward_ms", "backward_ms", "optimizer_ms")
 
@@ -110,9 +111,6 @@ def _parts_of_runs(records: Iterable[RunRecord]) -> Iterator[dict[str, float]]:
         if record.data_wait_ms is None:
             continue
         parts = {name: value or 0.0 for name, value in known.items()}
-        step_ms = sum(parts.values())
-        if record.forward_ms is not None and record.images_per_s:  # not of a user-defined function
-            config = record.config
-            samples = config.get("batch_per_rank", 0) * config.get("accum_steps", 1) * config.get("world_size", 1)
-            step_ms = max(step_ms, samples / record.images_per_s * 1e3)
-        yield parts | {"waiting_ms": step_ms - sum(parts.values())}
+        # A rank that is ahead waits inside the timer of its communication.
+        exposed = [rank.exposed_comm_ms for rank in record.ranks if rank.exposed_comm_ms is not None]
+        yield parts | {"waiting_ms": fmean(exposed) - min(exposed) if exposed else 0.0}

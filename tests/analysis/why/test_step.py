@@ -23,17 +23,22 @@ def with_parts(runs: Results, parts: Any) -> list[Row]:
     return make_table(runs).rows
 
 
-def one(parts: dict[str, float], step_ms: float) -> Row:
-    (row,) = with_parts(results({"batch_per_rank": 16}, lambda values, repeat: 16 / step_ms * 1e3), parts)
+def one(parts: dict[str, float], *exposed_ms: float) -> Row:
+    """A trial, with the communication of each rank that nothing hides."""
+    runs = results({"batch_per_rank": 16}, lambda values, repeat: 1000.0)
+    for record in runs.records:
+        record.ranks = [RankRecord(rank=rank, exposed_comm_ms=ms) for rank, ms in enumerate(exposed_ms)]
+    (row,) = with_parts(runs, parts | ({"exposed_comm_ms": min(exposed_ms)} if exposed_ms else {}))
     return row
 
 
-def test_the_parts_of_a_step_add_up_to_the_step_and_what_is_left_is_waiting() -> None:
-    found = step_parts(one(ALONE, 1.25))
+def test_the_parts_of_a_step_add_up_and_what_the_mean_rank_waits_longer_is_waiting_for_the_slowest() -> None:
+    found = step_parts(one(ALONE, 0.2, 0.6))
     assert found is not None
-    assert found.step_ms == pytest.approx(1.25)
-    assert found.parts["waiting_ms"] == pytest.approx(0.25)
-    assert found.share("forward_ms", "backward_ms") == pytest.approx(0.7 / 1.25)
+    assert found.parts["exposed_comm_ms"] == pytest.approx(0.2)
+    assert found.parts["waiting_ms"] == pytest.approx(0.2)
+    assert found.step_ms == pytest.approx(1.4)
+    assert found.share("forward_ms", "backward_ms") == pytest.approx(0.7 / 1.4)
 
 
 def test_records_without_parts_have_none() -> None:
@@ -43,17 +48,19 @@ def test_records_without_parts_have_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "step_ms", "bound"),
+    ("changes", "exposed_ms", "bound"),
     [
-        ({}, 1.0, "compute"),
-        ({"data_wait_ms": 0.5}, 1.4, "input"),
-        ({"exposed_comm_ms": 0.5}, 1.5, "communication"),
-        ({}, 1.5, "communication"),  # waiting for the slowest rank
-        ({"rest_ms": 0.5}, 1.4, "none"),
+        ({}, (), "compute"),
+        ({"data_wait_ms": 0.5}, (), "input"),
+        ({}, (0.5, 0.5), "communication"),
+        ({}, (0.0, 1.0), "communication"),  # waiting for the slowest rank
+        ({"rest_ms": 0.5}, (), "none"),
     ],
 )
-def test_what_takes_much_of_a_step_bounds_it(changes: dict[str, float], step_ms: float, bound: str) -> None:
-    assert bound_of(one(ALONE | changes, step_ms)) == bound
+def test_what_takes_much_of_a_step_bounds_it(
+    changes: dict[str, float], exposed_ms: tuple[float, ...], bound: str
+) -> None:
+    assert bound_of(one(ALONE | changes, *exposed_ms)) == bound
 
 
 def test_a_step_that_hardly_takes_longer_with_twice_the_batch_is_launch_bound() -> None:
@@ -71,39 +78,38 @@ def test_a_step_that_hardly_takes_longer_with_twice_the_batch_is_launch_bound() 
     assert bound_of(rows[1], rows[2]) == "compute"
 
 
-def of_ranks(extra: dict[str, float], step_ms: float, late: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[Row]:
-    """A trial of one rank with a step of 1 ms, and one of two."""
-    runs = results(
-        {"batch_per_rank": 16, "world_size": [1, 2]},
-        lambda values, repeat: 16 * values["world_size"] * 1e3 / (1.0 if values["world_size"] == 1 else step_ms),
-    )
+def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[Row]:
+    """A trial of one rank with a step of 1 ms, and one of two, of which rank 0 waits for rank 1."""
+    runs = results({"batch_per_rank": 16, "world_size": [1, 2]}, lambda values, repeat: 100.0)
+    both = {name: ALONE.get(name, 0.0) + extra.get(name, 0.0) for name in {*ALONE, *extra}}
+    least = both.get("exposed_comm_ms", 0.0)
     for record in runs.records:
         if record.config["world_size"] == 2:
+            slow = {**ALONE, "forward_ms": 0.4 + late[record.repeat]}
             record.ranks = [
-                RankRecord(rank=0, **ALONE),
-                RankRecord(rank=1, **{**ALONE, "forward_ms": 0.4 + late[record.repeat]}),
+                RankRecord(rank=0, exposed_comm_ms=least + 2 * waits, **ALONE),
+                RankRecord(rank=1, exposed_comm_ms=least, **slow),
             ]
-    both = {name: ALONE.get(name, 0.0) + extra.get(name, 0.0) for name in {*ALONE, *extra}}
     return with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
 
 
 def test_the_account_of_two_ranks_names_what_takes_longer_and_by_how_much() -> None:
-    one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3}, 1.95)
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3})
     assert account_of_ranks(two, one_rank) == (
         "a step takes 1.9 ms for 1.0: +0.6 communication that nothing hides, +0.3 contention for cores or memory"
     )
 
 
 def test_a_rank_is_called_slower_only_beyond_its_spread() -> None:
-    _, steady = of_ranks({}, 1.5, (0.4, 0.41, 0.42))
+    _, steady = of_ranks({}, 0.5, (0.4, 0.41, 0.42))
     rank, ms = slower_rank(steady) or (None, 0.0)
     assert (rank, ms) == (1, pytest.approx(0.41))
-    _, unsteady = of_ranks({}, 1.5, (0.9, -0.5, 0.8))
+    _, unsteady = of_ranks({}, 0.5, (0.9, -0.5, 0.8))
     assert slower_rank(unsteady) is None
 
 
 def test_a_slower_rank_is_part_of_the_account() -> None:
-    one_rank, two = of_ranks({}, 1.5, (0.4, 0.41, 0.42))
+    one_rank, two = of_ranks({}, 0.5, (0.4, 0.41, 0.42))
     assert account_of_ranks(two, one_rank) == (
         "a step takes 1.5 ms for 1.0: +0.5 waiting for the slowest rank; rank 1 is slower than the others by 0.4 ms"
     )
