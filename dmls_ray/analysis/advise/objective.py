@@ -164,6 +164,16 @@ class Objective:
         low, high = (None if end is None else math.exp(min(end, 700.0)) for end in (worse.low, worse.high))
         return f"{format_interval(Interval(math.exp(worse.centre), low, high), RATIO)} times the {self.label}"
 
+    def describe_against(self, worse: Interval) -> str:
+        """What a candidate that is worse by so much has relative to the best: `0.92 [0.81, 1.05]`, `-0.111 [...]`."""
+        ends = (worse.low, worse.high)
+        if not self.minimizes:
+            worse = Interval(-worse.centre, *(None if end is None else -end for end in reversed(ends)))
+        if self.is_learned:
+            return format_interval(worse, with_sign(self.form), null=0)
+        low, high = (None if end is None else math.exp(min(end, 700.0)) for end in (worse.low, worse.high))
+        return format_interval(Interval(math.exp(worse.centre), low, high), RATIO, null=1)
+
     def price_per_second(self, row: Row) -> float:
         """What a second of all ranks of a trial costs; 1 where the price does not matter."""
         return 1.0 if self.price_per_hour is None else row.world_size * self.price_per_hour / 3600

@@ -11,7 +11,7 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
 _DECIMALS = {"total_s": 3, "host_mem_mib": 0}
-"""Digits to which medians are compared; other measures to four digits, shares to three decimals."""
+"""Digits to which means are compared; other measures to four digits, shares to three decimals."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def costs_of(table: Table) -> list[str]:
 
 
 def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:
-    """The front of less time a run, less memory and more accuracy, by medians.
+    """The front of less time a run, less memory and more accuracy, by means.
 
     Medians are taken to the digits of a table, so that a tenth of a MiB beats no trial. A search has no times: its
     front is of memory and accuracy.

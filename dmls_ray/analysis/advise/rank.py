@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -48,7 +48,7 @@ class Advice:
     unable: Sequence[tuple[Row, Unable]]
     """Those that cannot be chosen, and why."""
     front: Sequence[str]
-    """trial_id of those that no other one beats in all of `axes`, by their medians."""
+    """trial_id of those that no other one beats in all of `axes`, by their means."""
     axes: Sequence[str]
     """The measures that the front is of."""
     savings: Sequence[str]
@@ -59,6 +59,9 @@ class Advice:
     """Whether the memory of a batch is asked, so that its estimates are the answer."""
     noise_scale: str
     """The global batch that the gradient noise scale suggests; empty where it was not measured."""
+    against: Mapping[str, str]
+    """trial_id -> how the configuration compares with the best one: a ratio or a difference, with the interval by which
+    it is judged."""
     suggestions: Sequence[str]
     """What was not tried and would be worth it, with the flag that does it."""
     caveats: Sequence[str]
@@ -130,7 +133,7 @@ class Advice:
             memory = memory_metric(self.table.rows)
             is_equal = bool(memory) and memory not in self.axes
             left_out = f"; {label_of(memory)} hardly differs and is left out" if is_equal else ""
-            notes.append(f"Front: no other configuration is as good in all of {axes}, by medians{left_out}.")
+            notes.append(f"Front: no other configuration is as good in all of {axes}, by means{left_out}.")
         if self.worse:
             notes.append(
                 "Distinguished by the intervals of differences within blocks, which hold for all pairs together: of "
@@ -168,6 +171,7 @@ class Advice:
             cells = {
                 f"{objective.label} [95%]": text,
                 **{label_of(name): row.text(name) for name in columns},
+                "against best [95%]": self.against.get(row.trial_id, ""),
                 "n": str(len(row.counted)),
                 "front": "yes" if row.trial_id in self.front else "",
                 "verdict": verdicts.get(row.trial_id, ""),
@@ -222,6 +226,11 @@ def advise(
         best=best,
         indistinguishable=indistinguishable,
         worse=worse,
+        against={
+            item.row.trial_id: objective.describe_against(more)
+            for item in able[1:]
+            if (more := objective.compared(item, able[0], model)) is not None
+        },
         not_compared=not_compared,
         unable=unable,
         front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],

@@ -53,7 +53,7 @@ def chart(table: Table) -> Chart | None:
         panels=panels,
         notes=(
             f"On the front are {len(best)} of {len(rows)} trials: no other is at least as good in {goal} and more "
-            "accuracy, and better in one. It is of medians: what is closer than its interval may change "
+            "accuracy, and better in one. It is of means: what is closer than its interval may change "
             f"sides.{memory_note}{apart_note}",
         ),
     )

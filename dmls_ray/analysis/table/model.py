@@ -83,7 +83,7 @@ class Table:
         return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in columns]), dtype=object)
 
     def numbers(self) -> pd.DataFrame:
-        """The cells as numbers: of each metric the median, the ends of its interval, mean and standard deviation."""
+        """The cells as numbers: of each metric the value, the ends of its interval, median, mean and deviation."""
         values = [[pair for column in self.columns for pair in column.values(row).items()] for row in self.rows]
         heads = [name for name, _ in values[0]] if values else []
         return pd.DataFrame([[value for _, value in values] for values in values], columns=dedupe_headers(heads))

@@ -136,7 +136,7 @@ class Row:
         return self.estimates.get(metric) or self.custom_metrics.get(metric)
 
     def value_of(self, metric: str) -> float | None:
-        """The median of a metric; None if no run reports it."""
+        """The mean of a metric; None if no run reports it."""
         value = self.estimate(metric)
         return None if value is None else value.centre
 

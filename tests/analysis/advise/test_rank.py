@@ -628,3 +628,17 @@ def test_a_resident_set_that_did_not_grow_is_the_least_memory() -> None:
     assert some.best.name == "batch_per_rank=16"
     assert [item.name for item in some.indistinguishable] == ["batch_per_rank=32"], "below the noise"
     assert [item.name for item in some.worse] == ["batch_per_rank=64"]
+
+
+def test_the_interval_that_a_verdict_follows_from_is_in_the_table() -> None:
+    advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900})), "throughput")
+    cells = dict(zip(advice.frame()["batch_per_rank"], advice.frame()["against best [95%]"], strict=True))
+    table = make_table(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900})))
+    first, _, best = table.rows
+    ratio = first.speed_against(best)
+    assert ratio is not None
+    assert ratio.low is not None
+    assert cells["64"] == ""
+    assert cells["16"].startswith(f"{ratio.centre:.2f}")
+    advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900})), "accuracy")
+    assert {cell[:6] for cell in advice.frame()["against best [95%]"] if cell} == {"+0.000"}
