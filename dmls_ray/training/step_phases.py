@@ -35,6 +35,8 @@ class StepPhases:
         self._cuda = device.type == "cuda"
         self._every = MEASURED_EVERY[device.type] if every is None else every
         self._is_counting = False
+        self._earlier = dict.fromkeys(PHASES, 0.0), 0
+        """Seconds and measured steps of an earlier part of the run."""
         self.reset()
 
     def reset(self) -> None:
@@ -79,9 +81,8 @@ class StepPhases:
 
     def mean_ms(self) -> dict[Phase, float]:
         """Milliseconds of each phase in a step, over the measured steps; empty without any."""
-        if not self._measured:
-            return {}
-        return {phase: seconds / self._measured * 1e3 for phase, seconds in self._seconds.items()}
+        seconds, measured = self._all()
+        return {phase: value / measured * 1e3 for phase, value in seconds.items()} if measured else {}
 
     def parts_ms(self, exposed_ms: float, broadcast_ms: float) -> dict[str, float]:
         """`mean_ms` as metrics, of computing alone; empty without measured steps.
@@ -95,13 +96,17 @@ class StepPhases:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"seconds": dict(self._seconds), "measured": self._measured}
+        seconds, measured = self._all()
+        return {"seconds": seconds, "measured": measured}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Add the steps of an earlier part of the run."""
-        for phase in PHASES:
-            self._seconds[phase] += state["seconds"][phase]
-        self._measured += state["measured"]
+        """Add the steps of an earlier part of the run, which no warm-up after it resets."""
+        self._earlier = dict(state["seconds"]), state["measured"]
+
+    def _all(self) -> tuple[dict[Phase, float], int]:
+        """Seconds of each phase, and measured steps, of this part of the run and of the earlier one."""
+        seconds, measured = self._earlier
+        return {phase: seconds[phase] + self._seconds[phase] for phase in PHASES}, measured + self._measured
 
     def waiting_for(self, batches: Iterable[Item]) -> Iterator[Item]:
         """Yield the items; the rank waits for each of them."""

@@ -80,8 +80,11 @@ def test_a_run_that_continues_adds_its_steps_to_those_of_its_checkpoint(clock: C
     first, second = StepPhases(CPU), StepPhases(CPU)
     take_step(first, clock, forward=1)
     second.restore(first.state())
+    take_step(second, clock, forward=60)
+    second.reset()  # its warm-up
     take_step(second, clock, forward=3)
     assert second.mean_ms()["forward"] == 2000
+    assert second.state() == {"seconds": {**dict.fromkeys(PHASES, 0.0), "forward": 4.0}, "measured": 2}
 
 
 def parts(values: dict[str, Any]) -> list[float]:
