@@ -65,7 +65,8 @@ def _of_one_value(items: Sequence[_Effect], measure: Measure, against: str, *, h
     placed = [(place, contrast) for place, _, _, contrast in items]
     if len(placed) <= _MOST_WITH_INTERVALS and has_range:
         return f"{at_places(placed, measure)}{against}"
-    range_ = f" ({range_of(placed, measure)})" if has_range else ""
+    span = range_of(placed, measure) if has_range else ""
+    range_ = f" ({span})" if " to " in span else ""
     return f"{_mean(items, measure)}{against}{range_}" + ("" if range_ or len(items) == 1 else " on average")
 
 

@@ -30,8 +30,11 @@ def headline_of(axis: Axis, measures: Sequence[Measure], until: Until, verb: str
     compared = _compared(main, rest, base)
     if not compared:
         return _sentence(axis.place(group), f"{axis.subject(rest[-1])} and {axis.value(base)} are {NOT_COMPARED}")
+    learned = _compared(others[0], rest, base) if others else []
+    if not any(main.sign(contrast) for _, contrast in compared) and (text := _learned(axis, base, learned, others)):
+        return _sentence(axis.place(group), f"{text}; no {axis.noun} differs in {main.topic} beyond chance")
     row, text = _gain(axis, base, compared, main, verb)
-    cost = _cost(axis, row, base, _compared(others[0], rest, base), others[0], until) if others else ""
+    cost = _cost(axis, row, base, learned, others[0], until) if others else ""
     n = compared[-1][1].n
     chance = "" if compared[-1][1].low is not None else f" (n={n}, so perhaps by chance)"
     return _sentence(axis.place(group), f"{text}{cost}{chance}")
@@ -44,6 +47,16 @@ def _sentence(place: str, text: str) -> str:
 
 def _compared(measure: Measure, rows: Sequence[Row], base: Row) -> Compared:
     return [(row, contrast) for row in rows if (contrast := measure.against(row, base)) is not None]
+
+
+def _learned(axis: Axis, base: Row, compared: Compared, measures: Sequence[Measure]) -> str:
+    """Which value gains most accuracy, or else loses most, where none differs by the main measure."""
+    decided = [item for item in compared if measures[0].sign(item[1])]
+    if not decided or measures[0].kind != "points":
+        return ""
+    gains = [item for item in decided if item[1].centre > 0]
+    row, contrast = max(gains or decided, key=lambda item: measures[0].size(item[1]))
+    return _claim(axis, row, base, contrast, measures[0], "")
 
 
 def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str) -> tuple[Row, str]:
