@@ -22,7 +22,7 @@ def test_a_sweep_of_implementations_fills_its_table_and_says_what_is_missing(
     names = ("python_loops", "numpy", "torchvision", "cpp", "cuda")
     done = sweep_command("grayscale", "--implementation", *names, *SMALL)
     assert done.returncode == 0, done.stderr
-    assert "On the processor" in done.stdout
+    assert "of 4 on the processor: " in done.stdout
     results = load(tmp_path / "results" / "grayscale")
     outcomes = {record.config["implementation"]: record for record in results.records}
     assert set(outcomes) == set(names)
