@@ -23,6 +23,7 @@ from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name
 from dmls_ray.training.compile_warmup import warm_up
 from dmls_ray.training.ddp import DDPModel, warmup_steps
 from dmls_ray.training.early_stopping import EarlyStopping
+from dmls_ray.training.evaluation import Evaluator
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.memory_step import measure_tensors
@@ -32,7 +33,7 @@ from dmls_ray.training.process import Collective, mixed_seed, prepare_process, s
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.sharding import check_batch, steps_per_epoch
-from dmls_ray.training.task import EvalSplit, Forward, Means, Meter, TrainingTask
+from dmls_ray.training.task import Means, Meter, TrainingTask
 from dmls_ray.training.trace import write_trace
 from dmls_ray.training.utilization import UtilizationSampler
 
@@ -40,9 +41,6 @@ Task = TypeVar("Task", bound=TrainingTask)
 
 MakeTask = Callable[[Any, RankInfo, torch.device], Task]
 """Makes the task of a workload from configuration, rank and device."""
-
-_SUMMED_TOGETHER = 32
-"""Batches whose losses and outputs are summed at once, since a call per batch would cost more than its work."""
 
 
 def run_training(config: TrainingConfig, rank: RankInfo, emit: Emit, make_task: MakeTask[Task]) -> dict[str, Any]:
@@ -99,6 +97,7 @@ class RankTrainer(Generic[Task]):
             # From here on each rank has different random numbers, for example for dropout.
             seed_process(mixed_seed(config.seed, rank.rank))
         self.warmup_steps = warmup_steps(self.task.train_samples, config)
+        self.evaluator = Evaluator(config, self.device, self.task, self.ddp_model, self.collective)
         self.timer = StepTimer(self.device, self.warmup_steps, self._end_warmup)
         self.stopping = EarlyStopping(config, self.collective)
         self.checkpoints = Checkpoints(config, rank, self.collective)
@@ -109,12 +108,10 @@ class RankTrainer(Generic[Task]):
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
         self.agreement: dict[str, Any] = {}
-        self._tested: Forward | None = None  # the forward pass that was tested after the last epoch
-        self._emit: Emit = lambda event: None
 
     def run(self, emit: Emit) -> Outcome:
         """Train and evaluate all epochs, or those after the newest checkpoint."""
-        self._emit = emit
+        self.evaluator.emit = emit
         outcome = Outcome.OK
         stop = self._resume()
         agreement = AgreementMeter()
@@ -142,14 +139,14 @@ class RankTrainer(Generic[Task]):
         if outcome is Outcome.OK:
             with self.clock.phase("inference_s"):
                 self.finish_metrics = self.task.finish(
-                    lambda forward: self._evaluate("test", forward).means(self.collective)
+                    lambda forward: self.evaluator.evaluate("test", forward).means(self.collective)
                 )
         with self.clock.phase("checkpoint_s"):
             # The checkpoints stay until the driver has the record of the run.
             save_weights(self.model, self.rank)
         if outcome is Outcome.OK and self.task.train_eval_samples:
             with self.clock.untimed():
-                self.finish_metrics |= self._evaluate_on_training_samples()
+                self.finish_metrics |= self.evaluator.on_training_samples()
         return outcome
 
     def _end_warmup(self) -> None:
@@ -162,7 +159,7 @@ class RankTrainer(Generic[Task]):
         local: dict[str, Any] = {"epoch": number}
         with self.memory.training():
             self.collective.barrier()
-            meter = self._meter()
+            meter = self.evaluator.meter()
             self.timer.begin_epoch()
             self._train(number - 1, meter)
             warmup_s, train_s, samples = self.timer.end_epoch()
@@ -177,11 +174,7 @@ class RankTrainer(Generic[Task]):
         eval_s_before = self.clock.seconds["eval_s"]
         if math.isfinite(epoch.train_loss or 0.0):
             with self.clock.phase("eval_s"):
-                self.collective.broadcast_buffers(self.model)
-                forward = self._tested = self.task.evaluation_forward(self.ddp_model.test_forward)
-                meters = {"test": self._evaluate("test", forward)}
-                if self.task.validation_samples:
-                    meters["validation"] = self._evaluate("validation", forward)
+                meters = self.evaluator.test()
             for split, meter in meters.items():
                 means = meter.means(self.collective)
                 assert means.samples == getattr(self.task, f"{split}_samples"), (split, means.samples)
@@ -216,45 +209,12 @@ class RankTrainer(Generic[Task]):
             if micro_batch.count:
                 meter.add_training(loss, outputs, batch)
             self.timer.add_samples(micro_batch.count)
-            self._emit(Progress())
+            self.evaluator.emit(Progress())
             phases.after("rest")
             if micro_batch.ends_step:
                 optimizer_step.step()
                 phases.after("optimizer")
                 self.timer.step()
-
-    @torch.inference_mode()
-    def _evaluate(self, split: EvalSplit, forward: Forward) -> Meter:
-        """Evaluate this rank's share of a split.
-
-        `forward` must not contain DDP: the shares differ in size, so a collective would deadlock.
-        """
-        self.model.eval()
-        meter = self._meter()
-        for batch in self.task.evaluation_batches(split):
-            with autocast(self.config, self.device):
-                outputs = self.task.predict(forward, batch)
-            meter.add_evaluation(outputs, batch)
-            self._emit(Progress())
-        return meter
-
-    def _evaluate_on_training_samples(self) -> dict[str, Any]:
-        """The trained model on training samples, in the way of the test: the metrics of an epoch are means over its
-        steps, with dropout and augmentation, while the weights change.
-        """
-        forward = self._tested
-        if forward is None or self.config.early_stopping != "off":
-            # The weights are not those that were tested last.
-            forward = self.task.evaluation_forward(self.ddp_model.test_forward)
-        means = self._evaluate("train", forward).means(self.collective)
-        assert means.samples == self.task.train_eval_samples, means.samples
-        values = {f"train_eval_{name}": value for name, value in means.overall.items()}
-        return {**values, "train_eval_samples": means.samples}
-
-    def _meter(self) -> Meter:
-        # max-autotune replays CUDA graphs, and each replay overwrites the outputs of the previous one.
-        overwrites = self.device.type == "cuda" and self.config.compile == "max-autotune"
-        return self.task.meter(together=1 if overwrites else _SUMMED_TOGETHER)
 
     def _record_target(self, epoch: EpochRecord) -> None:
         if not self.reached and self.task.reached_target(epoch):

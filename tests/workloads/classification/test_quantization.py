@@ -169,7 +169,7 @@ def test_a_converted_model_is_compiled_once_and_not_again_in_the_test() -> None:
     trial.model.train()
     forward = trial.task.quantized.forward()
     before = counters["stats"]["unique_graphs"]
-    trial._evaluate("test", forward)
+    trial.evaluator.evaluate("test", forward)
     assert counters["stats"]["unique_graphs"] == before
 
 
