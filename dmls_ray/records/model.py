@@ -199,11 +199,11 @@ class RunRecord(msgspec.Struct, kw_only=True):
     accuracy_gap: float | None = None
     """train_accuracy - test_accuracy."""
     target_epoch: Int | None = None
-    """The first epoch whose test accuracy reached target_accuracy; None: no epoch did."""
+    """The epoch in which a test first reached target_accuracy; None: no test did."""
     target_steps: Int | None = None
     """Optimizer steps until then."""
     target_s: float | None = None
-    """Seconds from assignment until then, set-up and tests included."""
+    """Seconds from assignment until then, with set-up and the test after each epoch, without tests within epochs."""
     measures: dict[str, Any] = msgspec.field(default_factory=dict)
     """Values by name that have no field: returned by a user-defined function, or reported for its last epoch."""
     picture: str = ""

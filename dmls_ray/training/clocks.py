@@ -113,6 +113,21 @@ class StepTimer:
             self._count_from_here()
             self.phases.reset()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Between two steps: the time within this context is in no step and in no sum."""
+        synchronize(self._device)
+        began = time.perf_counter()
+        self._read_marks()
+        yield
+        synchronize(self._device)
+        seconds = time.perf_counter() - began
+        self._began += seconds
+        self._counted_from += seconds
+        if not self._warmup_left:
+            self._mark()
+        self.phases.begin()
+
     def end_epoch(self) -> tuple[float, float, int]:
         """Stop the clock; returns seconds of warm-up, seconds of counted steps, and samples of the counted steps."""
         synchronize(self._device)
@@ -120,10 +135,7 @@ class StepTimer:
         self.phases.end_epoch()
         if self._warmup_left:
             return ended - self._began, 0.0, 0
-        if self._cuda:
-            self.step_ms += [a.elapsed_time(b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
-        else:
-            self.step_ms += (np.diff(self._marks) * 1e3).tolist()
+        self._read_marks()
         return self._counted_from - self._began, ended - self._counted_from, self._samples
 
     def percentiles(self) -> dict[str, Any]:
@@ -153,6 +165,16 @@ class StepTimer:
         self._counted_from = time.perf_counter()
         self._marks = []
         self._mark()
+
+    def _read_marks(self) -> None:
+        """Turn the marks of counted steps into milliseconds; the device has finished all work."""
+        if self._warmup_left:
+            return
+        if self._cuda:
+            self.step_ms += [a.elapsed_time(b) for a, b in zip(self._marks, self._marks[1:], strict=False)]
+        else:
+            self.step_ms += (np.diff(self._marks) * 1e3).tolist()
+        self._marks = []
 
     def _mark(self) -> None:
         if self._cuda:

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch.random import fork_rng
 
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.epoch_and_rank import EpochRecord
@@ -33,6 +34,7 @@ from dmls_ray.training.process import Collective, mixed_seed, prepare_process, s
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.sharding import check_batch, steps_per_epoch
+from dmls_ray.training.target import Target
 from dmls_ray.training.task import Means, Meter, TrainingTask
 from dmls_ray.training.trace import write_trace
 from dmls_ray.training.utilization import UtilizationSampler
@@ -100,10 +102,10 @@ class RankTrainer(Generic[Task]):
         self.evaluator = Evaluator(config, self.device, self.task, self.ddp_model, self.collective)
         self.timer = StepTimer(self.device, self.warmup_steps, self._end_warmup)
         self.stopping = EarlyStopping(config, self.collective)
+        self.target = Target(self.task, self.steps_per_epoch, self._elapsed_s)
         self.checkpoints = Checkpoints(config, rank, self.collective)
         self.epochs: list[EpochRecord] = []
         self.local_epochs: list[dict[str, Any]] = []  # values of this rank for each epoch
-        self.reached: dict[str, Any] = {}  # when the target was first reached
         self.resumed_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self.finish_metrics: dict[str, Any] = {}
@@ -124,7 +126,7 @@ class RankTrainer(Generic[Task]):
                 # All ranks have the same losses, so all of them stop here.
                 outcome = Outcome.DIVERGED
                 break
-            stop = self.stopping.observe(epoch, self.model) or (self.task.stops_at_target and bool(self.reached))
+            stop = self.stopping.observe(epoch, self.model) or self.target.ends_run
             if pruned and epoch.epoch < self.config.epochs:
                 self.stopped_epoch, stop = epoch.epoch, True
             if self.checkpoints:
@@ -161,7 +163,7 @@ class RankTrainer(Generic[Task]):
             self.collective.barrier()
             meter = self.evaluator.meter()
             self.timer.begin_epoch()
-            self._train(number - 1, meter)
+            self._train(number, meter)
             warmup_s, train_s, samples = self.timer.end_epoch()
 
         self.clock.seconds["warmup_s"] += warmup_s
@@ -185,14 +187,15 @@ class RankTrainer(Generic[Task]):
         epoch.eval_s = self.collective.max([eval_s])[0]
         self.epochs.append(epoch)
         self.local_epochs.append(local)
-        self._record_target(epoch)
+        self.target.observe(epoch, self.steps_per_epoch)
         return epoch
 
-    def _train(self, epoch: int, meter: Meter) -> None:
-        """One pass over the training samples, without waiting for the device."""
+    def _train(self, number: int, meter: Meter) -> None:
+        """One pass over the training samples, without waiting for the device but for tests within the epoch."""
         optimizer_step, phases = self.optimizer_step, self.timer.phases
+        step = 0
         self.model.train()
-        for micro_batch, batch in phases.waiting_for(self.task.train_batches(epoch)):
+        for micro_batch, batch in phases.waiting_for(self.task.train_batches(number - 1)):
             if self.noise is not None:
                 self.noise.begin_pass(micro_batch, optimizer_step.loss_scale())
 
@@ -215,14 +218,21 @@ class RankTrainer(Generic[Task]):
                 optimizer_step.step()
                 phases.after("optimizer")
                 self.timer.step()
+                step += 1
+                if self.target.is_due(step):
+                    self._test_within_epoch(number, step)
 
-    def _record_target(self, epoch: EpochRecord) -> None:
-        if not self.reached and self.task.reached_target(epoch):
-            self.reached = {
-                "target_epoch": epoch.epoch,
-                "target_steps": epoch.epoch * self.steps_per_epoch,
-                "target_s": self.collective.max([self.clock.total_s])[0],
-            }
+    def _test_within_epoch(self, number: int, step: int) -> None:
+        """Test for the target after a step. The training and its times stay as they are without this test."""
+        tested = EpochRecord(epoch=number)
+        with self.timer.paused(), self.clock.untimed(), self.memory.outside_training(), fork_rng(devices=[]):
+            _store_means(tested, {}, "test", self.evaluator.test()["test"].means(self.collective))
+            self.model.train()
+        self.target.observe(tested, step)
+
+    def _elapsed_s(self) -> float:
+        """Seconds since the run was assigned, of the last rank."""
+        return self.collective.max([self.clock.total_s])[0]
 
     def _save(self, stop: bool) -> None:
         shared = {
@@ -230,7 +240,7 @@ class RankTrainer(Generic[Task]):
             "update": self.optimizer_step.state(),
             "stopping": self.stopping.state(),
             "epochs": [asdict(epoch) for epoch in self.epochs],
-            "reached": self.reached,
+            "reached": self.target.reached,
             "stop": stop,
         }
         local = {
@@ -253,7 +263,7 @@ class RankTrainer(Generic[Task]):
         self.optimizer_step.restore(shared["update"])
         self.stopping.resume(shared["stopping"])
         self.epochs = [EpochRecord(**epoch) for epoch in shared["epochs"]]
-        self.reached = shared["reached"]
+        self.target.reached = shared["reached"]
         self.local_epochs = local["epochs"]
         self.clock.resume(local["seconds"], local["total_s"])
         self.timer.restore(local)
@@ -298,7 +308,7 @@ class RankTrainer(Generic[Task]):
                 "best_epoch": self.stopping.best_epoch,
                 **self.compiled,
                 **self.finish_metrics,
-                **self.reached,
+                **self.target.reached,
                 "epochs": [asdict(epoch) for epoch in self.epochs],
             },
         }

@@ -47,6 +47,14 @@ class MemoryMeter:
         yield
         self._update("training ")
 
+    @contextmanager
+    def outside_training(self) -> Iterator[None]:
+        """Within this context, inside that of `training`, the run does not train."""
+        self._update("training ")
+        yield
+        self._update()
+        self._reset()
+
     def read(self, data_bytes: int = 0) -> dict[str, float | None]:
         """The peaks so far, as the fields of a rank's record.
 

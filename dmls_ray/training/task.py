@@ -57,6 +57,8 @@ class TrainingTask(ABC):
     """Size of the split `train`: as many as there are test samples, or all training samples; 0 if the task has none."""
     stops_at_target: bool = False
     """Whether training ends after the epoch that reaches the target."""
+    target_tests: int = 1
+    """Tests of an epoch that look for the target; all but the last lie within the epoch."""
     data_bytes: int = 0
     """Size of the data set that lies on the device for the whole run."""
 

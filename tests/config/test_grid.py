@@ -68,7 +68,7 @@ def test_every_field_can_be_an_axis(name: str) -> None:
     if name in COUNTS_WITH:
         other, counts = COUNTS_WITH[name]
         base[other] = counts[0]
-    if name == "stop_at_target":
+    if name in ("stop_at_target", "target_tests"):
         base["target_accuracy"] = 0.9
     if name == "backend":
         base["launcher"] = "mpirun"

@@ -57,6 +57,23 @@ def test_warm_up_steps_count_in_no_rate() -> None:
     assert len(timer.step_ms) == 7
 
 
+def test_a_pause_between_two_steps_is_in_no_step_no_part_of_one_and_no_sum() -> None:
+    timer = StepTimer(CPU, warmup_steps=1)
+    timer.begin_epoch()
+    for _ in range(4):
+        time.sleep(0.002)
+        timer.phases.after("forward")
+        timer.step()
+        with timer.paused():
+            time.sleep(0.05)
+    warmup_s, train_s, _ = timer.end_epoch()
+    assert 0.002 <= warmup_s < 0.05
+    assert 3 * 0.002 <= train_s < 0.05
+    assert len(timer.step_ms) == 3
+    assert max(timer.step_ms) < 50
+    assert sum(timer.phases.mean_ms().values()) < 50
+
+
 def test_a_warm_up_may_span_epochs() -> None:
     timer = StepTimer(CPU, warmup_steps=6)
     warmup_s, train_s, images = run_epoch(timer, 4)

@@ -18,6 +18,7 @@ from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards, hold_out, train_evaluation_samples
+from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.decoded_images import load_decoded
 from dmls_ray.workloads.classification.data.loaders import normalize
@@ -270,6 +271,39 @@ def test_the_record_has_the_epoch_in_which_a_target_accuracy_was_first_reached()
     assert run["target_steps"] == first * run["steps"] / 6
     assert result.values["setup_s"] < run["target_s"] < result.values["total_s"]
     assert "target_epoch" not in run_inline(trial.replace(target_accuracy=1.0)).run
+
+
+def test_tests_within_epochs_find_the_steps_to_the_target_and_leave_the_training_as_it_was() -> None:
+    trial = config(dataset="digits", batch_per_rank=32, epochs=4, target_accuracy=0.8, dropout=0.2)
+    coarse = run_inline(trial)
+    fine = run_inline(trial.replace(target_tests=45))  # as many as an epoch has steps
+    steps = fine.run["target_steps"]
+    assert coarse.run["target_steps"] - 45 < steps < coarse.run["target_steps"], "the target must lie inside an epoch"
+    assert fine.run["target_epoch"] == coarse.run["target_epoch"] == 1 + steps // 45
+    for name in ("train_loss", "test_loss", "test_accuracy"):
+        assert [item[name] for item in fine.run["epochs"]] == [item[name] for item in coarse.run["epochs"]]
+    assert fine.values["instruments_s"] > coarse.values["instruments_s"]
+
+
+def test_a_run_that_stops_at_its_target_trains_to_the_end_of_that_epoch() -> None:
+    trial = config(dataset="digits", batch_per_rank=32, epochs=9, target_accuracy=0.8, stop_at_target=True)
+    run = run_inline(trial.replace(target_tests=15)).run
+    assert run["target_epoch"] == len(run["epochs"]) < 9
+    assert run["target_steps"] % 3 == 0
+    assert run["steps"] == 45 * len(run["epochs"])
+
+
+def test_two_ranks_find_the_same_steps_to_the_target() -> None:
+    trial = config(dataset="digits", batch_per_rank=16, epochs=4, target_accuracy=0.8, target_tests=15, world_size=2)
+    ranks = run_ranks(trial)
+    assert [item.outcome for item in ranks] == ["ok", "ok"], ranks[0].traceback
+    assert ranks[0].run["target_steps"] == ranks[1].run["target_steps"] < ranks[0].run["steps"]
+    assert ranks[0].run["target_s"] == ranks[1].run["target_s"]
+
+
+def test_tests_for_a_target_need_one() -> None:
+    with pytest.raises(ConflictError, match="target_tests=4 needs a target"):
+        config(target_tests=4)
 
 
 @pytest.mark.gpu

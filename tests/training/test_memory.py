@@ -56,6 +56,18 @@ def test_the_memory_of_the_host_is_that_of_training_and_not_of_what_follows() ->
 
 
 @linux
+def test_the_memory_of_the_host_is_without_what_a_test_within_an_epoch_takes() -> None:
+    meter = MemoryMeter(CPU)
+    with meter.training():
+        fill(64)
+        with meter.outside_training():
+            fill(200)
+        fill(32)
+    assert 50 < read(meter, "host_mem_mib") < 100
+    assert read(meter, "peak_mem_mib") > meter.start_mib + 150
+
+
+@linux
 @pytest.mark.parametrize("folder", [".", "/dev/shm"])  # a disk's file system, and one in memory
 def test_the_memory_of_the_host_is_without_pages_of_files(folder: str, tmp_path: Path) -> None:
     with tempfile.TemporaryFile(dir=tmp_path / folder) as file:

@@ -89,6 +89,9 @@ class TrialConfig(TrainingConfig):
     stop_at_target: bool = False
     """End the training after the epoch that reaches target_accuracy."""
 
+    target_tests: int = setting(1, at_least=1, is_explored=False)
+    """Tests per epoch that look for target_accuracy. No time of a run contains those within an epoch."""
+
     memory_format: MemoryFormat = "contiguous"
     """Layout of images and convolution weights in memory."""
 
@@ -124,6 +127,10 @@ class TrialConfig(TrainingConfig):
         Conflict(
             lambda config: config.stop_at_target and config.target_accuracy is None,
             "stop_at_target=True needs a target; use target_accuracy 0.95, say, or stop_at_target false.",
+        ),
+        Conflict(
+            lambda config: config.target_tests > 1 and config.target_accuracy is None,
+            "target_tests={target_tests} needs a target; use target_accuracy 0.95, say, or target_tests 1.",
         ),
     )
 

@@ -58,7 +58,7 @@ class ClassificationTask(TrainingTask):
         self.test_samples = self.loader.test_samples
         self.train_eval_samples = self.loader.train_eval_samples
         self.data_bytes = self.loader.data_bytes
-        self.stops_at_target = config.stop_at_target
+        self.stops_at_target, self.target_tests = config.stop_at_target, config.target_tests
 
     def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
         return self.loader.train(epoch)
