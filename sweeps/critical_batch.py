@@ -2,7 +2,8 @@
 
 Batch size and learning rate are one question: each batch is judged at its best learning rate. lr is scaled by the
 square root of the batch, and several multiples of it are tried; pass others with --lr, and --lr-scaling none for plain
-values. Half of the repeats choose the learning rate, the others are reported.
+values. Half of the repeats choose the learning rate, the others are reported. --noise-scale --accum-steps 2 also
+estimates the gradient noise scale, which predicts the critical batch.
 """
 
 from dmls_ray.cli.sweep_script import main
@@ -18,8 +19,10 @@ if __name__ == "__main__":
             "lr_scaling": ["sqrt"],
             "world_size": [1],
             "target_accuracy": [0.95],
+            "target_tests": [10],
             "stop_at_target": [True],
+            "test_batch_per_rank": [512],
             "epochs": [60],
         },
-        how={"repeats": 6},
+        how={"repeats": 10},
     )

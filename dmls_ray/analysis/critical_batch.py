@@ -5,13 +5,17 @@ Each batch is judged at its best learning rate (Shallue et al., JMLR 2019, arXiv
 first half of them chooses it and the others are reported, since the best of several looks better than it is. Steps to
 a target follow S = S_min (1 + B_crit / B), where B_crit is the critical batch: there twice the fewest steps and twice
 the fewest samples are needed (McCandlish et al., arXiv 1812.06162, equation 2.11).
+
+A run reached its target somewhere between two tests, and is taken to have reached it in the middle. With the later test
+instead, steps would be rounded up by the same number of samples for all batches, which is what B_crit is measured by.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -21,38 +25,59 @@ from dmls_ray.analysis.table.axis_groups import count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 
 MIN_SPLIT = 4
 """Repeats from which on the first half chooses the learning rate and the others are reported."""
 FEWEST_BATCHES = 4
 """The curve has two parameters; one batch more says how well it fits, and another how sure that is."""
+COARSE = 0.25
+"""Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
 _TUNED = "lr"
+_UNOBSERVED = (Outcome.SKIPPED, Outcome.KILLED, Outcome.ERROR)
+"""Outcomes that say nothing of how many steps a training needs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchPoint:
     """One global batch at the learning rate that needs fewest steps with it."""
 
     batch: int
     row: Row
     """The trial with that learning rate."""
-    steps: Estimate | None
-    """Optimizer steps to the target, over the runs that are reported; None if none of them reached it."""
-    seconds: Estimate | None
-    """Seconds from assignment to the target."""
+    run_ids: tuple[str, ...]
+    """The runs that are reported."""
     reached: int
-    runs: int
-    """Runs that are reported."""
+    """How many of them reached the target."""
+    steps: Estimate | None
+    """Optimizer steps to the target, to the middle between two tests; None unless all of them reached it."""
+    seconds: Estimate | None
+    """Seconds from assignment to the test that found the target reached; None as `steps`."""
+    least_steps: float | None
+    """Where some did not reach it, a lower limit of the mean steps: these count with all steps that they trained."""
+    least_seconds: float | None
+    """Likewise of the mean seconds."""
     is_at_edge: bool
     """Whether the best learning rate is the least or the largest that was tried with this batch."""
+    steps_between_tests: float | None
+    """None where it is not recorded."""
 
     @property
     def is_censored(self) -> bool:
-        """Whether a run did not reach the target, so that the steps of the others say too little."""
-        return self.reached < self.runs
+        """Whether a run did not reach the target, so that its steps are known to be many, and not how many."""
+        return self.reached < len(self.run_ids)
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether the target is few tests away, so that its steps are known roughly only."""
+        return (
+            self.steps is not None
+            and self.steps_between_tests is not None
+            and self.steps_between_tests > max(COARSE * self.steps.centre, 1)
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CriticalBatch:
     """Steps to a target against the global batch."""
 
@@ -64,6 +89,9 @@ class CriticalBatch:
     """The critical batch, in samples, with a 95% interval; None with too few batches that reached the target."""
     fewest_steps: float | None
     """Steps that no batch, however large, goes below, by the curve."""
+    noise_scale: Estimate | None
+    """Gradient noise scale of the reported runs, in samples, which predicts the critical batch; None if no run has
+    it."""
 
     def curve(self, batch: float) -> float | None:
         """Steps to the target by the curve."""
@@ -74,8 +102,8 @@ class CriticalBatch:
     @property
     def fastest(self) -> BatchPoint | None:
         """The batch that reaches the target in the least time, of those of which all runs reach it."""
-        known = [point for point in self.points if point.seconds is not None and not point.is_censored]
-        return min(known, key=lambda point: point.seconds.centre if point.seconds else math.inf, default=None)
+        known = [(point.seconds.centre, point) for point in self.points if point.seconds is not None]
+        return min(known, key=lambda item: item[0])[1] if known else None
 
 
 def critical_batch(table: Table) -> CriticalBatch | None:
@@ -85,50 +113,104 @@ def critical_batch(table: Table) -> CriticalBatch | None:
         None unless all trials have one target accuracy and differ in the global batch, and in the learning rate alone
         besides.
     """
-    rows = [row for row in table.rows if row.timed and row.factors.get("global_batch")]
+    rows = [row for row in table.rows if _observed(row) and row.factors.get("global_batch")]
     targets = {row.records[0].config.get("target_accuracy") for row in rows}
     others = [name for name in table.varied if name not in ("global_batch", "batch_per_rank", _TUNED)]
     if len(targets) != 1 or None in targets or count_values(rows, "global_batch") < 2:
         return None
     if any(count_values(rows, name) > 1 for name in others):
         return None
-    target = float(next(iter(targets)) or 0.0)
+
     by_batch: dict[int, list[Row]] = {}
     for row in rows:
         by_batch.setdefault(row.factors["global_batch"], []).append(row)
-    repeats = min(len(row.timed) for row in rows)
-    is_split = repeats >= MIN_SPLIT and any(len(group) > 1 for group in by_batch.values())
-    points = [_point(batch, group, is_split=is_split) for batch, group in sorted(by_batch.items())]
-    fitted = _fit([point for point in points if point.steps is not None and not point.is_censored])
-    return CriticalBatch(target, points, is_split, *(fitted or (None, None)))
-
-
-def _point(batch: int, rows: Sequence[Row], *, is_split: bool) -> BatchPoint:
-    best = min(rows, key=lambda row: _rank(_choosing(row) if is_split else row.timed))
-    rates = sorted(_rate(row) for row in rows)
-    runs = [run for run in best.timed if run not in _choosing(best)] if is_split else best.timed
-    steps = [float(run.target_steps) for run in runs if run.target_steps]
-    seconds = [run.target_s for run in runs if run.target_s]
-    return BatchPoint(
-        batch=batch,
-        row=best,
-        steps=estimate(steps, "amount") if steps else None,
-        seconds=estimate(seconds, "amount") if seconds else None,
-        reached=len(steps),
-        runs=len(runs),
-        is_at_edge=len(rates) > 2 and _rate(best) in (rates[0], rates[-1]),
+    choosing = _choosing(rows) if any(len(group) > 1 for group in by_batch.values()) else frozenset[int]()
+    points = [_point(batch, group, choosing) for batch, group in sorted(by_batch.items())]
+    reported = chain.from_iterable(_reported(point.row, choosing) for point in points)
+    noise = [run.gradient_noise_scale for run in reported if run.gradient_noise_scale]
+    critical, fewest = _fit(points) or (None, None)
+    return CriticalBatch(
+        target=float(next(iter(targets)) or 0.0),
+        points=points,
+        is_split=bool(choosing),
+        critical=critical,
+        fewest_steps=fewest,
+        noise_scale=estimate(noise, "amount") if noise else None,
     )
 
 
-def _choosing(row: Row) -> list[RunRecord]:
-    """The runs that choose the learning rate: the first half."""
-    return sorted(row.timed, key=lambda run: run.repeat)[: len(row.timed) // 2]
+def _observed(row: Row) -> list[RunRecord]:
+    """Runs that say whether the target was reached; one that diverged, or did not fit into memory, never reaches it."""
+    return [run for run in row.records if run.mode == "bench" and run.outcome not in _UNOBSERVED]
 
 
-def _rank(runs: Sequence[RunRecord]) -> tuple[int, float]:
-    """How good runs are: how many did not reach the target, then the mean steps of the others."""
-    steps = [run.target_steps for run in runs if run.target_steps]
-    return len(runs) - len(steps), sum(map(math.log, steps)) / len(steps) if steps else math.inf
+def _choosing(rows: Sequence[Row]) -> frozenset[int]:
+    """The repeats that choose the learning rates, of those that all rows have; empty if these are few."""
+    shared = sorted(frozenset.intersection(*(frozenset(run.repeat for run in _observed(row)) for row in rows)))
+    return frozenset(shared[: len(shared) // 2] if len(shared) >= MIN_SPLIT else ())
+
+
+def _reported(row: Row, choosing: Collection[int]) -> list[RunRecord]:
+    return [run for run in _observed(row) if run.repeat not in choosing]
+
+
+def _point(batch: int, rows: Sequence[Row], choosing: Collection[int]) -> BatchPoint:
+    def judged(row: Row) -> list[RunRecord]:
+        return [run for run in _observed(row) if not choosing or run.repeat in choosing]
+
+    best = min(rows, key=lambda row: _rank(judged(row)))
+    rates = sorted(map(_rate, rows))
+    runs = _reported(best, choosing)
+    steps = _steps(runs)
+    seconds = [run.target_s for run in runs if run.target_s]
+    is_complete = bool(steps) and len(steps) == len(runs)
+    missing = len(runs) - len(steps)
+    everything = [run for row in rows for run in _observed(row)]
+    return BatchPoint(
+        batch=batch,
+        row=best,
+        run_ids=tuple(run.run_id for run in runs),
+        reached=len(steps),
+        steps=estimate(steps, "amount") if is_complete else None,
+        seconds=estimate(seconds, "amount") if is_complete and seconds else None,
+        least_steps=None if is_complete else _least(steps, [run.steps for run in everything], missing),
+        least_seconds=None if is_complete else _least(seconds, [run.total_s for run in everything], missing),
+        is_at_edge=len(rates) > 2 and _rate(best) in (rates[0], rates[-1]),
+        steps_between_tests=max(filter(None, map(_steps_between_tests, runs)), default=None),
+    )
+
+
+def _rank(runs: Sequence[RunRecord]) -> tuple[float, float]:
+    """How good runs are: the share that did not reach the target, then the mean logarithm of the others' steps."""
+    steps = _steps(runs)
+    missing = 1 - len(steps) / len(runs) if runs else 1.0
+    return missing, sum(map(math.log, steps)) / len(steps) if steps else math.inf
+
+
+def _least(reached: Sequence[float], trained: Sequence[float | None], missing: int) -> float | None:
+    """The geometric mean if those that did not reach the target had reached it at the end of the longest training.
+
+    A training that is cut short, by a loss that is not finite say, does not reach the target however long it goes on.
+    """
+    longest = max((value for value in trained if value), default=None)
+    if longest is None or not missing:
+        return None
+    return estimate([*reached, *[longest] * missing], "amount").centre
+
+
+def _steps(runs: Sequence[RunRecord]) -> list[float]:
+    """Steps of the runs that reached the target: the middle of those after the test before, up to the test itself."""
+    return [
+        run.target_steps - (min(_steps_between_tests(run) or 1.0, run.target_steps) - 1) / 2
+        for run in runs
+        if run.target_steps
+    ]
+
+
+def _steps_between_tests(run: RunRecord) -> float | None:
+    if not run.steps or not run.epochs:
+        return None
+    return max(run.steps / len(run.epochs) / (run.config.get("target_tests") or 1), 1.0)
 
 
 def _rate(row: Row) -> float:
@@ -137,20 +219,24 @@ def _rate(row: Row) -> float:
 
 
 def _fit(points: Sequence[BatchPoint]) -> tuple[Interval, float] | None:
-    """The critical batch and the fewest steps, by least squares of the logarithms of the steps."""
-    if len(points) < FEWEST_BATCHES:
+    """The critical batch and the fewest steps, by least squares of the logarithms of the steps.
+
+    A batch with a run that did not reach the target is left out.
+    """
+    known = [(point.batch, point.steps.centre) for point in points if point.steps is not None]
+    if len(known) < FEWEST_BATCHES:
         return None
     from scipy.optimize import least_squares
     from scipy.special import stdtrit
 
-    batches = np.array([point.batch for point in points], dtype=float)
-    logs = np.log([point.steps.centre for point in points if point.steps is not None])
+    batches, steps = (np.array(values, dtype=float) for values in zip(*known, strict=True))
+    logs = np.log(steps)
 
     def residuals(parameters: np.ndarray) -> np.ndarray:
         return parameters[0] + np.log1p(np.exp(parameters[1]) / batches) - logs
 
     found = least_squares(residuals, [logs.min(), math.log(float(np.median(batches)))])
-    degrees = len(points) - 2
+    degrees = len(known) - 2
     try:
         covariance = np.linalg.inv(found.jac.T @ found.jac) * 2 * found.cost / degrees
         half_width = float(stdtrit(degrees, 0.975)) * math.sqrt(covariance[1, 1])
@@ -176,4 +262,7 @@ def describe_critical(found: CriticalBatch) -> str:
         return f"below {batches[0]}: no batch saves steps in proportion"
     if high > 100 * batches[-1] or low < batches[0] / 100:
         return f"about {GENERIC(round(found.critical.centre))}, known to no factor of 100"
-    return format_interval(found.critical, GENERIC)
+    text = f"{format_interval(found.critical, GENERIC)} samples"
+    if not batches[0] <= found.critical.centre <= batches[-1]:
+        text += f", outside of the batches from {batches[0]} to {batches[-1]}"
+    return text

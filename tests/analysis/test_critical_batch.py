@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.critical_batch import answer_on_critical_batch
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import names, panels, points
 from tests.analysis.samples import results
 
@@ -58,11 +60,28 @@ def test_its_interval_holds_the_true_one_in_about_95_of_100_noisy_sweeps() -> No
     assert held >= 53
 
 
+def test_runs_that_are_tested_once_per_epoch_have_the_same_critical_batch() -> None:
+    held, centres = 0, []
+    random = np.random.default_rng(5)
+    for _ in range(60):
+        swept = runs(critical=60, fewest=30, repeats=8)
+        for record in swept.records:
+            per_epoch = 1024 // record.config["batch_per_rank"]  # at batch 8 the target is 2 tests away
+            steps = (record.target_steps or 1) * float(random.lognormal(0, 0.1))
+            record.steps, record.target_steps = 2 * per_epoch, math.ceil(steps / per_epoch) * per_epoch
+        critical = found_in(swept).critical
+        assert critical is not None
+        centres.append(critical.centre)
+        held += (critical.low or 0) <= 60 <= (critical.high or 0)
+    assert np.median(centres) == pytest.approx(60, rel=0.06)  # by the steps to the later test it would be 76,
+    assert held >= 51  # and held in 41
+
+
 def test_each_batch_is_judged_at_its_best_learning_rate_which_other_runs_chose() -> None:
     found = found_in(runs(critical=60))
     assert found.is_split
     assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
-    assert {point.runs for point in found.points} == {3}
+    assert {len(point.run_ids) for point in found.points} == {3}
     assert not any(point.is_at_edge for point in found.points)
 
 
@@ -83,6 +102,73 @@ def test_a_learning_rate_with_which_a_run_did_not_get_there_is_worse_than_any() 
         if record.config["lr"] == 0.002 and record.repeat == 0:
             record.target_steps = record.target_s = None
     assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.DIVERGED, Outcome.OOM, Outcome.TIMEOUT])
+def test_a_learning_rate_with_which_a_run_did_not_end_ok_is_worse_than_any(outcome: Outcome) -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        if record.config["lr"] == 0.002 and record.repeat == 0:
+            record.outcome, record.target_steps, record.target_s = outcome, None, None
+    assert 0.002 not in {point.row.records[0].config["lr"] for point in found_in(swept).points}
+
+
+def test_a_run_whose_process_died_says_nothing_of_its_learning_rate() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        if record.config["lr"] == 0.002 and record.repeat == 0:
+            record.outcome, record.target_steps, record.target_s = Outcome.KILLED, None, None
+    found = found_in(swept)
+    assert {point.row.records[0].config["lr"] for point in found.points} == {0.002}
+    assert not any(point.is_censored for point in found.points)
+
+
+def test_a_batch_of_which_some_runs_get_there_has_a_lower_limit_and_is_in_no_curve() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        record.steps, record.total_s, record.config["target_tests"] = 1000, 9.0, 500
+        if record.config["batch_per_rank"] == 256 and record.repeat == 5:
+            record.target_steps = record.target_s = None
+    found = found_in(swept)
+    last = found.points[-1]
+    reached = 50 * (1 + 60 / 256)  # two of the three reported runs; the third counts with all steps of its training
+    assert (last.steps, last.seconds, last.reached) == (None, None, 2)
+    assert last.least_steps == pytest.approx((reached**2 * 1000) ** (1 / 3), rel=0.01)
+    assert last.least_seconds is not None
+    assert found.critical is not None
+    assert found.critical.centre == pytest.approx(60, rel=0.02)
+    steps, seconds = panels(chart(make_table(swept)), 2)
+    limit = "at least: not all runs reached it"
+    assert points(steps, limit) == {256.0: pytest.approx(last.least_steps)}
+    assert points(seconds, limit) == {256.0: pytest.approx(last.least_seconds)}
+    assert 256.0 not in points(steps, "best learning rate")
+    assert "256 (2 of 3 runs)" in answer_on_critical_batch(found).text
+
+
+def test_steps_that_are_few_tests_away_are_named() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        batch = record.config["batch_per_rank"]
+        record.steps = 2 * (1000 if batch == 8 else 1000 // batch)  # of two epochs; batch 8 reaches it in 425 steps
+        record.config["target_tests"] = 2
+    found = found_in(swept)
+    assert [point.batch for point in found.points if point.is_coarse] == [8]
+    assert [point.steps_between_tests for point in found.points[:2]] == [500, 31]
+    assert "resolution: steps at 8 are fewer than 4 tests, so known roughly; raise --target-tests" in (
+        answer_on_critical_batch(found).text
+    )
+
+
+def test_the_gradient_noise_scale_of_the_runs_is_a_line_of_the_figure_and_in_the_answer() -> None:
+    swept = runs(critical=60)
+    for record in swept.records:
+        record.gradient_noise_scale = 70.0
+    found = found_in(swept)
+    assert found.noise_scale is not None
+    assert found.noise_scale.centre == pytest.approx(70)
+    steps, _ = panels(chart(make_table(swept)), 2)
+    assert list(points(steps, "gradient noise scale")) == [70.0]
+    assert "the gradient noise scale predicts 70" in answer_on_critical_batch(found).text
 
 
 def test_a_batch_that_never_gets_there_is_a_cross_and_is_in_no_curve() -> None:
@@ -124,7 +210,8 @@ def test_fewer_than_four_batches_have_no_curve() -> None:
 
 def test_the_figure_has_perfect_scaling_and_the_curve() -> None:
     steps, seconds = panels(chart(make_table(runs(critical=60))), 2)
-    assert names(steps) == ["best learning rate", "perfect scaling", "S_min (1 + B_crit / B)", "critical batch"]
+    laws = ["perfect scaling", "S_min (1 + B_crit / B)", "critical batch, 95%", "critical batch"]
+    assert names(steps) == ["best learning rate", *laws]
     assert points(steps, "perfect scaling")[256.0] == pytest.approx(50 * (1 + 60 / 8) * 8 / 256, rel=0.02)
     assert names(seconds) == ["best learning rate"]
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeGuard
 
-Kind = Literal["points", "line", "band", "cross", "bar"]
-"""points: measured values with intervals. line: a calculated curve, or too many values for marks. band: the area from
-low to high. cross: a run without a value, such as an OOM. bar: an amount per category with its interval; only where
-the x axis has categories."""
+Kind = Literal["points", "bound", "line", "band", "cross", "bar"]
+"""points: measured values with intervals. bound: lower limits of values that are not known. line: a calculated curve,
+or too many values for marks. band: the area from low to high. cross: a run without a value, such as an OOM. bar: an
+amount per category with its interval; only where the x axis has categories."""
 
 SeriesKey = tuple[str, str]
 """Name and `same_as` of a series; the crosses of two lines have the same name."""

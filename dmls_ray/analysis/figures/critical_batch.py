@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from dmls_ray.analysis.critical_batch import BatchPoint, CriticalBatch, critical_batch, describe_critical
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
+from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.table.model import Table
 
 _CURVE_POINTS = 33
 _MEASURED = "best learning rate"
+_CRITICAL = "critical batch"
 
 
 def chart(table: Table) -> Chart | None:
@@ -20,69 +23,109 @@ def chart(table: Table) -> Chart | None:
         return None
     x = Axis("global_batch (samples)", log=True)
     label = f"to a test accuracy of {found.target:g}"
+    steps = _measured(found.points, lambda point: point.steps, lambda point: point.least_steps)
+    seconds = _measured(found.points, lambda point: point.seconds, lambda point: point.least_seconds)
     panels = [
-        Panel(x=x, y=Axis(f"optimizer steps {label}", log=True), series=_steps(found)),
-        Panel(
-            x=x,
-            y=Axis(f"seconds {label}", log=True),
-            series=_measured(found.points, [point.seconds for point in found.points]),
-        ),
+        Panel(x=x, y=Axis(f"optimizer steps {label}", log=True), series=[*steps, *_laws(found)]),
+        Panel(x=x, y=Axis(f"seconds {label}", log=True), series=seconds),
     ]
-    notes = (
-        "Each batch at the learning rate that needs fewest steps with it; a cross: no run of the batch got there. Runs "
-        "that did not get there are left out of the mean of the others; how many did is in the text of a point.",
-        f"Critical batch: {describe_critical(found)}.",
-    )
-    return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=notes)
+    return Chart(name="critical_batch", title="Steps and time to the target", panels=panels, notes=_notes(found))
 
 
-def _steps(found: CriticalBatch) -> list[Series]:
-    series = _measured(found.points, [point.steps for point in found.points])
-    first = next(point for point in found.points if point.steps)
-    ends = (float(first.batch), float(found.points[-1].batch))
-    assert first.steps is not None
-    ideal = [first.steps.centre * first.batch / batch for batch in ends]
-    series.append(Series(name="perfect scaling", kind="line", x=ends, y=ideal, dashed=True))
-    if found.critical is not None:
-        places = [ends[0] * (ends[1] / ends[0]) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
-        curve = [found.curve(place) for place in places]
-        series.append(Series(name="S_min (1 + B_crit / B)", kind="line", x=places, y=curve, dashed=True))
-        if ends[0] <= found.critical.centre <= ends[1]:
-            heights = [value for value in (curve[0], curve[-1]) if value is not None]
-            series.append(
-                Series(
-                    name="critical batch", kind="line", x=[found.critical.centre] * 2, y=sorted(heights), dashed=True
-                )
-            )
-    return series
+def _measured(
+    points: Sequence[BatchPoint],
+    value_of: Callable[[BatchPoint], Estimate | None],
+    least_of: Callable[[BatchPoint], float | None],
+) -> list[Series]:
+    """The batches of which all runs reached the target, those of which some did, and those of which nothing is known.
 
-
-def _measured(points: Sequence[BatchPoint], values: Sequence[Estimate | None]) -> list[Series]:
-    known = [(point, value) for point, value in zip(points, values, strict=True) if value is not None]
-    never = [point for point, value in zip(points, values, strict=True) if value is None]
+    Args:
+        points: the batches.
+        value_of: a batch's mean, if all runs reached the target.
+        least_of: a lower limit of it, if some did not.
+    """
+    known = [(point, value) for point in points if (value := value_of(point)) is not None]
+    limits = [(point, least) for point in points if (least := least_of(point)) is not None]
+    drawn = {point.batch for point, _ in (*known, *limits)}
+    never = [point for point in points if point.batch not in drawn]
     series = []
     if known:
         series.append(
             Series(
                 name=_MEASURED, x=[float(point.batch) for point, _ in known], y=[value.centre for _, value in known],
                 low=[value.low for _, value in known], high=[value.high for _, value in known], connected=True,
-                runs=[_runs(point) for point, _ in known],
-                texts=[_text(point) for point, _ in known],
+                runs=[point.run_ids for point, _ in known], texts=[_text(point) for point, _ in known],
+            )
+        )  # fmt: skip
+    if limits:
+        series.append(
+            Series(
+                name="at least: not all runs reached it", kind="bound", same_as=_MEASURED if known else "",
+                x=[float(point.batch) for point, _ in limits], y=[least for _, least in limits],
+                runs=[point.run_ids for point, _ in limits], texts=[_text(point) for point, _ in limits],
             )
         )  # fmt: skip
     if never:
         series.append(
             Series(
                 name="not reached", kind="cross", x=[float(point.batch) for point in never], y=[None] * len(never),
-                runs=[_runs(point) for point in never], texts=[_text(point) for point in never],
+                runs=[point.run_ids for point in never], texts=[_text(point) for point in never],
             )
         )  # fmt: skip
     return series
 
 
-def _runs(point: BatchPoint) -> tuple[str, ...]:
-    return tuple(record.run_id for record in point.row.timed)
+def _laws(found: CriticalBatch) -> list[Series]:
+    """Perfect scaling, the fitted curve with the critical batch, and what the gradient noise scale predicts."""
+    first, value = next((point, point.steps) for point in found.points if point.steps is not None)
+    ends = (float(first.batch), float(found.points[-1].batch))
+    ideal = [value.centre * first.batch / batch for batch in ends]
+    series = [Series(name="perfect scaling", kind="line", x=ends, y=ideal, dashed=True)]
+    steps = [
+        limit for point in found.points for limit in (point.steps and point.steps.centre, point.least_steps) if limit
+    ]
+    heights = [min(*ideal, *steps), max(*ideal, *steps)]
+
+    if found.critical is not None:
+        places = [ends[0] * (ends[1] / ends[0]) ** (step / (_CURVE_POINTS - 1)) for step in range(_CURVE_POINTS)]
+        curve = [found.curve(place) for place in places]
+        series.append(Series(name="S_min (1 + B_crit / B)", kind="line", x=places, y=curve, dashed=True))
+        # The axis ends at the measured batches.
+        low, high = max(found.critical.low or 0.0, ends[0]), min(found.critical.high or math.inf, ends[1])
+        if low < high:
+            series.append(
+                Series(
+                    name=f"{_CRITICAL}, 95%", kind="band", x=[low, high], y=[None] * 2, low=[heights[0]] * 2,
+                    high=[heights[1]] * 2,
+                )
+            )  # fmt: skip
+        series += _upright(_CRITICAL, found.critical.centre, ends, heights)
+    if found.noise_scale is not None:
+        series += _upright("gradient noise scale", found.noise_scale.centre, ends, heights)
+    return series
+
+
+def _upright(name: str, batch: float, ends: tuple[float, float], heights: list[float]) -> list[Series]:
+    """An upright line at a batch, if it is one of those that the axis shows."""
+    if not ends[0] <= batch <= ends[1]:
+        return []
+    return [Series(name=name, kind="line", x=[batch] * 2, y=heights, dashed=True)]
+
+
+def _notes(found: CriticalBatch) -> tuple[str, ...]:
+    notes = ["Each batch at the learning rate that needs fewest steps with it."]
+    if any(point.is_censored for point in found.points):
+        notes.append(
+            "A triangle: not all runs of the batch reached the target, so that its mean is above this limit, at which "
+            "they count with the steps of the longest training."
+        )
+    notes.append(f"Critical batch: {describe_critical(found)}.")
+    if found.noise_scale is not None:
+        notes.append(f"Gradient noise scale: {format_interval(found.noise_scale, GENERIC)} samples.")
+    return tuple(notes)
 
 
 def _text(point: BatchPoint) -> str:
-    return f"lr {point.row.records[0].config.get('lr'):g}, {point.reached} of {point.runs} runs"
+    rate = point.row.records[0].config.get("lr")
+    known = f"lr {rate:g}, " if isinstance(rate, float) else ""
+    return f"{known}{point.reached} of {len(point.run_ids)} runs"

@@ -196,7 +196,7 @@ def _set_scales(axes: Axes, panel: Panel) -> None:
     if panel.x.categories:
         _set_category_ticks(axes, panel.x.categories)
         return
-    measured = [series for series in panel.series if series.kind in ("points", "cross")]
+    measured = [series for series in panel.series if series.kind in ("points", "bound", "cross")]
     measured_x = sorted({float(value) for series in measured for value in series.x})
     if measured_x and all(value.is_integer() for value in measured_x):
         if not panel.x.log:

@@ -47,6 +47,7 @@ AXIS_MARGIN = 1.05
 
 MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "hexagon")
 """plotly's names of marks."""
+BOUND_MARK = "triangle-up"
 DASHES = ("dash", "dot", "dashdot", "longdashdot")
 """plotly's names of line styles."""
 PATTERNS = ("", "/", "\\", "x", "-", "|", "+", ".")
@@ -89,6 +90,9 @@ def assign_styles(chart: Chart) -> dict[SeriesKey, Style]:
             # One line style for each law, whichever line it belongs to.
             dash = dashes.setdefault(series.name, DASHES[len(dashes) % len(DASHES)])
             style = Style(reference.colour if reference else None, dash=dash, hollow=series.kind == "bar")
+        elif series.kind == "bound":
+            # Points upwards, to where the value lies.
+            style = Style(reference.colour if reference else None, BOUND_MARK, hollow=True)
         elif reference is not None:
             style = replace(reference, dash="solid", hollow=True)
         elif series.kind == "cross":

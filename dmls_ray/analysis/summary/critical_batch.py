@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmls_ray.analysis.critical_batch import BatchPoint, CriticalBatch, describe_critical
+from dmls_ray.analysis.critical_batch import COARSE, BatchPoint, CriticalBatch, describe_critical
 from dmls_ray.analysis.stats.formatting import GENERIC, SECONDS, format_interval, format_value
 from dmls_ray.analysis.summary.answer import Answer, Finding, cut
 from dmls_ray.analysis.summary.phrases import count_noun, join_names
@@ -15,9 +15,10 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
         found: the steps of each batch at its best learning rate.
     """
     first, *_, last = found.points
-    findings = [
-        Finding("critical", f"{describe_critical(found)} samples" if found.critical else describe_critical(found))
-    ]
+    critical = describe_critical(found)
+    if found.noise_scale is not None:
+        critical += f"; the gradient noise scale predicts {format_interval(found.noise_scale, GENERIC)}"
+    findings = [Finding("critical", critical)]
     if first.steps and last.steps:
         doublings = f"{last.batch / first.batch:g}x the batch"
         saved = f"{first.steps.centre / last.steps.centre:.3g}x fewer steps"
@@ -30,9 +31,15 @@ def answer_on_critical_batch(found: CriticalBatch) -> Answer:
             text += f", {format_value(first.seconds, SECONDS)} s at {first.batch}"
         findings.append(Finding("time", text))
     if censored := [point for point in found.points if point.is_censored]:
-        names = [f"{point.batch} ({point.reached} of {count_noun(point.runs, 'run')})" for point in censored]
+        names = [f"{point.batch} ({point.reached} of {count_noun(len(point.run_ids), 'run')})" for point in censored]
         findings.append(Finding("not reached", f"{found.target:g} by every run: {join_names(names, separator=', ')}"))
-    return Answer(_headline(found), cut(findings, [Finding("tuning", _tuning(found))]), is_of_comparisons=False)
+    always = [Finding("tuning", _tuning(found))]
+    if coarse := [str(point.batch) for point in found.points if point.is_coarse]:
+        text = (
+            f"steps at {', '.join(coarse)} are fewer than {1 / COARSE:g} tests, so known roughly; raise --target-tests"
+        )
+        always.insert(0, Finding("resolution", text))
+    return Answer(_headline(found), cut(findings, always), is_of_comparisons=False)
 
 
 def _headline(found: CriticalBatch) -> str:

@@ -102,6 +102,12 @@ def test_a_run_without_a_value_is_a_cross_at_the_foot_of_its_panel() -> None:
     assert "%{y}" not in cross["hovertemplate"]
 
 
+def test_a_lower_limit_is_an_open_triangle() -> None:
+    drawn = plotly_figure(one(points(), Series(name="at least", kind="bound", x=[128], y=[8.0], same_as="fp32")))
+    assert drawn["data"][1]["marker"]["symbol"] == "triangle-up-open"
+    assert drawn["data"][1]["mode"] == "markers"
+
+
 def test_a_cross_that_has_a_place_keeps_it() -> None:
     drawn = plotly_figure(one(Series(name="oom", kind="cross", x=[128], y=[8.0])))
     assert (drawn["data"][0]["y"], drawn["data"][0]["yaxis"]) == ([8], "y")

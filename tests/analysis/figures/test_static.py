@@ -170,6 +170,13 @@ def test_series_at_the_same_category_do_not_hide_each_other() -> None:
     assert one.get_xdata()[0] < 0 < other.get_xdata()[0]
 
 
+def test_a_lower_limit_is_an_open_triangle_that_no_line_joins() -> None:
+    axes = draw(a_chart(line("time"), line("at least", kind="bound", same_as="time", connected=False))).axes[0]
+    _, limit = axes.get_lines()
+    assert (limit.get_marker(), limit.get_linestyle(), limit.get_markerfacecolor()) == ("^", "None", "white")
+    assert limit.get_color() == LIGHT.series[0]
+
+
 def test_a_value_that_is_not_there_is_left_out_and_a_cross_without_a_height_lies_at_the_upper_edge() -> None:
     points = Series(name="a", x=[1, 2, 3], y=[1.0, None, 3.0], connected=True)
     cross = Series(name="oom", kind="cross", x=[3], y=[None])

@@ -35,11 +35,13 @@ def test_a_copied_style_is_hollow_or_dashed_in_the_same_colour() -> None:
             line("train", same_as="test"),
             line("ideal", kind="line", dashed=True, same_as="test"),
             line("oom", kind="cross", same_as="test"),
+            line("at least", kind="bound", same_as="test"),
         )
     )
     assert {style.colour for style in styles.values()} == {0}
     assert (styles["train", "test"].mark, styles["train", "test"].hollow) == ("circle", True)
     assert styles["ideal", "test"].dash == "dash"
+    assert (styles["at least", "test"].mark, styles["at least", "test"].hollow) == ("triangle-up", True)
 
 
 def test_laws_differ_in_their_dashes_and_one_law_has_the_same_for_every_line() -> None:
