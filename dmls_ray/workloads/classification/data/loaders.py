@@ -140,7 +140,9 @@ class ResidentLoader(Loader):
             # Several micro-batches at once: for small images the calls cost more than their work.
             samples = torch.cat([order[item.start : item.stop] for item in group])
             sizes = [item.stop - item.start for item in group]
-            batches = normalize(images[samples]).split(sizes), labels[samples].split(sizes)
+            # On a CPU, indexing copies single bytes and takes 20 times as long as index_select, which copies images.
+            chosen = images.index_select(0, samples)
+            batches = normalize(chosen).split(sizes), labels[samples].split(sizes)
             for micro_batch, batch, batch_labels in zip(group, *batches, strict=True):
                 yield micro_batch, (to_memory_format(augment(batch, micro_batch), self._config), batch_labels)
 
