@@ -71,7 +71,7 @@ def _only_one(table: Table, row: Row, name: str) -> str:
     """That only one of several values could be measured."""
     value = row.factors[name]
     others = [row for row in table.rows if row.factors[name] != value]
-    return f"Of {name}, only {value} could be measured." if others else ""
+    return f"Only {name} {value} could be measured." if others else ""
 
 
 def _level(row: Row, measures: Sequence[Measure]) -> str:

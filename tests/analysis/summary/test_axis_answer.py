@@ -115,7 +115,7 @@ def test_where_only_one_choice_could_be_measured_that_comes_first() -> None:
         lambda values, repeat: None if values["backend"] == "nccl" else 100.0,
     )
     found = answer(runs, "backend")
-    assert found.headline.startswith("Of backend, only gloo could be measured. Batch_per_rank 16 and 32 train equally")
+    assert found.headline.startswith("Only backend gloo could be measured. Batch_per_rank 16 and 32 train equally")
     assert (
         findings(found)["not measured"] == "batch_per_rank=16 backend=nccl (oom), batch_per_rank=32 backend=nccl (oom)"
     )
