@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dmls_ray.analysis.stats.formatting import GENERIC
 from dmls_ray.analysis.table.row import Row
 
 
 def describe_configuration(factors: Mapping[str, Any]) -> str:
     """A configuration by the fields that vary: `world_size=2 batch_per_rank=16`; its batch once."""
     kept = without_derived_batch(factors).items()
-    texts = (f"{name}={GENERIC(value) if isinstance(value, float) else value}" for name, value in kept)
+    texts = (f"{name}={value:.10g}" if isinstance(value, float) else f"{name}={value}" for name, value in kept)
     return " ".join(texts) or "the one configuration"
 
 

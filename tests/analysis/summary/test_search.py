@@ -15,8 +15,8 @@ def test_a_search_says_of_how_many_its_best_is_and_that_the_best_of_many_flatter
     next(run for run in runs.records if run.config["lr"] == 0.1).stopped_epoch = 1
     found = answer_of_search(make_table(runs), "bits", minimizes=True)
     assert found.text.splitlines()[:3] == [
-        "The least bits of 2 configurations that trained to the end is 1, with lr=0.3000.",
-        "next: 1.300, with lr=0.6000",
+        "The least bits of 2 configurations that trained to the end is 1, with lr=0.3.",
+        "next: 1.300, with lr=0.6",
         "stopped early: 1 run",
     ]
     assert "looks better than it is" in found.findings[-1].text
@@ -34,5 +34,5 @@ def test_configurations_of_a_search_that_are_equally_good_are_named_together() -
         mode="search",
     )
     found = answer_of_search(make_table(runs), "bits", minimizes=False)
-    assert found.headline == "The highest bits of 3 configurations is 0.3000, with lr=0.3000, and with lr=0.6000."
-    assert found.findings[0].text == "0.1000, with lr=0.1000"
+    assert found.headline == "The highest bits of 3 configurations is 0.3000, with lr=0.3, and with lr=0.6."
+    assert found.findings[0].text == "0.1000, with lr=0.1"
