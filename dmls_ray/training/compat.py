@@ -85,6 +85,49 @@ def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> I
         loader.__next__ = wait
 
 
+@contextmanager
+def around_backward_passes(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
+    """Call two functions before and after each backward pass, while the context lasts.
+
+    Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
+    """
+    backward = torch.autograd.backward
+
+    def surrounded(*args: Any, **kwargs: Any) -> Any:
+        begin()
+        try:
+            return backward(*args, **kwargs)
+        finally:
+            end()
+
+    autograd: Any = torch.autograd
+    autograd.backward = surrounded
+    try:
+        yield
+    finally:
+        autograd.backward = backward
+
+
+@contextmanager
+def after_each_ddp(made: Callable[[DistributedDataParallel], None]) -> Iterator[None]:
+    """Call a function with each model that is put under DDP, while the context lasts.
+
+    Without it: communication of a user-defined function is not known.
+    """
+    initialize = DistributedDataParallel.__init__
+
+    def surrounded(ddp: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+        initialize(ddp, *args, **kwargs)
+        made(ddp)
+
+    ddp_class: Any = DistributedDataParallel
+    ddp_class.__init__ = surrounded
+    try:
+        yield
+    finally:
+        ddp_class.__init__ = initialize
+
+
 def found_inf(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:
     """1 if `unscale_` found a gradient that is not finite, else 0, as a tensor on the device.
 

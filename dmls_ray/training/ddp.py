@@ -1,4 +1,4 @@
-"""The model under DDP with the configured options, and the communication times that DDP measures."""
+"""The model under DDP with the configured options."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 from dmls_ray.config.training import TrainingConfig
-from dmls_ray.training.compat import ddp_logging_data, measured_passes, set_ddp_sample_rate
+from dmls_ray.training.ddp_timers import DDPTimers, with_exposed
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.sharding import steps_per_epoch
-
-SAMPLED_EVERY = {"cpu": 2, "cuda": 100}
-"""Interval in passes at which communication is timed. On a GPU DDP waits for the device then, so it is rare; on a CPU
-it costs about 12 microseconds."""
 
 _POWERSGD_BEGINS = 10
 """Steps whose gradients PowerSGD leaves as they are: compression from the start would harm the training."""
@@ -33,25 +29,16 @@ _HOOKS = {
 }
 
 
-_TIMES = {
-    "comm_ms": "avg_backward_comm_time",
-    "overlap_ms": "avg_backward_compute_comm_overlap_time",
-}
-"""Metrics of communication -> names of DDP's timers."""
-
-
 class DDPModel:
     """The model of a rank: wrapped in DDP at world size above 1, bare otherwise."""
 
     def __init__(self, model: nn.Module, config: TrainingConfig, noise: NoiseMeter | None) -> None:
         self.bare = model
-        self._every = SAMPLED_EVERY[next(model.parameters()).device.type]
-        self._at_start: tuple[int, dict[str, float]] = 0, dict.fromkeys(_TIMES, 0.0)
-        """Passes that DDP has measured before the first counted one, and the milliseconds that they took together."""
         self._compression = None
         if config.compression == "powersgd":
             self._compression = PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=_POWERSGD_BEGINS)
         self._ddp = None if config.world_size == 1 else _wrapped(model, config, noise, self._compression)
+        self._timers = None if self._ddp is None else DDPTimers(self._ddp)
         self._is_compiled = config.compile != "off"
         forward = self._ddp or model
         if self._is_compiled:
@@ -69,7 +56,8 @@ class DDPModel:
 
     def count_from_here(self) -> None:
         """Leave the passes so far out of the communication times: they were the warm-up."""
-        self._at_start = self._measured()
+        if self._timers is not None:
+            self._timers.count_from_here()
 
     @contextmanager
     def alone(self) -> Iterator[Any]:
@@ -104,19 +92,8 @@ class DDPModel:
         Args:
             broadcast_ms: further communication in each step, after the backward pass.
         """
-        count, sums = self._measured()
-        count_before, sums_before = self._at_start
-        if count <= count_before:
-            return {}
-        ms = {name: max(sums[name] - sums_before[name], 0.0) / (count - count_before) for name in _TIMES}
-        ms["comm_ms"] += broadcast_ms
-        return {**ms, "exposed_comm_ms": max(ms["comm_ms"] - ms["overlap_ms"], 0.0)} if ms["comm_ms"] else {}
-
-    def _measured(self) -> tuple[int, dict[str, float]]:
-        """Passes that DDP has measured, and the milliseconds that they took together."""
-        data = {} if self._ddp is None else ddp_logging_data(self._ddp)
-        count = measured_passes(data, self._every)
-        return count, {name: data.get(timer, 0) / 1e6 * count for name, timer in _TIMES.items()}
+        ms = {} if self._timers is None else self._timers.pass_ms()
+        return with_exposed({**ms, "comm_ms": ms["comm_ms"] + broadcast_ms}) if ms else {}
 
 
 def warmup_steps(samples: int, config: TrainingConfig) -> int:
@@ -147,7 +124,6 @@ def _wrapped(
         gradient_as_bucket_view=config.gradient_as_bucket_view,
         static_graph=config.static_graph,
     )
-    set_ddp_sample_rate(ddp, SAMPLED_EVERY[next(model.parameters()).device.type])
     if config.compression != "none" or noise is not None:
         hook: Any = _HOOKS[config.compression]
         state: Any = compression or dist.group.WORLD

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from dmls_ray.config.training import TrainingConfig
 from dmls_ray.training.clocks import Stopwatch
 from dmls_ray.training.compat import around_zero_broadcasts, found_inf
-from dmls_ray.training.ddp import SAMPLED_EVERY
+from dmls_ray.training.ddp_timers import SAMPLED_EVERY
 from dmls_ray.training.gradient_noise_scale import NoiseMeter
 from dmls_ray.training.optimizers import make_optimizer, make_schedule
 from dmls_ray.training.precision import make_scaler

@@ -14,6 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 from dmls_ray.training.clocks import Stopwatch
 from dmls_ray.training.compat import (
     abort_process_group,
+    after_each_ddp,
+    around_backward_passes,
     around_zero_broadcasts,
     compile_counters,
     ddp_logging_data,
@@ -117,5 +119,25 @@ def test_zero_broadcasts_its_parameters_once_a_step() -> None:
         optimizer.step()
         torch.testing.assert_close(weight.detach(), torch.full((2,), 0.9))
         assert (stopwatch.mean_ms() or 0) > 0
+    finally:
+        dist.destroy_process_group()
+
+
+def test_backward_passes_and_models_under_ddp_are_noticed_while_the_context_lasts() -> None:
+    seen: list[object] = []
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=30))
+    try:
+        before = DistributedDataParallel.__init__, torch.autograd.backward
+        with (
+            after_each_ddp(seen.append),
+            around_backward_passes(lambda: seen.append("begins"), lambda: seen.append("ends")),
+        ):
+            ddp = DistributedDataParallel(torch.nn.Linear(4, 4))
+            ddp(torch.ones(2, 4)).sum().backward()
+            with pytest.raises(RuntimeError, match="grad"):
+                torch.ones(()).backward()
+        assert seen == [ddp, "begins", "ends", "begins", "ends"]
+        assert before == (DistributedDataParallel.__init__, torch.autograd.backward)
     finally:
         dist.destroy_process_group()

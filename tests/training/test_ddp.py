@@ -14,7 +14,7 @@ from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RankResult
-from dmls_ray.training.ddp import SAMPLED_EVERY, DDPModel, warmup_steps
+from dmls_ray.training.ddp import warmup_steps
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.workloads.classification.config import TrialConfig
 from tests.new_processes import run_ranks
@@ -117,37 +117,6 @@ def test_a_rank_that_waits_for_a_slower_one_does_not_count_the_wait_as_communica
     assert record.exposed_comm_ms is not None
     assert record.straggler_wait_ms is not None
     assert record.exposed_comm_ms == trained["late"][1]["exposed_comm_ms"] < 50 < record.straggler_wait_ms
-
-
-class TimersOfDDP:
-    """DDP's timers at a given rate, as PyTorch 2.14 has them: means over the first 10 passes and each n-th one."""
-
-    def __init__(self, every: int) -> None:
-        self.every = every
-        self.seen: list[float] = []
-
-    def add(self, number: int, comm_ms: float) -> None:
-        if number <= 10 or number % self.every == 0:
-            self.seen.append(comm_ms)
-            self.last = number
-
-    def read(self, ddp: Any) -> dict[str, Any]:
-        return {"iteration": self.last, "avg_backward_comm_time": sum(self.seen) / len(self.seen) * 1e6}
-
-
-def test_cold_passes_of_the_warm_up_are_in_no_communication_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = DDPModel(torch.nn.Linear(2, 2), config(world_size=1), None)
-    timers = TimersOfDDP(SAMPLED_EVERY["cpu"])
-    monkeypatch.setattr(model, "_ddp", object())
-    monkeypatch.setattr("dmls_ray.training.ddp.ddp_logging_data", timers.read)
-    for number in range(1, 31):
-        timers.add(number, 100.0 if number <= 5 else 2.0)
-        if number == 5:
-            model.count_from_here()
-    assert model.communication(0.0)["exposed_comm_ms"] == pytest.approx(2.0, rel=1e-4)
-    assert model.communication(3.0)["exposed_comm_ms"] == pytest.approx(5.0, rel=1e-4), "with ZeRO's broadcasts"
-    model.count_from_here()
-    assert model.communication(0.0) == {}, "nothing was measured since"
 
 
 def train_with_slow_broadcasts(trial: TrialConfig, rank: Any, emit: Any) -> dict[str, Any]:

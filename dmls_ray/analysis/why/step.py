@@ -41,8 +41,8 @@ class StepParts:
     """Milliseconds of the parts of a counted step, as means over the runs of a trial."""
 
     parts: dict[str, float]
-    """Part -> milliseconds; they add up to the step. A user-defined function has waits for data, the optimizer and
-    the rest alone."""
+    """Part -> milliseconds; they add up to the step. Those that are not known, as forward and backward pass of a
+    user-defined function that calls no `backward()`, are 0: their time is in the rest."""
 
     @property
     def step_ms(self) -> float:

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import checked_returned, plain_values
 from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE_PER_EPOCH, is_loss
-from dmls_ray.training.clocks import PhaseClock, StepTimer, device_name, synchronize
-from dmls_ray.training.compat import around_loader_waits
+from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.utilization import UtilizationSampler
 from dmls_ray.workloads.data_check import check_data
+from dmls_ray.workloads.user_function.function_steps import FunctionSteps
 from dmls_ray.workloads.user_function.schema import UserFunctionConfig, load_function
 from dmls_ray.workloads.user_function.workload import UserFunctionWorkload
-
-_WARMUP_STEPS = 5
-"""First optimizer steps that count in no percentile; as the built-in trial's default."""
 
 
 def run_user_function(
@@ -61,10 +56,11 @@ def run_user_function(
         memory = MemoryMeter(device)
         train, config_class = load(config)
         given = config.for_function(config_class)
-    reporter = _Reporter(rank, emit)
     # It keeps the parameters of optimizers that the function no longer needs.
     agreement = AgreementMeter() if rank.world_size > 1 else None
-    steps = _Steps(device, emit, agreement)
+    steps = FunctionSteps(device, emit, agreement)
+    # What precedes a report, as a test of the model, is in no forward pass.
+    reporter = _Reporter(rank, emit, on_report=steps.leave_out)
     returned: dict[str, Any] = {}
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
         returned = checked_returned(train(given, rank, reporter.emit) or {}, "what it returned")
@@ -104,8 +100,8 @@ class Stopped(BaseException):
 class _Reporter:
     """What the function reports while it runs."""
 
-    def __init__(self, rank: RankInfo, emit: Emit) -> None:
-        self._rank, self._emit = rank, emit
+    def __init__(self, rank: RankInfo, emit: Emit, on_report: Callable[[], None]) -> None:
+        self._rank, self._emit, self._on_report = rank, emit, on_report
         self.epochs: list[dict[str, Any]] = []
         self.not_finite = ""
         self.stopped_epoch: int | None = None
@@ -116,6 +112,7 @@ class _Reporter:
         Raises:
             Stopped: the run is to end here.
         """
+        self._on_report()
         kind = event.get("kind", "epoch") if isinstance(event, Mapping) else "epoch"
         if kind not in ("epoch", "progress"):
             raise ValueError(f"kind={kind!r} is no kind of event; emit an epoch's values, or {{'kind': 'progress'}}.")
@@ -137,55 +134,6 @@ class _Reporter:
         if self._emit(EpochEnded(epoch=EpochRecord(**epoch)) if reports else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
-
-
-class _Steps:
-    """Counts and times optimizer steps, whatever the optimizer; each is a sign of progress.
-
-    An optimizer may step another one, as ZeRO does: that is one step. Of several optimizers each step counts.
-    """
-
-    def __init__(self, device: torch.device, emit: Emit, agreement: AgreementMeter | None) -> None:
-        self.timer = StepTimer(device, _WARMUP_STEPS)
-        self.count = 0
-        self._agreement = agreement
-        self._emit = emit
-        self._outermost: Any = None
-        """The optimizer whose step is under way."""
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        self.timer.begin_epoch()
-        after = self.timer.phases.after
-        handles = register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._step)
-        try:
-            with around_loader_waits(lambda: after("rest"), lambda: after("data_wait")):
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-            self.timer.end_epoch()
-
-    def parts_ms(self) -> dict[str, float]:
-        """Milliseconds of a counted step: of waits for a DataLoader, of the optimizer, and of everything else."""
-        found = self.timer.parts_ms(0.0, 0.0)
-        return {name: found[name] for name in ("data_wait_ms", "optimizer_ms", "rest_ms") if name in found}
-
-    def _begin(self, optimizer: Any, *_: Any) -> None:
-        if self._outermost is None:
-            self.timer.phases.after("rest")
-        self._outermost = self._outermost or optimizer
-
-    def _step(self, optimizer: Any, *_: Any) -> None:
-        if optimizer is not self._outermost:
-            return
-        self._outermost = None
-        self.count += 1
-        self.timer.phases.after("optimizer")
-        self.timer.step()
-        if self._agreement is not None:
-            self._agreement.step(optimizer)
-        self._emit(Progress())
 
 
 def _not_finite(values: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gc
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -215,34 +214,3 @@ def test_an_optimizer_inside_another_one_counts_no_step_of_its_own() -> None:
     result = run_inline(schema.make(steps=6), train=run_user_function)
     assert result.outcome == "ok", result.traceback
     assert result.run["steps"] == 12
-
-
-class SlowSamples(torch.utils.data.Dataset[torch.Tensor]):
-    """Samples of which each takes 5 ms to read."""
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.005)
-        return torch.ones(())
-
-
-def loads(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
-    place = torch.nn.Parameter(torch.ones(()))
-    optimizer = torch.optim.SGD([place], lr=0.1)
-    for batch in torch.utils.data.DataLoader(SlowSamples(), batch_size=config["batch"]):
-        (place * batch).sum().backward()
-        optimizer.step()
-
-
-def test_what_a_function_waits_for_its_data_loader_is_a_part_of_its_steps() -> None:
-    waits = torch.utils.data.dataloader._BaseDataLoaderIter.__next__
-    result = run_inline(user_function_schema(loads, {"batch": 2}).make(batch=2), train=run_user_function)
-    assert result.outcome == "ok", result.traceback
-    assert result.values["data_wait_ms"] >= 10
-    assert result.values["optimizer_ms"] > 0
-    parts = [result.values[f"{name}_ms"] for name in ("data_wait", "optimizer", "rest")]
-    assert result.values["data_wait_ms"] > 0.5 * sum(parts)
-    assert "forward_ms" not in result.values
-    assert torch.utils.data.dataloader._BaseDataLoaderIter.__next__ is waits, "a run leaves the class as it was"

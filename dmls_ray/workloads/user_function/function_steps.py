@@ -1,0 +1,126 @@
+"""`FunctionSteps`: the optimizer steps of a user-defined function and where their time goes, as seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from dmls_ray.records.run_events import Progress
+from dmls_ray.training.clocks import StepTimer
+from dmls_ray.training.compat import after_each_ddp, around_backward_passes, around_loader_waits
+from dmls_ray.training.ddp_timers import DDPTimers, with_exposed
+from dmls_ray.training.rank import Emit
+from dmls_ray.training.rank_agreement import AgreementMeter
+
+_WARMUP_STEPS = 5
+"""First optimizer steps that count in no percentile; as the built-in trial's default."""
+
+_READ_EVERY = 10
+"""Interval in steps at which DDP's timers are read after the first ones: the function's models are gone at its end, and
+reading takes about 10 microseconds."""
+
+_WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
+"""Parts of a step that are known without a backward pass."""
+
+
+class FunctionSteps:
+    """Counts and times optimizer steps, whatever the optimizer; each is a sign of progress.
+
+    An optimizer may step another one, as ZeRO does: that is one step. Of several optimizers each step counts.
+    """
+
+    def __init__(self, device: torch.device, emit: Emit, agreement: AgreementMeter | None) -> None:
+        self.timer = StepTimer(device, _WARMUP_STEPS, on_warm=self._count_from_here)
+        self.count = 0
+        self._agreement = agreement
+        self._emit = emit
+        self._outermost: Any = None
+        """The optimizer whose step is under way."""
+        self._backward_depth = 0
+        """Backward passes under way; checkpointed activations are computed by one within another."""
+        self._has_backward = False
+        self._models: list[DDPTimers] = []
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """While the context lasts, steps and their parts are measured."""
+        self.timer.begin_epoch()
+        after = self.timer.phases.after
+        handles = register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._step)
+        try:
+            with (
+                around_loader_waits(self.leave_out, lambda: after("data_wait")),
+                around_backward_passes(self._begin_backward, self._end_backward),
+                after_each_ddp(self._add),
+            ):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            self.timer.end_epoch()
+
+    def leave_out(self) -> None:
+        """What the function did since the last mark is neither computation of a step nor a wait for data."""
+        self.timer.phases.after("rest")
+
+    def parts_ms(self) -> dict[str, float]:
+        """Milliseconds of the parts of a counted step, and of its communication under DDP.
+
+        Without a backward pass that was seen, what precedes the optimizer is in `rest_ms` alone.
+        """
+        communication = self._communication_ms()
+        parts = self.timer.parts_ms(communication.get("exposed_comm_ms", 0.0), 0.0)
+        seen = parts if self._has_backward else {name: parts[name] for name in parts if name in _WITHOUT_BACKWARD}
+        return {**communication, **seen} if parts else {}
+
+    def _communication_ms(self) -> dict[str, float]:
+        """Milliseconds of an optimizer step, over all models that were under DDP; empty without."""
+        steps = len(self.timer.step_ms)
+        sums = {"comm_ms": 0.0, "overlap_ms": 0.0}
+        for model in self._models:
+            for name, ms in model.pass_ms().items():
+                sums[name] += ms * model.passes
+        return with_exposed({name: ms / steps for name, ms in sums.items()}) if steps else {}
+
+    def _add(self, ddp: DistributedDataParallel) -> None:
+        self._models.append(DDPTimers(ddp))
+
+    def _count_from_here(self) -> None:
+        for model in self._models:
+            model.count_from_here()
+
+    def _begin_backward(self) -> None:
+        if not self._backward_depth:
+            self._has_backward = True
+            self.timer.phases.after("forward")
+        self._backward_depth += 1
+
+    def _end_backward(self) -> None:
+        self._backward_depth -= 1
+        if not self._backward_depth:
+            self.timer.phases.after("backward")
+
+    def _begin(self, optimizer: Any, *_: Any) -> None:
+        if self._outermost is None:
+            self.leave_out()
+        self._outermost = self._outermost or optimizer
+
+    def _step(self, optimizer: Any, *_: Any) -> None:
+        if optimizer is not self._outermost:
+            return
+        self._outermost = None
+        self.count += 1
+        self.timer.phases.after("optimizer")
+        self.timer.step()
+        if self.count <= 2 * _READ_EVERY or self.count % _READ_EVERY == 0:
+            for model in self._models:
+                model.read()
+        if self._agreement is not None:
+            self._agreement.step(optimizer)
+        self._emit(Progress())
+        self.leave_out()
