@@ -117,7 +117,7 @@ def _account(axis: Axis) -> str:
     """Where the difference between the steps of many ranks and of few goes, in the first group."""
     first = axis.groups[0]
     account = account_of_ranks(first[-1], first[0]) if axis.name in RANKS else ""
-    return f"{account}{axis.place(first)}" if account else ""
+    return f"{axis.place(first)} {account}".strip() if account else ""
 
 
 def _lost(table: Table) -> list[Finding]:

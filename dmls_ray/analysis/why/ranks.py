@@ -25,8 +25,8 @@ _MOST = 3
 def account_of_ranks(row: Row, base: Row) -> str:
     """Where the difference between the steps of two trials goes, in milliseconds; empty where it is not known.
 
-    `a step takes 3.4 ms for 1.3: +2.1 communication that nothing hides`. What computing takes longer with as many
-    samples a rank is contention: ranks share cores, caches and memory.
+    `a step takes 3.4 ms instead of 1.3 ms: +2.1 ms communication that nothing hides`. What computing takes longer
+    with as many samples a rank is contention: ranks share cores, caches and memory.
 
     Args:
         row: the trial with more ranks.
@@ -41,8 +41,9 @@ def account_of_ranks(row: Row, base: Row) -> str:
         changes = {_CONTENTION if words == _COMPUTING else words: change for words, change in changes.items()}
     total = sum(map(abs, changes.values()))
     largest = sorted(changes.items(), key=lambda item: -abs(item[1]))[:_MOST]
-    named = [f"{change:+.{decimals}f} {words}" for words, change in largest if abs(change) >= _NAMED_FROM * total > 0]
-    text = f"a step takes {after.step_ms:.{decimals}f} ms for {before.step_ms:.{decimals}f}"
+    large = [(words, change) for words, change in largest if abs(change) >= _NAMED_FROM * total > 0]
+    named = [f"{change:+.{decimals}f} ms {words}" for words, change in large]
+    text = f"a step takes {after.step_ms:.{decimals}f} ms instead of {before.step_ms:.{decimals}f} ms"
     late = slower_rank(row)
     slower = f"; rank {late[0]} is slower than the others by {late[1]:.{decimals}f} ms" if late else ""
     return f"{text}{': ' if named else ''}{', '.join(named)}{slower}"

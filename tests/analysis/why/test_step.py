@@ -96,7 +96,8 @@ def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...
 def test_the_account_of_two_ranks_names_what_takes_longer_and_by_how_much() -> None:
     one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3})
     assert account_of_ranks(two, one_rank) == (
-        "a step takes 1.9 ms for 1.0: +0.6 communication that nothing hides, +0.3 contention for cores or memory"
+        "a step takes 1.9 ms instead of 1.0 ms: "
+        "+0.6 ms communication that nothing hides, +0.3 ms contention for cores or memory"
     )
 
 
@@ -111,7 +112,8 @@ def test_a_rank_is_called_slower_only_beyond_its_spread() -> None:
 def test_a_slower_rank_is_part_of_the_account() -> None:
     one_rank, two = of_ranks({}, 0.5, (0.4, 0.41, 0.42))
     assert account_of_ranks(two, one_rank) == (
-        "a step takes 1.5 ms for 1.0: +0.5 waiting for the slowest rank; rank 1 is slower than the others by 0.4 ms"
+        "a step takes 1.5 ms instead of 1.0 ms: "
+        "+0.5 ms waiting for the slowest rank; rank 1 is slower than the others by 0.4 ms"
     )
 
 
