@@ -10,7 +10,7 @@ from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import effects_of
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.headline import headline_of
-from dmls_ray.analysis.summary.measures import Measure
+from dmls_ray.analysis.summary.measures import DURATION, SPEED, Measure
 from dmls_ray.analysis.summary.memory import memory_along
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.summary.trend import trends_of
@@ -87,7 +87,7 @@ def _finding(axis: Axis, measure: Measure) -> Finding:
         rows = [row for row in axis.groups[0] if row.by_block(measure.name)]
         effort = describe_effort(rows, axis.name, ordered=axis.is_ordered, only_differing=True)
         text = f"{text}; with {effort}" if effort else text
-    elif measure.name == "speed" and (account := _account(axis)):
+    elif measure in (SPEED, DURATION) and (account := _account(axis)):
         text = f"{text}; {account}"
     return Finding(measure.topic, text)
 

@@ -19,7 +19,8 @@ def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = Fals
     Args:
         rows: the trials that are compared.
         axis: the field in which they differ; left out.
-        ordered: whether the trials are in the order of the axis; else ranges go from the least to the largest.
+        ordered: whether the trials are in the order of the axis; else ranges of more than two go from the least to the
+            largest.
         only_differing: leave out what is equal at all trials.
     """
     by_name: dict[str, list[list[float]]] = {}
@@ -34,7 +35,8 @@ def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = Fals
         is_left_out = len(set(found)) == 1 and (only_differing or not is_always_named)
         if not found or is_axis or is_left_out:
             continue
-        ends = (found[0], found[-1]) if ordered and found[0] != found[-1] else (min(found), max(found))
+        in_order = (ordered or len(found) == 2) and found[0] != found[-1]
+        ends = (found[0], found[-1]) if in_order else (min(found), max(found))
         text = " to ".join(dict.fromkeys(f"{end:,.10g}" for end in ends))
         parts.append(phrase.format(text, "" if text == "1" else "s"))
     return ", ".join(parts)

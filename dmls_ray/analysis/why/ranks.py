@@ -25,8 +25,8 @@ _MOST = 3
 def account_of_ranks(row: Row, base: Row) -> str:
     """Where the difference between the steps of two trials goes, in milliseconds; empty where it is not known.
 
-    `a step takes 3.4 ms instead of 1.3 ms: +2.1 ms communication that nothing hides`. What computing takes longer
-    with as many samples a rank is contention: ranks share cores, caches and memory.
+    `an average step takes 3.4 ms instead of 1.3 ms: +2.1 ms communication that nothing hides`. What computing takes
+    longer with as many samples a rank is contention: ranks share cores, caches and memory.
 
     Args:
         row: the trial with more ranks.
@@ -43,7 +43,7 @@ def account_of_ranks(row: Row, base: Row) -> str:
     largest = sorted(changes.items(), key=lambda item: -abs(item[1]))[:_MOST]
     large = [(words, change) for words, change in largest if abs(change) >= _NAMED_FROM * total > 0]
     named = [f"{change:+.{decimals}f} ms {words}" for words, change in large]
-    text = f"a step takes {after.step_ms:.{decimals}f} ms instead of {before.step_ms:.{decimals}f} ms"
+    text = f"an average step takes {after.step_ms:.{decimals}f} ms instead of {before.step_ms:.{decimals}f} ms"
     late = slower_rank(row)
     slower = f"; rank {late[0]} is slower than the others by {late[1]:.{decimals}f} ms" if late else ""
     return f"{text}{': ' if named else ''}{', '.join(named)}{slower}"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.ranks import account_of_ranks
@@ -96,7 +97,7 @@ def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...
 def test_the_account_of_two_ranks_names_what_takes_longer_and_by_how_much() -> None:
     one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3})
     assert account_of_ranks(two, one_rank) == (
-        "a step takes 1.9 ms instead of 1.0 ms: "
+        "an average step takes 1.9 ms instead of 1.0 ms: "
         "+0.6 ms communication that nothing hides, +0.3 ms contention for cores or memory"
     )
 
@@ -112,7 +113,7 @@ def test_a_rank_is_called_slower_only_beyond_its_spread() -> None:
 def test_a_slower_rank_is_part_of_the_account() -> None:
     one_rank, two = of_ranks({}, 0.5, (0.4, 0.41, 0.42))
     assert account_of_ranks(two, one_rank) == (
-        "a step takes 1.5 ms instead of 1.0 ms: "
+        "an average step takes 1.5 ms instead of 1.0 ms: "
         "+0.5 ms waiting for the slowest rank; rank 1 is slower than the others by 0.4 ms"
     )
 
@@ -124,3 +125,11 @@ def test_a_function_that_waits_for_its_data_is_input_bound() -> None:
     assert found is not None
     assert found.step_ms == pytest.approx(7.5)
     assert bound_of(row) == "input"
+
+
+def test_the_time_of_a_function_on_two_ranks_is_accounted_for() -> None:
+    both = {**ALONE, "exposed_comm_ms": 0.6}
+    runs = own_results({"world_size": [1, 2]}, lambda values, repeat: (1.0 + 0.6 * (values["world_size"] - 1), {}))
+    with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
+    found = {finding.topic: finding.text for finding in answer_on_axis(make_table(runs), "world_size").findings}
+    assert found["time"].endswith("step takes 1.6 ms instead of 1.0 ms: +0.6 ms communication that nothing hides")
