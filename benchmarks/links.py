@@ -33,9 +33,9 @@ REPORT_C = ("--dataset", "digits", "--image-size", "28", "--lr", "5e-4", "--weig
             "--test-batch-per-rank", "128", "--device", "cpu")  # fmt: skip
 
 
-def sweep(host: Host, out: str, model: str, repeats: int) -> None:
+def sweep(host: Host, out: str, model: str, repeats: str) -> None:
     """One sweep on a host, as a user types it there."""
-    flags = ("--model", model, "--epochs", str(MODELS[model]), "--repeats", str(repeats), "--out", out)
+    flags = ("--model", model, "--epochs", str(MODELS[model]), "--repeats", repeats, "--out", out)
     words = [sys.executable, "sweeps/machines.py", "--address", "auto", *REPORT_C, *flags]
     done = host.run(words, cwd=PROJECT, env={"PYTHONPATH": str(PROJECT)}, timeout=900)
     if done.returncode:
@@ -46,7 +46,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder of the results, below this project")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", default="auto", help="as of the sweep: a number, or auto, the default")
     args = parser.parse_args()
     tables, notes = [], []
     with Network([PROJECT, *install_folders()]) as network:
