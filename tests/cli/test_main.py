@@ -109,6 +109,15 @@ def test_ls_lists_every_sweep_below_a_folder(folder: Path, capsys: pytest.Captur
     assert "What does the batch do?" in out
 
 
+def test_ls_says_how_many_runs_a_stopped_sweep_lacks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (folder / "runs.jsonl").read_text().splitlines(keepends=True)
+    (folder / "runs.jsonl").write_text("".join(lines[:5]))
+    trials = [json.loads(line)["trial_id"] for line in lines]
+    session = {"repeats": 3, "trials": list(dict.fromkeys(trials))}
+    (folder / "sweep.json").write_text(json.dumps({"schema": 2, "sessions": [session]}))
+    assert "5 of 12" in run(capsys, "ls", folder)[1]
+
+
 def test_ls_of_a_folder_without_any_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "ls", tmp_path)
     assert code == 2

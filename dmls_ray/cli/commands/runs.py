@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import folder_of
 from dmls_ray.storage.location import find_sweeps
-from dmls_ray.storage.sweep_file import read_sweep
+from dmls_ray.storage.sweep_file import read_sweep, trial_ids
 from dmls_ray.util.errors import ConfigError, InputError, StoreError
 from dmls_ray.util.paths import is_inside
 from dmls_ray.util.text import utf8_safe
@@ -48,7 +49,7 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         rows.append(
             {
                 "folder": utf8_safe(str(folder)),
-                "runs": str(len(results)),
+                "runs": _count_runs(results, sessions),
                 _OTHERS: str(len(_left_out_runs(results))),
                 "outcome": outcome_counts(record.ending for record in results.records),
                 "last begun": max((record.started_at for record in results.records), default="")[:16].replace("T", " "),
@@ -69,6 +70,14 @@ def ls(given: argparse.Namespace, console: Console) -> None:
         given.format,
         console,
     )
+
+
+def _count_runs(results: Results, sessions: list[dict[str, Any]]) -> str:
+    """`24`, or `5 of 24` where a sweep was stopped before all runs of its last command had ended."""
+    last = sessions[-1] if sessions else {}
+    ended = Counter(record.trial_id for record in results.records)
+    missing = sum(max(0, last.get("repeats", 0) - ended[trial]) for trial in trial_ids(last))
+    return f"{len(results)} of {len(results) + missing}" if missing else str(len(results))
 
 
 def _left_out_runs(results: Results) -> list[RunRecord]:
