@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, format_value
-from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
+from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate, is_above, is_below
 from dmls_ray.analysis.summary.answer import Finding
 from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.table.row import Row
@@ -20,11 +20,22 @@ def quantization_headline(rows: Sequence[Row]) -> str:
     if not quantized:
         return ""
     row = max(quantized, key=lambda item: item.estimates["int8_test_accuracy"].centre)
-    changed, faster = _changed(row), _faster(row)
-    verb = "gains" if changed.centre > 0 else "loses"
+    texts = [_accuracy_of(row), *([_speed_of(faster)] if (faster := _faster(row)) else [])]
+    return f"Int8 by {row.factors['quantization']} quantization {' and '.join(texts)}."
+
+
+def _accuracy_of(row: Row) -> str:
+    changed = _changed(row)
+    if not (is_above(changed, 0) or is_below(changed, 0)):
+        return "has the test accuracy of fp32 as far as is known"
     points = _ACCURACY.effect(changed, interval=False).lstrip("+-")
-    text = f"Int8 by {row.factors['quantization']} quantization {verb} {points} of test accuracy"
-    return f"{text} and infers {format_value(faster, RATIO)}x as fast as fp32." if faster else f"{text}."
+    return f"{'gains' if changed.centre > 0 else 'loses'} {points} of test accuracy"
+
+
+def _speed_of(faster: Estimate) -> str:
+    if not (is_above(faster, 1) or is_below(faster, 1)):
+        return "infers as fast as far as is known"
+    return f"infers {format_value(faster, RATIO)}x as fast as fp32"
 
 
 def quantization_findings(rows: Sequence[Row]) -> Iterator[Finding]:

@@ -35,9 +35,7 @@ def trends_of(axis: Axis, measure: Measure) -> str:
 
 def _trends(axis: Axis, groups: Sequence[Sequence[Row]], measure: Measure) -> str:
     """The factor per doubling, or from the first value to the last, and where it stops."""
-    is_trend = all(
-        len(group) >= _FEWEST_OF_TREND and all(row.factors[axis.name] > 0 for row in group) for group in groups
-    )
+    is_trend = all(_has_trend([row.factors[axis.name] for row in group]) for group in groups)
     placed: list[Placed] = []
     for group in groups:
         if is_trend:
@@ -57,6 +55,11 @@ def _trends(axis: Axis, groups: Sequence[Sequence[Row]], measure: Measure) -> st
     if len(set(shapes.values())) == 1:
         shapes = {"": next(iter(shapes.values()))}
     return ", ".join([text, *(f"{shape}{place}" for place, shape in shapes.items() if shape)])
+
+
+def _has_trend(values: Sequence[float]) -> bool:
+    """Whether a factor per doubling was measured: values that span less than one would be extrapolated."""
+    return len(values) >= _FEWEST_OF_TREND and min(values) > 0 and max(values) >= 2 * min(values)
 
 
 def _shape(axis: Axis, group: Sequence[Row], measure: Measure) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dmls_ray.analysis.summary.answer import MOST_FINDINGS, Answer
+from dmls_ray.analysis.summary.quantization import quantization_headline
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from tests.analysis.samples import own_results, results
@@ -38,6 +39,12 @@ def test_an_axis_of_numbers_has_a_headline_and_a_line_for_each_measure_and_each_
         "2 ranks: 2.00x [2.00, 2.00] at batch_per_rank 16, 2.00x [2.00, 2.00] at batch_per_rank 64 as fast as 1",
         "memory: tensor memory from 116 to 164 MiB on 1 rank",
     ]
+
+
+def test_values_that_span_less_than_a_doubling_have_no_factor_per_doubling() -> None:
+    rates = {16: 100.0, 20: 110.0, 24: 120.0}
+    runs = results({"batch_per_rank": [16, 20, 24]}, lambda values, repeat: rates[values["batch_per_rank"]])
+    assert findings(answer(runs, "batch_per_rank"))["speed"] == "1.20x [1.20, 1.20] from 16 to 24"
 
 
 def test_trials_whose_interval_includes_1_are_not_called_faster() -> None:
@@ -195,6 +202,18 @@ def test_the_answer_on_quantization_says_what_int8_does_to_accuracy_size_and_lat
     assert findings(found)["static"] == (
         "0.890 in int8, -1.0 points [-1.0, -1.0] against fp32, 10,943 bytes for 27,221, inference of 32 images 0.80x "
         "[0.80, 0.80] as fast, both compiled"
+    )
+
+
+def test_the_headline_on_quantization_names_no_change_that_is_within_chance() -> None:
+    runs = results({"quantization": ["off", "static"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+    static = [record for record in runs.records if record.config["quantization"] == "static"]
+    for record, change, ratio in zip(static, (-0.02, 0.01, 0.0), (0.8, 1.3, 1.0), strict=True):
+        record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + change
+        record.fp32_compiled_ms_p50, record.int8_compiled_ms_p50 = 0.2, 0.2 * ratio
+    assert quantization_headline(make_table(runs).rows) == (
+        "Int8 by static quantization has the test accuracy of fp32 as far as is known and infers as fast as far as is "
+        "known."
     )
 
 
