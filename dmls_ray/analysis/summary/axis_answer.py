@@ -63,8 +63,10 @@ def _axis_that_varies(table: Table, rows: Sequence[Row], name: str) -> tuple[str
     if count_values(rows, name) > 1:
         return name, ""
     alone = _only_one(table, rows[0], name) if name in table.varied else ""
-    # The field that does vary is the question then: world_size at one global_batch, say.
-    return next((other for other in table.varied if count_values(rows, other) > 1), ""), alone
+    # The field that does vary is the question then: world_size at one global_batch, say. One that follows from another,
+    # as world_size does from ranks_per_machine, distinguishes no trials alone.
+    others = [other for other in table.varied if count_values(rows, other) > 1]
+    return next((other for other in others if Axis.of(table, other, rows).groups), next(iter(others), "")), alone
 
 
 def _only_one(table: Table, row: Row, name: str) -> str:

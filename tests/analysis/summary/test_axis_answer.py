@@ -11,6 +11,7 @@ from dmls_ray.analysis.summary.answer import MOST_FINDINGS, Answer
 from dmls_ray.analysis.summary.quantization import quantization_headline
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
 
 FOUR_AXES = {
@@ -183,6 +184,16 @@ def test_accumulation_at_one_global_batch_is_compared_at_that_batch() -> None:
 def test_an_axis_with_one_value_gives_way_to_the_one_that_varies() -> None:
     runs = results({"global_batch": 64, "world_size": [1, 2]}, lambda values, repeat: 10.0 * values["world_size"])
     assert answer(runs, "batch_per_rank", ["world_size"]).headline.startswith("2 ranks train 2.00x as fast as 1, ")
+
+
+def test_on_one_machine_the_ranks_of_a_machine_are_compared() -> None:
+    axes = {"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": 32}
+    runs = results(axes, lambda values, repeat: 100.0 * values["ranks_per_machine"])
+    for record in runs.records:
+        if record.config["machines"] == 2:
+            record.outcome, record.images_per_s = Outcome.SKIPPED, None
+    found = answer(runs, "machines", ["machines", "ranks_per_machine", "world_size"])
+    assert found.headline.startswith("Only machines 1 could be measured. 2 ranks per machine train 2.00x as fast as 1")
 
 
 def test_the_answer_on_quantization_says_what_int8_does_to_accuracy_size_and_latency() -> None:
