@@ -120,9 +120,13 @@ class FieldSpec:
         try:
             value = self.kind(text)
         except ValueError as error:
-            kind = _TYPE_NAMES[self.kind]
-            raise ConfigError(f"{self.name}={text} is not {kind}; give {kind}.") from error
+            raise ConfigError(self._wrong_type(text)) from error
         return self.check(value)
+
+    def _wrong_type(self, value: str) -> str:
+        kind = _TYPE_NAMES[self.kind]
+        none = f", or {self.setting.none_word}" if self.or_none else ""
+        return f"{self.name}={value} is not {kind}; give {kind}{none}."
 
     def check(self, value: Any) -> Any:
         """The value, converted to the type of the field.
@@ -152,7 +156,7 @@ class FieldSpec:
         if isinstance(value, int) and abs(value) >= 2**63:
             raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one.")
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-            raise ConfigError(f"{name}={value!r} is not {_TYPE_NAMES[kind]}; give {_TYPE_NAMES[kind]}.")
+            raise ConfigError(self._wrong_type(repr(value)))
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name}={value} is not finite; give a number.")
         if self.choices and value not in self.choices:

@@ -32,6 +32,7 @@ def test_until_when_a_sweep_repeats_is_given_in_words_too() -> None:
         ({"within": 0.0}, "within=0.0 is out of range; give more than 0"),
         ({"within": "wide"}, "within=wide is not a number; give a share: 0.05 or 5%"),
         ({"budget": "tomorrow"}, "budget=tomorrow is not a number; give a duration: 90s, 20m or 2h"),
+        ({"repeats": "never"}, "repeats='never' is not a whole number; give a whole number, or auto"),
         ({"max_repeats": 2}, "max_repeats=2 is out of range; give 3 or more"),
         ({"repeats": 0}, "repeats=0 is out of range; give 1 or more, or auto"),
         (
