@@ -207,10 +207,11 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     elsewhere = f"dmls-ray table {shlex.quote(results.where)} --format csv"
     shown = shown_columns(reading.table)
     frame, notes = reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(results.where)]
+    spare = shown.spare
     if options.layout:
         layout = all_layouts()[options.layout](results)
-        frame, notes = layout.frame, [*layout.notes]
-    print_table(frame, console, spare=SPARE, elsewhere=elsewhere)
+        frame, notes, spare = layout.frame, [*layout.notes], SPARE
+    print_table(frame, console, spare=spare, elsewhere=elsewhere)
     for note in notes:
         say(console, note, style="dim")
     say(console, "")

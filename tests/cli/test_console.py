@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from rich.text import Text
 
+from dmls_ray import load
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
-from dmls_ray.analysis.table.shown import SPARE
+from dmls_ray.analysis.table.shown import SPARE, shown_columns
 from dmls_ray.cli.console import Console, print_table
 from tests.analysis.samples import results
 from tests.conftest import PROJECT
@@ -19,6 +20,7 @@ from tests.conftest import PROJECT
 HEADS = {"world_size", "batch_per_rank", "global_batch", "images/s [95%]", "speed-up [95%]", "test acc. [95%]", "n",
          "outcome"}  # fmt: skip
 """What no width may cost a reader."""
+REFERENCE = PROJECT / "results" / "reference"
 
 
 def table() -> Table:
@@ -70,9 +72,10 @@ def test_columns_that_go_are_named_with_where_they_are() -> None:
     widths = range(60, 200)
     fits = bisect_left(widths, True, key=lambda width: "Not shown" not in printed(frame, width, spare=SPARE))
     too_narrow = widths[fits - 1]
+    first = next(head for head in SPARE if head in frame.columns)
     text = printed(frame, too_narrow, spare=SPARE, elsewhere="--format csv")
-    assert text.endswith(f"Not shown in this width: {SPARE[0]}; a wider terminal, or --format csv, has them.\n")
-    assert printed(frame, too_narrow, spare=SPARE).endswith(f"{SPARE[0]}; a wider terminal has them.\n")
+    assert text.endswith(f"Not shown in this width: {first}; a wider terminal, or --format csv, has them.\n")
+    assert printed(frame, too_narrow, spare=SPARE).endswith(f"{first}; a wider terminal has them.\n")
 
 
 def test_a_column_of_words_takes_several_lines_before_any_column_goes() -> None:
@@ -92,12 +95,25 @@ def test_in_a_pipe_a_table_is_as_wide_as_it_is_even_beyond_a_thousand_characters
     assert len(max(text.splitlines(), key=len)) > 60 * 30
 
 
+@pytest.mark.parametrize("folder", sorted(path.parent for path in REFERENCE.glob("**/runs.jsonl")), ids=str)
+def test_the_default_table_of_every_committed_sweep_has_8_columns_and_fits_a_terminal(folder: Path) -> None:
+    reading = summarize(load(folder))
+    shown = shown_columns(reading.table)
+    assert len(shown.columns) <= 8
+    frame = reading.table.frame(shown.columns)
+    for width in (100, 80):
+        text = printed(frame, width, spare=shown.spare)
+        table, _, hidden = text.partition("Not shown in this width: ")
+        assert max(map(len, table.splitlines())) <= width
+        assert not table.startswith(f"{frame.columns[0]}: ")
+        gone = hidden.partition(";")[0].split(", ")
+        # A page of 100 columns has the factors, what was learned and how fast.
+        assert width < 100 or len(gone) <= 2
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_committed_sweep_loses_nothing_that_answers(width: int) -> None:
-    from dmls_ray import load
-
-    folder: Path = PROJECT / "results" / "reference" / "batch_size"
-    frame = summarize(load(folder)).table.frame()
+    frame = summarize(load(REFERENCE / "batch_size")).table.frame()
     text = printed(frame, width, spare=SPARE)
     for head in HEADS & set(frame.columns):
         for cell in frame[head]:

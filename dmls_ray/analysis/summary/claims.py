@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dmls_ray.analysis.stats.block_model import Contrast, is_decided
 from dmls_ray.analysis.summary.axis import Axis
 from dmls_ray.analysis.summary.measures import Measure
-from dmls_ray.analysis.summary.phrases import describe_configuration
+from dmls_ray.analysis.summary.phrases import describe_changes, describe_configuration
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -121,12 +121,11 @@ def _compared(axis: Axis, group: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
 
 
 def _changes(rows: Sequence[Row], changed: Sequence[str]) -> Iterator[_Pair]:
-    specs = rows[0].workload.specs() if rows else {}
-    made = [[name for name in changed if row.factors.get(name) != specs[name].default] for row in rows]
-    base = next((row for row, names in zip(rows, made, strict=True) if not names), None)
-    for row, names in zip(rows, made, strict=True):
-        if base is not None and names:
-            yield _Pair(names[0], " ".join(f"{name}={row.factors[name]}" for name in names), row, base)
+    made = [describe_changes(row, changed) for row in rows]
+    base = next((row for row, change in zip(rows, made, strict=True) if not change), None)
+    for row, change in zip(rows, made, strict=True):
+        if base is not None and change:
+            yield _Pair(change.partition("=")[0], change, row, base)
 
 
 def _against(row: Row, base: Row) -> str:

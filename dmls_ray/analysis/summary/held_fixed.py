@@ -25,7 +25,7 @@ def held_fixed(table: Table) -> str:
     # Without a list, a function's own fields: those that not every workload has.
     shared = {item.name for item in fields(RuntimeConfig)}
     named = table.presentation.always_named or tuple(name for name in configs[0] if name not in shared)
-    varied = {*table.varied, *_NEVER, *(BATCHES if {*table.varied} & BATCHES else ())}
+    varied = {*table.varied, *_NEVER, *(BATCHES if {*table.varied} & BATCHES else ())} - table.constant
     others = [name for name, value in configs[0].items() if name in specs and value != specs[name].default]
     parts = []
     for name in dict.fromkeys([*named, *others]):

@@ -15,6 +15,13 @@ def describe_configuration(factors: Mapping[str, Any]) -> str:
     return " ".join(texts) or "the one configuration"
 
 
+def describe_changes(row: Row, changed: Collection[str]) -> str:
+    """What a trial changes of the fields that were changed one at a time: `dropout=0.3`; empty where nothing."""
+    specs = row.workload.specs()
+    made = {name: value for name, value in row.factors.items() if name in changed and value != specs[name].default}
+    return " ".join(f"{name}={value}" for name, value in made.items())
+
+
 def without_derived_batch(factors: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are known, and of the two batches one: the other follows."""
     kept = {name: value for name, value in factors.items() if value is not None}

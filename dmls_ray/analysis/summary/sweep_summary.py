@@ -73,7 +73,7 @@ class SweepSummary:
         """A row a trial; of a search, the best one first."""
         best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
         table = make_table(self.results, self.question.varied, best_by=best_by)
-        table.axis = self._axis_of(table)
+        table.axis, table.changed = self._axis_of(table), self.question.changed
         if fixed := held_fixed(table):
             table.typed_notes.insert(0, Note("held_fixed", fixed))
         if self.unfinished:

@@ -9,7 +9,7 @@ from dmls_ray.analysis.summary.answer import Answer, Finding, cut
 from dmls_ray.analysis.summary.effects import NOT_COMPARED
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.measures import SPEED, Measure
-from dmls_ray.analysis.summary.phrases import join_names
+from dmls_ray.analysis.summary.phrases import describe_changes, join_names
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -45,7 +45,7 @@ def answer_on_variants(table: Table, changed: Collection[str]) -> Answer:
 
 def _base_first(rows: Sequence[Row], changed: Collection[str]) -> list[Row]:
     """The trial without any change, then the others; empty without such a trial."""
-    base = next((row for row in rows if not _changes(row, changed)), None)
+    base = next((row for row in rows if not describe_changes(row, changed)), None)
     return [] if base is None else [base, *(row for row in rows if row is not base)]
 
 
@@ -64,7 +64,7 @@ def _headline(group: Sequence[Row], changed: Collection[str]) -> str:
         if found:
             row, more = pick(found, key=lambda item: item[1].centre)
             most = " (the most)" if len(found) > 1 else ""
-            texts.append(f"{_changes(row, changed)} {verb} {_amount(more)} of test accuracy{most}")
+            texts.append(f"{describe_changes(row, changed)} {verb} {_amount(more)} of test accuracy{most}")
     if not texts:
         return "no change makes a difference in test accuracy beyond chance"
     if len(texts) == 1 and "loses" in texts[0]:
@@ -89,9 +89,9 @@ def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, a
     for row in sorted(others, key=lambda item: -(item.value_of(measure.name) or 0.0)):
         more = measure.against(row, base)
         if more is not None:
-            by_sign[measure.sign(more)].append(f"{_changes(row, changed)} ({measure.effect(more)})")
+            by_sign[measure.sign(more)].append(f"{describe_changes(row, changed)} ({measure.effect(more)})")
         elif all_of_them:
-            apart.append(_changes(row, changed))
+            apart.append(describe_changes(row, changed))
     shown = {sign: names for sign, names in by_sign.items() if names and (sign or all_of_them)}
     texts = [f"{words[sign]} with {', '.join(names)}" for sign, names in shown.items()]
     if apart:
@@ -101,10 +101,3 @@ def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, a
     level = f"{base.text(measure.name)} without; " if measure is not SPEED else ""
     effort = describe_effort(group, only_differing=True) if measure is _ACCURACY else ""
     return f"{level}{'; '.join(texts)}{effort and f'; with {effort}'}"
-
-
-def _changes(row: Row, changed: Collection[str]) -> str:
-    """What a row changes: `dropout=0.3`."""
-    specs = row.workload.specs()
-    made = {name: value for name, value in row.factors.items() if name in changed and value != specs[name].default}
-    return " ".join(f"{name}={value}" for name, value in made.items())

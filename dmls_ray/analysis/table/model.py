@@ -68,6 +68,8 @@ class Table:
     columns: list[Column] = field(default_factory=list)
     axis: str = ""
     """The field that the sweep asks about; empty where that is not known."""
+    changed: tuple[str, ...] = ()
+    """Fields that were changed one at a time."""
     stage: Stage | None = None
     """How far the sweep is; None if the number of its repeats was given."""
 
@@ -97,6 +99,13 @@ class Table:
     def custom_metric_names(self) -> list[str]:
         """Names of the metrics that are no field of a record."""
         return field_names([row.custom_metrics for row in self.rows])
+
+    @property
+    def constant(self) -> set[str]:
+        """Fields that have a column and yet distinguish no rows: one of the two batches, where the other varies."""
+        if len(self.rows) < 2:
+            return set()
+        return {name for name in self.varied if len({repr(row.factors[name]) for row in self.rows}) == 1}
 
     @property
     def is_timed(self) -> bool:

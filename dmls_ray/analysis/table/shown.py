@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmls_ray.analysis.summary.phrases import describe_changes
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.model import Column, Table
+from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.text import did_you_mean
@@ -16,8 +18,8 @@ ALL = "all"
 MOST_COLUMNS = 8
 
 SPARE = (
-    "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency", "peak MiB", "device MiB", "s/epoch",
-    "test loss", "train loss",
+    "fp32 eager ms", "fp32 test acc.", "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency", "peak MiB",
+    "device MiB", "s/epoch", "test loss", "train loss", "int8 test acc.",
 )  # fmt: skip
 """Columns that a page or a narrow terminal leaves out, the least informative first."""
 
@@ -29,6 +31,8 @@ class Shown:
     columns: Sequence[Column]
     left_out: Sequence[str] = ()
     """Heads of the others."""
+    spare: Sequence[str] = ()
+    """Heads, as the table has them, of columns that a narrow terminal may leave out as well, the first first."""
 
     def notes(self, folder: str) -> list[str]:
         """A line about the columns that are left out, if there are any, and how to see them."""
@@ -52,11 +56,36 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
     factors = table.columns[: len(table.varied)]
     if names:
         return Shown([*factors, *(_named(table, name) for name in names)])
-    kept = list(table.columns)
-    for head in (*_that_follow(table), *SPARE):
+    factors = _telling(table, factors)
+    kept = [*factors, *table.columns[len(table.varied) :]]
+    order = [*_that_follow(table), *SPARE, *_others(table, kept)]
+    for head in order:
         if len(kept) > MOST_COLUMNS:
             kept = [column for column in kept if _head(column) != head]
-    return Shown(kept, [_head(column) for column in table.columns if column not in kept])
+    left_out = [_head(column) for column in table.columns if column not in kept and column.head not in table.constant]
+    in_change = table.changed if any(column.head == CHANGE for column in kept) else ()
+    return Shown(
+        kept,
+        [head for head in left_out if head not in in_change],
+        [column.head for head in order for column in kept if _head(column) == head],
+    )
+
+
+CHANGE = "change"
+"""Head of the column that stands for the fields that were changed one at a time."""
+
+
+def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
+    """The factors that distinguish rows; fields that were changed one at a time are one column."""
+    kept = [column for column in factors if column.head not in table.constant]
+    if len([column for column in kept if column.head in table.changed]) < 2:
+        return kept
+
+    def change(row: Row) -> str:
+        return describe_changes(row, table.changed) or "none"
+
+    column = Column(CHANGE, change, lambda row: {CHANGE: change(row)})
+    return [*(item for item in kept if item.head not in table.changed), column]
 
 
 def _that_follow(table: Table) -> list[str]:
@@ -65,6 +94,25 @@ def _that_follow(table: Table) -> list[str]:
     if {"batch_per_rank", "global_batch"} <= {*table.varied}:
         heads.append("global_batch" if table.fixed_batch_field == "batch_per_rank" else "batch_per_rank")
     return heads
+
+
+def _others(table: Table, kept: Sequence[Column]) -> list[str]:
+    """Further columns that can be spared: those that are equal in all rows, then from the right those of no measure of
+    the answer, then those of its later measures.
+    """
+    # The first column after the factors answers, and has the outcome of a trial of which no run is ok.
+    free = [column for column in kept if column.head not in (*table.varied, CHANGE, "n")][1:]
+    names = {measure.name for measure in table.presentation.measures(table.rows)}
+    measures = [column for column in free if table.rows and names & column.values(table.rows[0]).keys()]
+    others = [column for column in free if column not in measures and column.head != "outcome"]
+    others.sort(key=lambda column: len({column.text(row) for row in table.rows}) == 1)  # reversed below
+    outcome = ["outcome"] if _outcomes_are_elsewhere(table) else []
+    return [*outcome, *map(_head, [*reversed(others), *reversed(measures)])]
+
+
+def _outcomes_are_elsewhere(table: Table) -> bool:
+    """Whether each trial has either a value or an outcome, so that the column of the first measure shows both."""
+    return all(row.outcome == Outcome.OK or not row.counted for row in table.rows)
 
 
 def _named(table: Table, name: str) -> Column:

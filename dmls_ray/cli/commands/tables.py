@@ -70,7 +70,7 @@ def table_arguments(parser: Parser) -> None:
 
 def table(given: argparse.Namespace, console: Console) -> None:
     """Print the table of a sweep and its answer, or one of the reports' tables."""
-    reading = summarize(load(given.folder, stale=given.stale))
+    reading, spare = summarize(load(given.folder, stale=given.stale)), SPARE
     if given.by:
         layout = all_layouts()[given.by](reading.results, with_published=given.published)
     elif given.published:
@@ -81,8 +81,9 @@ def table(given: argparse.Namespace, console: Console) -> None:
     else:
         shown = shown_columns(reading.table, given.columns)
         layout = RenderedTable(reading.table.frame(shown.columns), [*reading.table.notes, *shown.notes(given.folder)])
+        spare = shown.spare
     answer = None if given.by else reading.answer
-    print_result(layout.frame, layout.notes, given.format, console, spare=SPARE, answer=answer)
+    print_result(layout.frame, layout.notes, given.format, console, spare=spare, answer=answer)
 
 
 def compare_arguments(parser: Parser) -> None:

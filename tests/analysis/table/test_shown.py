@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dmls_ray.analysis.summary.held_fixed import held_fixed
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.shown import MOST_COLUMNS, shown_columns
@@ -55,3 +56,49 @@ def test_a_column_that_the_table_lacks_is_refused_with_those_that_it_has() -> No
         ConfigError, match=r"--columns image/s: .* did you mean images/s\? choose from world_size, .*, or"
     ):
         shown_columns(table(), ["image/s"])
+
+
+def test_fields_that_were_changed_one_at_a_time_are_one_column() -> None:
+    changes = [{}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1, "l1": 0.1}]
+    found = make_table(results({"batch_per_rank": 16}, lambda values, repeat: 100.0, variants=changes))
+    assert {"dropout", "l1", "label_smoothing"} <= set(heads(found))
+    found.changed = ("dropout", "l1", "label_smoothing")
+    shown = shown_columns(found)
+    assert heads(found)[0] == "change"
+    assert set(found.frame(shown.columns)["change"]) == {
+        "none",
+        "dropout=0.3",
+        "l1=0.1",
+        "label_smoothing=0.1 l1=0.1",
+    }
+    assert not {"dropout", "l1", "label_smoothing"} & {*heads(found), *shown.left_out}
+    assert {"dropout", "l1", "label_smoothing"} <= set(heads(found, "all"))
+
+
+def test_a_batch_that_is_equal_in_all_rows_is_in_the_line_of_what_was_held_fixed() -> None:
+    found = make_table(results({"batch_per_rank": 16, "accum_steps": [1, 2]}, lambda values, repeat: 100.0))
+    assert {"batch_per_rank", "global_batch"} <= set(found.varied)
+    assert "batch_per_rank" not in heads(found)
+    assert "batch_per_rank 16" in held_fixed(found)
+    assert "global_batch" not in held_fixed(found)
+
+
+def test_columns_that_are_equal_in_all_rows_go_before_those_that_differ() -> None:
+    runs = results({"lr": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        # As a function of a user reports them, beyond the columns of a page.
+        record.measures = {f"of_lr_{number}": record.config["lr"] * number for number in range(1, 9)}
+        record.measures["same"] = 1.0
+    found = make_table(runs)
+    shown = heads(found)
+    assert len(shown) <= MOST_COLUMNS
+    assert shown[:2] == ["lr", "images/s"]
+    assert "same" not in shown
+    assert {"of_lr_1", "of_lr_2"} <= set(shown)
+
+
+def test_what_a_narrow_terminal_leaves_out_is_never_a_factor_or_what_answers_first() -> None:
+    shown = shown_columns(table())
+    assert not {"world_size", "batch_per_rank", "images/s [95%]", "n"} & set(shown.spare)
+    assert shown.spare[-1] == "test acc. [95%]"
+    assert {*shown.spare} <= {column.head for column in shown.columns}
