@@ -1,9 +1,9 @@
 """How often the intervals and verdicts of a sweep are right: simulations of the complete procedure.
 
-A sweep repeats until every comparison of its trials is decided, or known to 5%, or has 30 blocks, and then states its
-verdicts. `false verdicts` is the share of sweeps with at least one: a trial is called faster that is not. `coverage` is
-the share of intervals that contain the truth, `all` the share of sweeps in which all do. `power` is the share of true
-differences that are found.
+A sweep repeats until every comparison of its trials is decided and not rough, or known to 5%, or it has 30 blocks, and
+then states its verdicts. `false verdicts` is the share of sweeps with at least one: a trial is called faster that is
+not. `coverage` is the share of intervals that contain the truth, `all` the share of sweeps in which all do. `power` is
+the share of true differences that are found.
 
 The noise is drawn from a distribution, or with replacement from the residuals of two identical trials in 400 blocks:
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dmls_ray.analysis.stats.block_model import BlockModel, is_decided
+from dmls_ray.analysis.stats.block_model import BlockModel, is_decided, is_rough
 from dmls_ray.analysis.stats.looks import next_look
 
 RESIDUALS = Path(__file__).parents[1] / "results" / "reference" / "identical_trials.csv"
@@ -92,7 +92,8 @@ def simulate(
         model = BlockModel(values, is_ratio=True, looks="none" if fixed else "last" if blocks == most else "open")
         contrasts = [model.against(str(one), str(other)) for one, other in pairs]
         decided = [is_decided(item, null=1, precision=PRECISION, equivalent=EQUIVALENT) for item in contrasts]
-        if all(decided) or blocks == most:
+        is_known = all(decided) and not any(item and is_rough(item, null=1, precision=PRECISION) for item in contrasts)
+        if is_known or blocks == most:
             break
     truths = [scenario.speeds[one] - scenario.speeds[other] for one, other in pairs]
     ends = [(math.log(item.low or 0), math.log(item.high or 0)) for item in contrasts if item]

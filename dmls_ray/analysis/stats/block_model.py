@@ -183,6 +183,24 @@ def is_decided(contrast: Contrast | None, *, null: float, precision: float, equi
     return (bounds[0] < contrast.low and contrast.high < bounds[1]) or contrast.half_width <= precision
 
 
+def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
+    """Whether a comparison is beyond chance and yet hardly says by how much: `2.1 [1.1, 4.1]`, not `2.1 [1.7, 2.6]`.
+
+    Half of its interval is more than half of the difference, and more than what is narrow enough.
+
+    Args:
+        contrast: the comparison.
+        null: the value that means no difference: 1 of ratios, 0 of differences.
+        precision: half-width that is narrow enough, as in `is_decided`.
+    """
+    if contrast.half_width is None or contrast.low is None or contrast.high is None:
+        return False
+    if contrast.low <= null <= contrast.high:
+        return False
+    size = abs(math.log(contrast.centre)) if null else abs(contrast.centre)
+    return contrast.half_width > max(math.log1p(precision) if null else precision, size / 2)
+
+
 def _count_parts(known: NDArray[np.bool_]) -> int:
     """The number of parts of a design that have no block in common."""
     from scipy.sparse import bmat, csr_array

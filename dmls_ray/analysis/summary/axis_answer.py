@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dmls_ray.analysis.metrics import label_of
+from dmls_ray.analysis.results import factors_of
 from dmls_ray.analysis.summary.answer import Answer, Finding, cut
 from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import effects_of
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.headline import headline_of
-from dmls_ray.analysis.summary.measures import DURATION, SPEED, Measure
+from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.summary.memory import memory_along
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.summary.trend import trends_of
@@ -20,6 +21,9 @@ from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.ranks import account_of_ranks
 from dmls_ray.config.until import Until
 from dmls_ray.records.training_metrics import LEARNED
+
+_WHY = "why"
+"""Topic of the line on where the time of a step goes."""
 
 
 def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answer:
@@ -45,14 +49,18 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
     if not axis.groups:
         return Answer(f"No two trials differ in {name} alone, so nothing can be said of it.")
 
-    findings = [_finding(axis, measure) for measure in measures]
+    first, *rest = (_finding(axis, measure) for measure in measures)
+    findings = [first, *_account(axis), *rest]
+    leading = len(findings) - len(rest[1:])
     memory = memory_along(axis)
     until = Until() if table.stage is None else table.stage.until
-    others = [finding for other in _others(table, rows, name) if (finding := _of_other(other, measures)) is not None]
+    others = [finding for other in _others(table, rows, name) for finding in _of_other(other, measures)]
+    whys = [finding for finding in [*findings, *others] if finding.topic == _WHY]
+    others = [finding for finding in others if finding not in whys[1:]]  # one account is enough
     last = _lost(table)
     return Answer(
         " ".join(filter(None, [alone, headline_of(axis, measures, until, table.presentation.verb)])),
-        cut([*findings[:2], *more, *others, *memory, *findings[2:]], last),
+        cut([*findings[:leading], *more, *others, *memory, *findings[leading:]], last),
     )
 
 
@@ -88,9 +96,7 @@ def _finding(axis: Axis, measure: Measure) -> Finding:
     if measure.name in LEARNED:
         rows = [row for row in axis.groups[0] if row.by_block(measure.name)]
         effort = describe_effort(rows, axis.name, ordered=axis.is_ordered, only_differing=True)
-        text = f"{text}; with {effort}" if effort else text
-    elif measure in (SPEED, DURATION) and (account := _account(axis)):
-        text = f"{text}; {account}"
+        text = f"{text}; with {effort}{axis.place(axis.groups[0])}" if effort else text
     return Finding(measure.topic, text)
 
 
@@ -104,22 +110,35 @@ def _others(table: Table, rows: Sequence[Row], name: str) -> Iterator[Axis]:
                 yield axis
 
 
-def _of_other(axis: Axis, measures: Sequence[Measure]) -> Finding | None:
-    """What another axis does to the first measure, and to others where it is beyond chance."""
+def _of_other(axis: Axis, measures: Sequence[Measure]) -> list[Finding]:
+    """What another axis does to the first measure, and to others where it is beyond chance; of ranks, why."""
     first, *rest = measures
-    texts = [effects_of(axis, measure, only_decided=True) for measure in rest]
-    text = "; ".join(filter(None, [effects_of(axis, first), _account(axis), *texts]))
+    texts = [
+        f"{text}{_batch_of(axis) if measure.name in LEARNED else ''}"
+        for measure in rest
+        if (text := effects_of(axis, measure, only_decided=True))
+    ]
+    text = "; ".join(filter(None, [effects_of(axis, first), *texts]))
     if not text:
-        return None
+        return []
     values = {axis.subject(row) for group in axis.groups for row in (group[-1:] if axis.is_ordered else group[1:])}
-    return Finding(next(iter(values)) if len(values) == 1 else axis.name, text)
+    return [Finding(next(iter(values)) if len(values) == 1 else axis.name, text), *_account(axis)]
 
 
-def _account(axis: Axis) -> str:
-    """Where the difference between the steps of many ranks and of few goes, in the first group."""
+def _batch_of(axis: Axis) -> str:
+    """How many times the samples a step has with the most ranks: what was learned follows from that."""
+    if axis.name not in RANKS:
+        return ""
+    first, last = (factors_of(axis.groups[0][place].records[0]).get("global_batch") for place in (0, -1))
+    return f" (at {last / first:.3g}x the global_batch)" if first and last and last != first else ""
+
+
+def _account(axis: Axis) -> list[Finding]:
+    """Where the difference between the steps of many ranks and of few goes, in the first group; empty if unknown."""
     first = axis.groups[0]
     account = account_of_ranks(first[-1], first[0]) if axis.name in RANKS else ""
-    return f"{axis.place(first)} {account}".strip() if account else ""
+    place = axis.place(first).strip()
+    return [Finding(_WHY, f"{place}{place and ': '}{account}")] if account else []
 
 
 def _lost(table: Table) -> list[Finding]:

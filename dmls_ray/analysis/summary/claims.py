@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dmls_ray.analysis.stats.block_model import Contrast, is_decided
+from dmls_ray.analysis.stats.block_model import Contrast, is_decided, is_rough
 from dmls_ray.analysis.summary.axis import Axis
 from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.summary.phrases import describe_changes, describe_configuration
@@ -34,6 +34,10 @@ class Claim:
     def is_decided(self, until: Until) -> bool:
         """Whether more repeats have no use."""
         return is_decided(self.contrast, null=self.measure.null, precision=until.within, equivalent=until.equivalent)
+
+    def is_rough(self, until: Until) -> bool:
+        """Whether it is decided, and yet hardly says by how much."""
+        return is_rough(self.contrast, null=self.measure.null, precision=until.within)
 
     def repeats_wanted(self, until: Until) -> int | None:
         """About how many repeats decide it: its interval is as narrow as is wanted, or excludes no difference.

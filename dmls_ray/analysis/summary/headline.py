@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.summary.axis import Axis
 from dmls_ray.analysis.summary.effects import NOT_COMPARED
-from dmls_ray.analysis.summary.measures import Measure
+from dmls_ray.analysis.summary.measures import DURATION, Measure
+from dmls_ray.analysis.summary.phrases import as_sentence
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.until import Until
 
@@ -42,7 +43,7 @@ def headline_of(axis: Axis, measures: Sequence[Measure], until: Until, verb: str
 
 def _sentence(place: str, text: str) -> str:
     text = f"{place.strip()}, {text}" if place else text
-    return f"{text[:1].upper()}{text[1:]}."
+    return as_sentence(text)
 
 
 def _compared(measure: Measure, rows: Sequence[Row], base: Row) -> Compared:
@@ -64,6 +65,9 @@ def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str
     more, less = ([item for item in compared if measure.sign(item[1]) == sign] for sign in (1, -1))
     if measure.name != "speed":
         row, contrast = compared[-1] if axis.is_ordered else max(compared, key=lambda item: measure.size(item[1]))
+        if measure == DURATION and not measure.sign(contrast):
+            s = "" if axis.is_plural(row) else "s"
+            return row, f"{axis.subject(row)} take{s} as long as {axis.value(base)} as far as is known"
         return row, _claim(axis, row, base, contrast, measure, verb)
     if more:
         row, contrast = max(more, key=lambda item: item[1].centre)
@@ -76,14 +80,15 @@ def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str
         return row, _claim(axis, row, base, contrast, measure, verb)
     row = compared[-1][0]
     if len(compared) == 1:
-        pair = f"{axis.value(base)} and {axis.subject(row)}" if axis.is_plural(row) else _pair(axis, base, row)
-        return row, f"{pair} {verb} equally fast as far as is known"
+        return row, f"{_pair(axis, base, row)} {verb} equally fast as far as is known"
     if axis.is_ordered:
         return row, f"{axis.name} {axis.value(base)} to {axis.value(row)} {verb} equally fast as far as is known"
     return base, f"no {axis.noun} {verb}s faster or slower than {axis.value(base)} beyond chance"
 
 
 def _pair(axis: Axis, base: Row, row: Row) -> str:
+    if axis.is_plural(row):
+        return f"{axis.value(base)} and {axis.subject(row)}"
     return f"{axis.subject(base)} and {axis.value(row)}"
 
 

@@ -68,6 +68,16 @@ def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) 
     return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
 
 
+def as_sentence(text: str) -> str:
+    """With a capital and a full stop; a name that stands first, as `accum_steps`, stays as it is written."""
+    is_word = text.partition(" ")[0] in _FIRST_WORDS
+    return f"{text[:1].upper() if is_word else text[:1]}{text[1:]}."
+
+
+_FIRST_WORDS = {"at", "in", "no", "on"}
+"""Words that begin a headline and are no names."""
+
+
 def join_names(names: Sequence[str], most: int = 4, separator: str = "; ") -> str:
     """Names one after the other; of many the first, and how many more there are."""
     shown = separator.join(names[:most])

@@ -21,7 +21,7 @@ def quantization_headline(rows: Sequence[Row]) -> str:
         return ""
     row = max(quantized, key=lambda item: item.estimates["int8_test_accuracy"].centre)
     texts = [_accuracy_of(row), *([_speed_of(faster)] if (faster := _faster(row)) else [])]
-    return f"Int8 by {row.factors['quantization']} quantization {' and '.join(texts)}."
+    return f"int8 by {row.factors['quantization']} quantization {' and '.join(texts)}."
 
 
 def _accuracy_of(row: Row) -> str:

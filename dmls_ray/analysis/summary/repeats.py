@@ -17,7 +17,7 @@ from dmls_ray.analysis.table.stage import Stage
 from dmls_ray.config.until import Until
 from dmls_ray.util.quantities import duration
 
-_SHOWN = 1
+_SHOWN = 2
 """Open comparisons that are named."""
 
 
@@ -35,20 +35,31 @@ class Look:
         """The comparisons that are not decided, the widest interval first."""
         return _open_claims(self.claims, self.stage.until)
 
+    @cached_property
+    def rough(self) -> list[Claim]:
+        """The comparisons that are decided and yet hardly say by how much, the widest interval first.
+
+        A race has none: it only asks which trial is the best.
+        """
+        claims = [] if self.stage.until.race else [claim for claim in self.claims if claim.is_rough(self.stage.until)]
+        return _widest_first(claims)
+
     @property
     def goes_on(self) -> bool:
         """Whether more blocks follow."""
         if self.stage.blocks < FIRST_LOOK:
             return bool(self.stage.trials)
-        return bool(self.open) and not self.stage.is_last
+        return bool(self.open or self.rough) and not self.stage.is_last
 
     @property
     def progress(self) -> str:
         """What is open and what follows, while the sweep goes on."""
         more = self.stage.next_blocks - self.stage.blocks
+        claims, state = (self.open, "open") if self.open else (self.rough, "known only roughly")
+        names = join_names([claim.text for claim in claims], most=_SHOWN)
         return (
-            f"After {count_noun(self.stage.blocks, 'block')}, {self._open_count} "
-            f"{'is' if len(self.open) == 1 else 'are'} open ({self._open_names}); {count_noun(more, 'more block')} "
+            f"After {count_noun(self.stage.blocks, 'repeat')}, {self._count_of(claims)} "
+            f"{'is' if len(claims) == 1 else 'are'} {state} ({names}); {count_noun(more, 'more repeat')} "
             f"{'follows' if more == 1 else 'follow'}, about {duration(more * self.stage.block_s)}.{self._left_out}"
         )
 
@@ -57,12 +68,14 @@ class Look:
         """That no more blocks are needed, and which trials were left out; empty while comparisons are open."""
         if self.open or not (self.claims or self.beaten):
             return ""
-        blocks, until, count = count_noun(self.stage.blocks, "block"), self.stage.until, len(self.claims)
+        repeats, until, count = count_noun(self.stage.blocks, "repeat"), self.stage.until, len(self.claims)
         if not self.claims:
-            return f"{blocks}: the race is decided.{self._left_out}"
-        comparisons = f"the {count_noun(count, 'comparison')} of the answer {'is' if count == 1 else 'are'}"
-        known = "decided" if count == 1 else "all decided"
-        return f"{blocks}: {comparisons} {known}, or known to {until.within:.3g}.{self._left_out}"
+            return f"{repeats}: the race is decided.{self._left_out}"
+        comparisons = "the comparison" if count == 1 else f"each of the {count:,} comparisons"
+        points = any(claim.measure.kind == "points" for claim in self.claims)
+        known = f"{until.within:.3g} of accuracy" if points else ""
+        known = " or ".join(filter(None, [f"{until.within * 100:.3g}%", known]))
+        return f"{repeats}: {comparisons} of the answer is beyond chance, or known to {known}.{self._left_out}"
 
     @property
     def end(self) -> str:
@@ -75,9 +88,9 @@ class Look:
         """Which comparisons are open after the last block, and what may decide them; empty where none is."""
         if not self.open:
             return ""
-        after, until = f"after {count_noun(self.stage.blocks, 'block')}", self.stage.until
+        after, until = f"after {count_noun(self.stage.blocks, 'repeat')}", self.stage.until
         if not self.stage.is_last:
-            return f"{self._open_count} {after}: {self._open_names}; the same command goes on"
+            return f"{self._count_of(self.open)} {after}: {self._open_names}; the same command goes on"
         if self.stage.blocks >= until.max_repeats:
             why, way_out = f"the most that --max-repeats {until.max_repeats} allows", f"--max-repeats {self._wanted}"
         else:
@@ -86,7 +99,8 @@ class Look:
             way_out = f"--budget {_round_up(wanted_s)}"
             if self._wanted > until.max_repeats:
                 way_out += f" --max-repeats {self._wanted}"
-        text = f"{self._open_count} {after}, {why}: {self._open_names}; about {self._wanted} would decide: {way_out}"
+        wanted = f"about {self._wanted} repeats would decide: {way_out}"
+        text = f"{self._count_of(self.open)} {after}, {why}: {self._open_names}; {wanted}"
         return f"{text}.{self._left_out.rstrip('.')}" if self.beaten else text
 
     @property
@@ -94,11 +108,10 @@ class Look:
         if not self.beaten:
             return ""
         names = join_names([describe_configuration(row.factors) for row in self.beaten], separator=", ")
-        return f" Beaten for {self.stage.until.aim} and left out of further blocks: {names}."
+        return f" Beaten for {self.stage.until.aim} and left out of further repeats: {names}."
 
-    @property
-    def _open_count(self) -> str:
-        return f"{len(self.open)} of {count_noun(len(self.claims), 'comparison')}"
+    def _count_of(self, claims: Sequence[Claim]) -> str:
+        return f"{len(claims)} of {count_noun(len(self.claims), 'comparison')}"
 
     @property
     def _open_names(self) -> str:
@@ -111,8 +124,11 @@ class Look:
 
 def _open_claims(claims: Sequence[Claim], until: Until) -> list[Claim]:
     """The comparisons that are not decided, the widest interval first."""
-    open_ = [claim for claim in claims if not claim.is_decided(until)]
-    return sorted(open_, key=lambda claim: -(claim.contrast.half_width or 0.0))
+    return _widest_first([claim for claim in claims if not claim.is_decided(until)])
+
+
+def _widest_first(claims: Sequence[Claim]) -> list[Claim]:
+    return sorted(claims, key=lambda claim: -(claim.contrast.half_width or 0.0))
 
 
 def _repeats_wanted(claims: Sequence[Claim], until: Until) -> int:

@@ -96,10 +96,10 @@ def _changes(axis: Axis, group: Sequence[Row], measure: Measure) -> str:
         text += f", {measure.effect(compared[-1][1])}"
     decided = [item for item in compared if measure.sign(item[1])]
     if not decided:
-        return f"{text}, within chance"
+        return f"{text}, no clear change"
     row, more = decided[0]
     if len(others) > 1 and row is not last:
-        text += f", first {'higher' if measure.sign(more) > 0 else 'lower'} at {axis.value(row)}"
+        text += f", first clearly {'higher' if measure.sign(more) > 0 else 'lower'} at {axis.value(row)}"
     best, gain = max(decided, key=lambda item: item[1].centre)
     if best is not last and measure.sign(gain) > 0:
         text += f", highest at {axis.value(best)}: {measure.effect(gain)}"

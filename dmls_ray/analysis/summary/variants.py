@@ -9,7 +9,7 @@ from dmls_ray.analysis.summary.answer import Answer, Finding, cut
 from dmls_ray.analysis.summary.effects import NOT_COMPARED
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.measures import SPEED, Measure
-from dmls_ray.analysis.summary.phrases import describe_changes, join_names
+from dmls_ray.analysis.summary.phrases import as_sentence, describe_changes, join_names
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -38,9 +38,8 @@ def answer_on_variants(table: Table, changed: Collection[str]) -> Answer:
                 topic = "gap to training" if measure is _GAP else measure.topic
                 place = "" if len(groups) == 1 else f"{_place(group[0], changed)}: "
                 findings.append(Finding(topic, f"{place}{text}"))
-    place = "" if len(groups) == 1 else f"At {_place(groups[0][0], changed)}, "
-    headline = f"{place}{_headline(groups[0], changed)}"
-    return Answer(f"{headline[:1].upper()}{headline[1:]}.", cut(findings))
+    place = "" if len(groups) == 1 else f"at {_place(groups[0][0], changed)}, "
+    return Answer(as_sentence(f"{place}{_headline(groups[0], changed)}"), cut(findings))
 
 
 def _base_first(rows: Sequence[Row], changed: Collection[str]) -> list[Row]:
@@ -83,7 +82,7 @@ def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, a
     if measure is _GAP and not all(run.train_eval_accuracy is not None for row in group for run in row.counted):
         return ""
     more_words = ("faster", "slower") if measure is SPEED else ("higher", "lower")
-    words = {1: more_words[0], -1: more_words[1], 0: "within chance"}
+    words = {1: more_words[0], -1: more_words[1], 0: "no clear change"}
     by_sign: dict[int, list[str]] = {1: [], -1: [], 0: []}
     apart = []
     for row in sorted(others, key=lambda item: -(item.value_of(measure.name) or 0.0)):
@@ -98,6 +97,6 @@ def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, a
         texts.append(f"{join_names(apart, separator=', ')} {NOT_COMPARED}")
     if not texts:
         return ""
-    level = f"{base.text(measure.name)} without; " if measure is not SPEED else ""
+    level = f"{base.text(measure.name)} without any; " if measure is not SPEED else ""
     effort = describe_effort(group, only_differing=True) if measure is _ACCURACY else ""
     return f"{level}{'; '.join(texts)}{effort and f'; with {effort}'}"

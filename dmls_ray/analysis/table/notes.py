@@ -124,13 +124,13 @@ def _of_scaling(results: Results, rows: Sequence[Row], fixed_batch_field: str) -
         equal = "" if len(threads) == 1 else " and threads_per_rank"
         yield (
             f"Speed-up{by} is against world_size 1 without DDP at the same {fixed_batch_field}{equal} ({scaling} "
-            "scaling), efficiency is speed-up / world_size."
+            "scaling)."
         )
     full = sorted({row.world_size for row in rows if any(map(_takes_all_cores, row.counted))})
     if full:
         yield (
             f"At world_size {', '.join(map(str, full))} the ranks take all cores of a machine and share "
-            "them with the driver and Ray, so speed-up there is a lower bound."
+            "them with the driver and Ray: with spare cores they may be faster."
         )
 
 
@@ -165,8 +165,8 @@ def _of_test_set(rows: Sequence[Row]) -> str:
         return ""
     samples = " or ".join(f"{count:,}" for count in sorted({count for _, count in errors}))
     return (
-        f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: the accuracy for new "
-        f"samples may differ by up to {max(errors)[0]:.1g} more."
+        f"Intervals of test accuracy are over seeds, with one test set of {samples} samples: for new samples the "
+        f"accuracy may differ by a further {max(errors)[0]:.1g}."
     )
 
 

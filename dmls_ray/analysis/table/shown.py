@@ -17,7 +17,7 @@ from dmls_ray.util.text import did_you_mean
 ALL = "all"
 MOST_COLUMNS = 8
 
-SPARE = (
+SPARE: Sequence[str] = (
     "fp32 eager ms", "fp32 test acc.", "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency", "peak MiB",
     "device MiB", "s/epoch", "test loss", "train loss", "int8 test acc.",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from dmls_ray.analysis.why.step import COMPUTE, slower_rank, step_parts
 _COMPUTING = "computing"
 _CONTENTION = "contention for cores or memory"
 _GROUPS = {
-    "communication that nothing hides": ("exposed_comm_ms",),
+    "communication not overlapped with compute": ("exposed_comm_ms",),
     "waiting for the slowest rank": ("waiting_ms",),
     _COMPUTING: COMPUTE,
     "waiting for data": ("data_wait_ms",),
@@ -25,8 +25,8 @@ _MOST = 3
 def account_of_ranks(row: Row, base: Row) -> str:
     """Where the difference between the steps of two trials goes, in milliseconds; empty where it is not known.
 
-    `an average step takes 3.4 ms instead of 1.3 ms: +2.1 ms communication that nothing hides`. What computing takes
-    longer with as many samples a rank is contention: ranks share cores, caches and memory.
+    `225 steps of 3.4 ms instead of 450 of 1.3 ms; per step +2.1 ms communication not overlapped with compute`. What
+    computing takes longer with as many samples a rank is contention: ranks share cores, caches and memory.
 
     Args:
         row: the trial with more ranks.
@@ -43,10 +43,18 @@ def account_of_ranks(row: Row, base: Row) -> str:
     largest = sorted(changes.items(), key=lambda item: -abs(item[1]))[:_MOST]
     large = [(words, change) for words, change in largest if abs(change) >= _NAMED_FROM * total > 0]
     named = [f"{change:+.{decimals}f} ms {words}" for words, change in large]
-    text = f"an average step takes {after.step_ms:.{decimals}f} ms instead of {before.step_ms:.{decimals}f} ms"
+    left = after.step_ms - before.step_ms - sum(change for _, change in large)
+    if named and round(abs(left), decimals):
+        named.append(f"{left:+.{decimals}f} ms other")
     late = slower_rank(row)
     slower = f"; rank {late[0]} is slower than the others by {late[1]:.{decimals}f} ms" if late else ""
-    return f"{text}{': ' if named else ''}{', '.join(named)}{slower}"
+    ms, base_ms = f"{after.step_ms:.{decimals}f} ms", f"{before.step_ms:.{decimals}f} ms"
+    steps, base_steps = (item.counted[0].steps for item in (row, base))
+    if steps and base_steps and steps != base_steps:
+        text, each = f"{steps:,} steps of {ms} instead of {base_steps:,} of {base_ms}", "; per step "
+    else:
+        text, each = f"an average step takes {ms} instead of {base_ms}", ": "
+    return f"{text}{each if named else ''}{', '.join(named)}{slower}"
 
 
 def _samples_of_rank(row: Row) -> tuple[Any, Any]:

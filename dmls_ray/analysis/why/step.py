@@ -14,7 +14,7 @@ PARTS = {
     "data_wait_ms": "waiting for data",
     "forward_ms": "forward pass",
     "backward_ms": "backward pass",
-    "exposed_comm_ms": "communication that nothing hides",
+    "exposed_comm_ms": "communication not overlapped with compute",
     "waiting_ms": "waiting for the slowest rank",
     "optimizer_ms": "optimizer",
     "rest_ms": "rest",

@@ -19,7 +19,7 @@ from dmls_ray.analysis.stats.intervals import verdict_of
 from dmls_ray.analysis.summary.answer import Answer, Finding
 from dmls_ray.analysis.summary.axis_answer import answer_along
 from dmls_ray.analysis.summary.measures import SPEED, Measure
-from dmls_ray.analysis.summary.phrases import context_phrase, join_names
+from dmls_ray.analysis.summary.phrases import as_sentence, context_phrase, join_names
 from dmls_ray.analysis.table.axis_groups import count_values, group_by_other_factors
 from dmls_ray.analysis.table.columns import ending_columns, factor_columns, metric_column, speed_up_column
 from dmls_ray.analysis.table.layouts import RenderedTable
@@ -167,15 +167,13 @@ class GrayscalePresentation(Presentation):
         group = group_by_other_factors(rows, IMPLEMENTATION_FIELDS)[0]
         ranked = [found for device in _PLACES if (found := sorted(_on_device(group, device), key=_ms))]
         place = context_phrase(group, *IMPLEMENTATION_FIELDS) if len(rows) > len(group) else ""
-        headline = f"{place}{'; '.join(map(_fastest, ranked))}."
+        headline = as_sentence(f"{place}{'; '.join(map(_fastest, ranked))}")
         doubts = [Finding("in doubt", text) for trials in ranked if (text := _doubts(trials))]
         levels = [estimate for row in rows if (estimate := row.estimate("levels_apart"))]
         apart = max((value for estimate in levels for value in estimate.values), default=None)
         agreement = f"no grey level is more than {apart:.0f} from the float64 reference's" if apart is not None else ""
-        return Answer(
-            f"{headline[:1].upper()}{headline[1:]}",
-            answer_along(table, axis, [*doubts, *([Finding("agreement", agreement)] if agreement else [])]).findings,
-        )
+        more = [*doubts, *([Finding("agreement", agreement)] if agreement else [])]
+        return Answer(headline, answer_along(table, axis, more).findings)
 
     def scope(self, factors: Sequence[Mapping[str, Any]]) -> str:
         return f"another function than {RECORDED_NAME}"

@@ -46,7 +46,7 @@ def test_a_beaten_trial_takes_no_part_in_further_blocks_and_its_row_stays() -> N
     look = look_at(table, ["batch_per_rank"])
     assert look is not None
     assert look.goes_on
-    assert " Beaten for throughput and left out of further blocks: batch_per_rank=16." in look.progress
+    assert " Beaten for throughput and left out of further repeats: batch_per_rank=16." in look.progress
     (out,) = look.beaten
     assert look.stage.trials == {row.trial_id for row in table.rows} - {out.trial_id}
 
@@ -67,6 +67,6 @@ def test_a_race_with_one_trial_left_is_decided() -> None:
     assert look is not None
     assert not look.goes_on
     assert look.result == (
-        "3 blocks: the race is decided. Beaten for throughput and left out of further blocks: batch_per_rank=32, "
+        "3 repeats: the race is decided. Beaten for throughput and left out of further repeats: batch_per_rank=32, "
         "batch_per_rank=16."
     )

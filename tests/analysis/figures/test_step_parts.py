@@ -12,7 +12,7 @@ def test_the_parts_of_each_trials_steps_stand_on_each_other_and_add_up() -> None
     with_parts(runs, ALONE)
     panel = one_panel(chart(make_table(runs)))
     assert panel.stacked
-    assert "communication that nothing hides" not in names(panel), "one rank communicates nothing"
+    assert "communication not overlapped with compute" not in names(panel), "one rank communicates nothing"
     assert sum(points(panel, name)["16"] or 0 for name in names(panel)) == 1.0
 
 

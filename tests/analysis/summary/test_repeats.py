@@ -36,14 +36,31 @@ def test_a_sweep_whose_number_of_repeats_was_given_is_not_looked_at() -> None:
 def test_a_sweep_ends_when_its_comparisons_are_decided() -> None:
     found = look(clear, Until())
     assert not found.goes_on
-    assert found.result == "3 blocks: the 2 comparisons of the answer are all decided, or known to 0.05."
+    assert found.result == (
+        "3 repeats: each of the 2 comparisons of the answer is beyond chance, or known to 5% or 0.05 of accuracy."
+    )
+
+
+def test_a_sweep_goes_on_where_a_comparison_is_decided_and_hardly_says_by_how_much() -> None:
+    def doubled(values: dict[str, Any], repeat: int) -> float:
+        return 100.0 * (2.1 * 1.5 ** (repeat % 2 * 2 - 1) if values["batch_per_rank"] == 17 else 1.0)
+
+    found = look(doubled, Until(budget=None), repeats=8)
+    (claim,) = found.rough
+    assert not found.open
+    assert 1 < (claim.contrast.low or 0) < 1.45
+    assert found.goes_on
+    assert found.progress.startswith(
+        "After 8 repeats, 1 of 2 comparisons is known only roughly (batch_per_rank 17 against 16: speed 2.1x ["
+    )
+    assert not look(doubled, Until(max_repeats=8, budget=None), repeats=8).goes_on, "there may be no more repeats"
 
 
 def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
     found = look(noisy, Until())
     assert found.goes_on
-    assert found.progress.startswith("After 3 blocks, 1 of 2 comparisons is open (batch_per_rank 17 against 16: speed ")
-    assert found.progress.endswith("; 2 more blocks follow, about 7 s.")
+    assert found.progress.startswith("After 3 repeats, 1 of 2 comparisons is open (batch_per_rank 17 against 16: spe")
+    assert found.progress.endswith("; 2 more repeats follow, about 7 s.")
     assert found.undecided.endswith("; the same command goes on")
     assert found.result == ""
 
@@ -51,17 +68,17 @@ def test_a_sweep_goes_on_while_a_comparison_is_open() -> None:
 def test_a_sweep_that_may_have_no_more_repeats_says_what_would_decide() -> None:
     found = look(noisy, Until(max_repeats=5, budget=None), repeats=5)
     assert not found.goes_on
-    assert found.undecided.startswith("1 of 2 comparisons after 5 blocks, the most that --max-repeats 5 allows: batch")
+    assert found.undecided.startswith("1 of 2 comparisons after 5 repeats, the most that --max-repeats 5 allows: batch")
     assert found.end == f"Undecided: {found.undecided}."
     wanted = found.open[0].repeats_wanted(found.stage.until)
-    assert found.undecided.endswith(f"about {wanted} would decide: --max-repeats {wanted}")
+    assert found.undecided.endswith(f"about {wanted} repeats would decide: --max-repeats {wanted}")
 
 
 def test_a_sweep_that_may_take_no_more_time_says_what_would_decide() -> None:
     found = look(noisy, Until(budget=2.0))
     assert not found.goes_on
-    assert found.undecided.startswith("1 of 2 comparisons after 3 blocks, as many as --budget 2 has time for: batch")
-    assert " would decide: --budget " in found.undecided
+    assert found.undecided.startswith("1 of 2 comparisons after 3 repeats, as many as --budget 2 has time for: batch")
+    assert " repeats would decide: --budget " in found.undecided
 
 
 def test_a_sweep_without_comparisons_says_nothing() -> None:

@@ -139,8 +139,8 @@ def test_the_notes_say_what_the_test_set_itself_is_worth() -> None:
         record.test_samples = 359
     # 1.96 x sqrt(0.9 x 0.1 / 359) = 0.031
     assert (
-        "Intervals of test accuracy are over seeds, with one test set of 359 samples: the accuracy for new samples may "
-        "differ by up to 0.03 more."
+        "Intervals of test accuracy are over seeds, with one test set of 359 samples: for new samples the accuracy may "
+        "differ by a further 0.03."
     ) in make_table(tested).notes
 
 

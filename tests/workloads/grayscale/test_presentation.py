@@ -115,7 +115,7 @@ def answer(results: Results) -> Answer:
 def test_the_answer_names_the_fastest_and_how_far_the_pictures_are_apart() -> None:
     found = answer(sweep(ALL, usual))
     assert found.headline == (
-        "Cpp is the fastest of 5 on the processor: 0.2020 [0.1971, 0.2070] ms for 200 images of 128x128, 5,000x as "
+        "cpp is the fastest of 5 on the processor: 0.2020 [0.1971, 0.2070] ms for 200 images of 128x128, 5,000x as "
         "fast as python_loops."
     )
     assert "cpp 5,000x [5,000, 5,000] as fast as python_loops" in found.findings[0].text
@@ -125,7 +125,7 @@ def test_the_answer_names_the_fastest_and_how_far_the_pictures_are_apart() -> No
 def test_the_gpu_is_a_question_of_its_own() -> None:
     with_gpu = sweep(ALL, lambda values, repeat: usual(values, repeat) or 0.01)
     headline = answer(with_gpu).headline
-    assert "Cpp is the fastest of 5 on the processor" in headline
+    assert "cpp is the fastest of 5 on the processor" in headline
     assert "; cuda on the GPU takes 0.01" in headline
 
 
@@ -135,7 +135,7 @@ def test_an_implementation_indistinguishable_from_another_is_not_called_fastest(
         return {"opencv": 0.4, "cpp": 0.38}[values["implementation"]] * factor
 
     found = answer(sweep({"implementation": ["opencv", "cpp"]}, noisy))
-    assert found.headline.startswith("Cpp took the least time of 2 on the processor: 0.39 [0.21, 0.70] ms for 200")
+    assert found.headline.startswith("cpp took the least time of 2 on the processor: 0.39 [0.21, 0.70] ms for 200")
     assert "in doubt: cpp: indistinguishable from it: opencv (0.41 [0.22, 0.74] ms)" in found.text
     assert "fastest" not in found.text
 
@@ -203,7 +203,7 @@ def test_of_several_sets_of_images_the_first_is_in_the_headline() -> None:
 
 def test_another_axis_is_answered_as_for_any_function() -> None:
     found = answer(sweep({"implementation": "cpp", "images": [200, 400]}, usual))
-    assert found.headline == "Images 400 runs 2.00x as fast as 200."
+    assert found.headline == "images 400 runs 2.00x as fast as 200."
 
 
 def test_notes_say_what_was_scaled_and_what_cannot_be_compared_with_memory() -> None:
