@@ -17,7 +17,6 @@ from dmls_ray.config.grid import Plan, Variant, build_plan
 from dmls_ray.config.options import Options
 from dmls_ray.config.schema import Schema
 from dmls_ray.config.search_space import Range, SearchSpace, make_search_space
-from dmls_ray.config.training import TrainingConfig
 from dmls_ray.execution.identities import Identities
 from dmls_ray.records.model import RunRecord
 from dmls_ray.storage.location import first_free_location
@@ -71,10 +70,10 @@ def plan_sweep(
     if options.mode == "search" and metrics is not None and options.metric not in metrics:
         raise ConfigError(f"--metric {options.metric}: unknown metric; {workload.name} reports {', '.join(metrics)}.")
     _check_aim(axes, options, workload)
-    if options.trace and not issubclass(workload.config, TrainingConfig):
+    if options.trace and not workload.writes_traces:
         raise ConfigError(
-            f"--trace {options.trace} traces the training loop of this package, and {workload.name} has its own; leave "
-            "it out, and use torch.profiler in it."
+            f"--trace {options.trace}: runs of {workload.name} write no traces; leave it out, and use torch.profiler "
+            "in its code."
         )
     drawn = options.mode == "search" and options.searcher != "grid"
     ranges = [name for name, given in axes.items() if isinstance(given, Range)]

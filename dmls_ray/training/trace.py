@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from dmls_ray.training.clocks import synchronize
 from dmls_ray.training.precision import autocast
+from dmls_ray.training.rank import RankInfo
 
 if TYPE_CHECKING:
     from dmls_ray.training.engine import RankTrainer
@@ -29,14 +32,28 @@ def write_trace(trainer: RankTrainer[Any]) -> None:
     All ranks call it together, after their training. The parameters change, so nothing is measured on the model
     afterwards but its memory.
     """
-    if trainer.rank.artifacts is None or not trainer.rank.artifacts.trace:
-        return
-    folder = Path(trainer.rank.artifacts.folder)
+    if is_traced(trainer.rank):
+        with traced(trainer.rank):
+            _take_steps(trainer)
+
+
+def is_traced(rank: RankInfo) -> bool:
+    """Whether a trace of the run is asked for."""
+    return rank.artifacts is not None and rank.artifacts.trace
+
+
+@contextmanager
+def traced(rank: RankInfo) -> Iterator[None]:
+    """Write what the rank does in this context into the folder of its run."""
+    assert rank.artifacts is not None
+    device = torch.device(rank.device)
+    folder = Path(rank.artifacts.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trainer.device.type == "cuda" else [])]
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities) as profiler:
-        _take_steps(trainer)
-    profiler.export_chrome_trace(str(folder / trace_name(trainer.rank.rank)))
+        yield
+        synchronize(device)
+    profiler.export_chrome_trace(str(folder / trace_name(rank.rank)))
 
 
 def _take_steps(trainer: RankTrainer[Any]) -> None:
@@ -55,8 +72,6 @@ def _take_steps(trainer: RankTrainer[Any]) -> None:
             taken += 1
             if taken == TRACED_STEPS:
                 break
-    if trainer.device.type == "cuda":
-        torch.cuda.synchronize(trainer.device)
 
 
 def _in_spans(items: Iterator[Any], name: str) -> Iterator[Any]:

@@ -70,6 +70,8 @@ class Workload:
     """Metrics that `--metric` of a search may name; None: any that a run reports."""
     durations_compare: ClassVar[bool] = False
     """Whether all runs do the same work, so that their durations compare where no rate is known."""
+    writes_traces: ClassVar[bool] = False
+    """Whether its runs write a trace where `--trace` asks for one: those of `run_training` do."""
     presentation: ClassVar[str] = "dmls_ray.analysis.presentation:Presentation"
     """`module:Class` of the columns, notes, figures and summary, loaded when results are read."""
 

@@ -6,12 +6,14 @@ import pytest
 
 from dmls_ray.config.grid import Plan
 from dmls_ray.config.options import Options
+from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.planning import finished_run_ids, make_plan, plan_sweep
 from dmls_ray.records.identity import Identity
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import ConfigError
+from dmls_ray.workloads.base import Workload
 from dmls_ray.workloads.registry import workload
 from tests.records.test_model import record
 
@@ -64,6 +66,9 @@ def test_work_of_a_version_that_was_restored_is_done_although_a_later_record_is_
     assert finished(records, Identity(code={"m.py": "a"})) == {0}
 
 
-def test_a_trace_of_a_workload_with_a_loop_of_its_own_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--trace 1 traces the training loop of this package, and grayscale has its"):
-        plan_sweep({"implementation": ["numpy"]}, Options(trace=1), workload("grayscale"))
+def test_a_trace_of_a_workload_that_writes_none_is_refused() -> None:
+    class WithoutTraces(Workload):
+        name, config = "without_traces", RuntimeConfig
+
+    with pytest.raises(ConfigError, match="--trace 1: runs of without_traces write no traces; leave it out"):
+        plan_sweep({"seed": [1]}, Options(trace=1), WithoutTraces())

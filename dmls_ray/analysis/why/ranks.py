@@ -44,7 +44,7 @@ def account_of_ranks(row: Row, base: Row) -> str:
     large = [(words, change) for words, change in largest if abs(change) >= _NAMED_FROM * total > 0]
     named = [f"{change:+.{decimals}f} ms {words}" for words, change in large]
     left = after.step_ms - before.step_ms - sum(change for _, change in large)
-    if named and round(abs(left), decimals):
+    if named and abs(left) >= 0.5 * 10.0**-decimals:
         named.append(f"{left:+.{decimals}f} ms other")
     late = slower_rank(row)
     slower = f"; rank {late[0]} is slower than the others by {late[1]:.{decimals}f} ms" if late else ""

@@ -25,6 +25,7 @@ class ClassificationWorkload(Workload):
     name = "classification"
     config = TrialConfig
     entrypoint = "dmls_ray.workloads.classification.train:train_rank"
+    writes_traces = True
     metrics = TRAINING_METRICS
     throughput = "images_per_s"
     durations_compare = True

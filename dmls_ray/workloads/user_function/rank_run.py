@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,9 +18,10 @@ from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter
-from dmls_ray.training.process import prepare_process
+from dmls_ray.training.process import prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
+from dmls_ray.training.trace import TRACED_STEPS, is_traced, traced
 from dmls_ray.training.utilization import UtilizationSampler
 from dmls_ray.workloads.data_check import check_data
 from dmls_ray.workloads.user_function.function_steps import FunctionSteps
@@ -69,6 +72,9 @@ def run_user_function(
     measured_memory = memory.read()
     with clock.untimed():
         agreed = agreement.read_optimizers() if agreement is not None else {}
+        if is_traced(rank) and reporter.stopped_epoch is None:
+            seed_process(config.seed)
+            _trace(lambda again, report: train(given, again, report), rank, emit)
     diverged = reporter.not_finite or _not_finite(returned)
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
@@ -134,6 +140,36 @@ class _Reporter:
         if self._emit(EpochEnded(epoch=EpochRecord(**epoch)) if reports else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
+
+
+def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit) -> None:
+    """Call the function a further time and write a trace of it, to its end or to the end of a few steps.
+
+    The ranks of a run end after the same step, and no rank waits for another. At world size 1 reports count as steps:
+    a function without an optimizer may train, or measure, for long. Files that the function writes go to a folder
+    besides those of the run.
+
+    Args:
+        call: calls the function with a rank and a receiver of its reports.
+        rank: this rank.
+        emit: receives signs of progress.
+    """
+    taken = 0
+
+    def count(*_: Any) -> None:
+        nonlocal taken
+        emit(Progress())
+        taken += 1
+        if taken >= TRACED_STEPS:
+            raise Stopped
+
+    assert rank.artifacts is not None
+    artifacts = replace(rank.artifacts, folder=str(Path(rank.artifacts.folder) / "traced"), trace=False)
+    again = replace(rank, artifacts=artifacts, prunable=False)
+    report = count if rank.world_size == 1 else lambda *_: emit(Progress())
+    steps = FunctionSteps(torch.device(rank.device), count, None)
+    with traced(rank), steps.counted(), contextlib.suppress(Stopped):
+        call(again, report)
 
 
 def _not_finite(values: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ class UserFunctionWorkload(Workload):
     config = UserFunctionConfig
     entrypoint = "dmls_ray.workloads.user_function.rank_run:run_user_function"
     metrics = TRAINING_METRICS
+    writes_traces = True
     presentation = "dmls_ray.workloads.user_function.presentation:UserFunctionPresentation"
 
     def __init__(self, train: str | Callable[..., Any], names: Iterable[str] = ()) -> None:
