@@ -727,11 +727,11 @@ def test_a_sweep_repeats_until_it_is_decided_and_the_same_command_again_runs_not
     done = sweep_command("grid", *flags)
     assert done.returncode == 0, done.stderr
     assert "After 3 blocks, " in done.stdout
-    assert " after 5 blocks, the most that --max-repeats 5 allows: " in " ".join(done.stdout.split())
+    assert " after 5 repeats, the most that --max-repeats 5 allows: " in " ".join(done.stdout.split())
     assert len(lines(tmp_path / "noisy")) == 15
     again = sweep_command("grid", *flags)
     assert "Nothing to run. Undecided: " in again.stdout
-    assert "comparisons after 5 blocks, the most that --max-repeats 5 allows: " in again.stdout
+    assert "comparisons after 5 repeats, the most that --max-repeats 5 allows: " in again.stdout
     assert len(lines(tmp_path / "noisy")) == 15
     sessions = json.loads((tmp_path / "noisy" / "sweep.json").read_text())["sessions"]
     assert [session["until"]["max_repeats"] for session in sessions] == [5]

@@ -72,7 +72,7 @@ class Advice:
         """The answer: the configuration to use, or the memory of the batch that was asked."""
         if not self.asks_batch:
             return self._choice
-        return " ".join(f"{line[0].upper()}{line[1:]}" for line in [*self.estimates, *self._before_training])
+        return " ".join([*self.estimates, *self._before_training])
 
     @property
     def _before_training(self) -> list[str]:

@@ -14,10 +14,9 @@ from dmls_ray.analysis.figures.series import (
     trial_axis,
 )
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
-from dmls_ray.analysis.table.axis_groups import groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.analysis.why.step import PARTS, StepParts, bound_of, slower_rank, step_parts
+from dmls_ray.analysis.why.step import PARTS, StepParts, bounds_of, slower_rank, step_parts
 
 _MOST_LINES = 4
 """Lines of trials that have a panel."""
@@ -70,17 +69,10 @@ def _bars(rows: Sequence[Row], x: Axis, measured: Mapping[str, StepParts]) -> li
 
 def _verdicts(table: Table, rows: Sequence[Row]) -> list[str]:
     """What bounds which trials."""
-    larger = {
-        row.trial_id: other
-        for group in groups_along_axis(rows, "batch_per_rank", table.fixed_batch_field)
-        if "batch_per_rank" in table.varied
-        for row in group
-        for other in group
-        if other.factors["batch_per_rank"] == 2 * row.factors["batch_per_rank"]
-    }
+    bounds = bounds_of(table)
     by_bound: dict[str, list[str]] = {}
     for row in rows:
-        by_bound.setdefault(bound_of(row, larger.get(row.trial_id)), []).append(describe_configuration(row.factors))
+        by_bound.setdefault(bounds[row.trial_id], []).append(describe_configuration(row.factors))
     return [
         f"Bound by {words}: {join_names(by_bound[bound])}." for bound, words in _BOUNDS.items() if bound in by_bound
     ]

@@ -13,6 +13,7 @@ from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.why.step import bounds_of
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import BY_NAME
@@ -66,7 +67,7 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         columns += [_SPEED_UP, _EFFICIENCY]
     if table.is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
         columns.append(_TARGET)
-    columns += by_family["other"] + (by_family["loss"] if losses else [])
+    columns += [*by_family["other"], *_bound_column(table), *(by_family["loss"] if losses else [])]
     columns += _custom_columns(table)
     columns += by_family["end"] + ending_columns()
     if any(record.oversubscribed for row in table.rows for record in row.records):
@@ -82,6 +83,16 @@ def _default_column(metric: Metric, *, is_answer: bool) -> Column:
     # A loss is headed by its field, with its underscore.
     head = metric.name if metric.family == "loss" else ""
     return metric_column(metric.name, interval=metric.interval or is_answer, answers=is_answer, head=head)
+
+
+def _bound_column(table: Table) -> list[Column]:
+    """What bounds the speed of each trial, if the parts of any step are known."""
+    bounds = bounds_of(table)
+    if not any(bounds.values()):
+        return []
+    return [
+        Column("bound by", lambda row: bounds.get(row.trial_id, ""), lambda row: {"bound_by": bounds.get(row.trial_id)})
+    ]
 
 
 def factor_columns(table: Table) -> list[Column]:

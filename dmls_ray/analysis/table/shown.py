@@ -18,8 +18,8 @@ ALL = "all"
 MOST_COLUMNS = 8
 
 SPARE: Sequence[str] = (
-    "fp32 eager ms", "fp32 test acc.", "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency", "peak MiB",
-    "device MiB", "s/epoch", "test loss", "train loss", "int8 test acc.",
+    "bound by", "fp32 eager ms", "fp32 test acc.", "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency",
+    "peak MiB", "device MiB", "s/epoch", "test loss", "train loss", "int8 test acc.",
 )  # fmt: skip
 """Columns that a page or a narrow terminal leaves out, the least informative first."""
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, is_above
+from dmls_ray.analysis.table.axis_groups import groups_along_axis
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
+
+if TYPE_CHECKING:
+    from dmls_ray.analysis.table.model import Table
 
 PARTS = {
     "data_wait_ms": "waiting for data",
@@ -79,6 +84,20 @@ def bound_of(row: Row, larger: Row | None = None) -> str:
     if more is not None and more.step_ms < LAUNCH_BOUND * found.step_ms:
         return "launch"
     return "compute" if found.share(*COMPUTE) >= COMPUTE_BOUND else "none"
+
+
+def bounds_of(table: Table) -> dict[str, str]:
+    """What bounds each trial of a table, by trial_id, with its other batches to see what a step takes at any."""
+    rows = [row for row in table.rows if row.timed]
+    larger = {
+        row.trial_id: other
+        for group in groups_along_axis(rows, "batch_per_rank", table.fixed_batch_field)
+        if "batch_per_rank" in table.varied
+        for row in group
+        for other in group
+        if row.factors["batch_per_rank"] and other.factors["batch_per_rank"] == 2 * row.factors["batch_per_rank"]
+    }
+    return {row.trial_id: bound_of(row, larger.get(row.trial_id)) for row in rows}
 
 
 def slower_rank(row: Row) -> tuple[int, float] | None:

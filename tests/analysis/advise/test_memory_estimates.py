@@ -34,7 +34,7 @@ def test_the_batch_that_was_asked_for_is_estimated_at_each_world_size() -> None:
 
 def test_the_batch_that_was_asked_for_is_the_answer_and_the_choice_a_note() -> None:
     advice = advise(of_batches(), "memory", batch=128)
-    assert advice.sentence.startswith("Batch_per_rank 128 needs about 228 MiB of tensor memory")
+    assert advice.sentence.startswith("batch_per_rank 128 needs about 228 MiB of tensor memory")
     assert advice.notes[-1].startswith("For memory use batch_per_rank=16")
     chosen = advise(of_batches(), "memory")
     assert chosen.sentence == advice.notes[-1]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def with_parts(runs: Results, parts: Any) -> list[Row]:
 
 
 def one(parts: dict[str, float], *exposed_ms: float) -> Row:
-    """A trial, with the communication of each rank not overlapped with compute."""
+    """A trial, with the communication of each rank that compute does not overlap."""
     runs = results({"batch_per_rank": 16}, lambda values, repeat: 1000.0)
     for record in runs.records:
         record.ranks = [RankRecord(rank=rank, exposed_comm_ms=ms) for rank, ms in enumerate(exposed_ms)]
@@ -77,6 +78,9 @@ def test_a_step_that_hardly_takes_longer_with_twice_the_batch_is_launch_bound() 
     rows = with_parts(results({"batch_per_rank": list(steps)}, rate), parts)
     assert bound_of(rows[0], rows[1]) == "launch"
     assert bound_of(rows[1], rows[2]) == "compute"
+    table = make_table(Results(Path("results/sample"), [record for row in rows for record in row.records]))
+    (column,) = (column for column in table.columns if column.head == "bound by")
+    assert [column.text(row) for row in table.rows] == ["launch", "compute", "compute"]
 
 
 def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[Row]:
