@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dmls_ray.analysis.metrics import resolution_of
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, format_value
-from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate, is_above, is_below
+from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.answer import Finding
 from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.table.row import Row
@@ -26,13 +26,15 @@ def quantization_headline(rows: Sequence[Row]) -> str:
 
 def _accuracy_of(row: Row) -> str:
     changed = _changed(row)
+    if changed is None:
+        return "has no test accuracy to compare with that of fp32"
     if not (is_above(changed, 0) or is_below(changed, 0)):
         return "has the test accuracy of fp32 as far as is known"
     points = _ACCURACY.effect(changed, interval=False).lstrip("+-")
     return f"{'gains' if changed.centre > 0 else 'loses'} {points} of test accuracy"
 
 
-def _speed_of(faster: Estimate) -> str:
+def _speed_of(faster: Contrast) -> str:
     if not (is_above(faster, 1) or is_below(faster, 1)):
         return "infers as fast as far as is known"
     return f"infers {format_value(faster, RATIO)}x as fast as fp32"
@@ -43,7 +45,9 @@ def quantization_findings(rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         if "int8_test_accuracy" not in row.estimates:
             continue
-        parts = [f"{row.text('int8_test_accuracy')} in int8, {_ACCURACY.effect(_changed(row))} against fp32"]
+        parts = [f"{row.text('int8_test_accuracy')} in int8"]
+        if changed := _changed(row):
+            parts.append(f"{_ACCURACY.effect(changed)} against fp32")
         int8_bytes, fp32_bytes = row.text("int8_checkpoint_bytes"), row.text("fp32_checkpoint_bytes")
         if int8_bytes and fp32_bytes:
             parts.append(f"{int8_bytes} bytes for {fp32_bytes}")
@@ -54,18 +58,11 @@ def quantization_findings(rows: Sequence[Row]) -> Iterator[Finding]:
         yield Finding(str(row.factors["quantization"]), ", ".join(parts))
 
 
-def _changed(row: Row) -> Interval:
-    """Accuracy in int8 minus that of the same weights in fp32."""
-    int8, fp32 = (row.by_block(f"{form}_test_accuracy") for form in ("int8", "fp32"))
-    changed = estimate(
-        [int8[block] - fp32[block] for block in int8.keys() & fp32.keys()],
-        resolution=resolution_of("int8_test_accuracy", row.counted),
-    )
-    return Interval(changed.centre, changed.low, changed.high)
+def _changed(row: Row) -> Contrast | None:
+    """Accuracy in int8 minus that of the same weights in fp32; None where no run has both."""
+    return row.comparisons.within(row, "int8_test_accuracy", "fp32_test_accuracy", is_ratio=False)
 
 
-def _faster(row: Row) -> Estimate | None:
-    """How fast inference is in int8 against fp32, both compiled."""
-    before, after = (row.by_block(f"{form}_compiled_ms_p50") for form in ("fp32", "int8"))
-    common = before.keys() & after.keys()
-    return estimate([before[block] / after[block] for block in common], "ratio") if common else None
+def _faster(row: Row) -> Contrast | None:
+    """How fast inference is in int8 against fp32, both compiled; None where no run has both."""
+    return row.comparisons.within(row, "fp32_compiled_ms_p50", "int8_compiled_ms_p50", is_ratio=True)

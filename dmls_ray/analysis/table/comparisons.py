@@ -50,6 +50,12 @@ class Comparisons:
         """A metric of a trial minus that of a baseline; None without a block that has both."""
         return self._against(row, base, metric, is_ratio=False)
 
+    def within(self, row: Row, metric: str, base: str, *, is_ratio: bool) -> Contrast | None:
+        """A metric of a trial against another one of the same runs: their ratio or difference; None without a run."""
+        values = {name: row.by_block(name) for name in (metric, base)}
+        resolution = resolution_of(metric, row.counted)
+        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, looks=self._looks).against(metric, base)
+
     def mean(self, pairs: Sequence[tuple[Row, Row]], measure: str, *, is_ratio: bool) -> Contrast | None:
         """The mean of the comparisons of several pairs of trials, of each the first against the second.
 
