@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.block_model import Contrast
-from dmls_ray.analysis.summary.axis import Axis
+from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import NOT_COMPARED
 from dmls_ray.analysis.summary.measures import DURATION, Measure
 from dmls_ray.analysis.summary.phrases import as_sentence
@@ -34,7 +34,7 @@ def headline_of(axis: Axis, measures: Sequence[Measure], until: Until, verb: str
     learned = _compared(others[0], rest, base) if others else []
     if not any(main.sign(contrast) for _, contrast in compared) and (text := _learned(axis, base, learned, others)):
         return _sentence(axis.place(group), f"{text}; no {axis.noun} differs in {main.topic} beyond chance")
-    row, text = _gain(axis, base, compared, main, verb)
+    row, text = _gain(axis, base, _without_losers(axis, compared, learned, others), main, verb)
     cost = _cost(axis, row, base, learned, others[0], until) if others else ""
     n = compared[-1][1].n
     chance = "" if compared[-1][1].low is not None else f" (n={n}, so perhaps by chance)"
@@ -48,6 +48,14 @@ def _sentence(place: str, text: str) -> str:
 
 def _compared(measure: Measure, rows: Sequence[Row], base: Row) -> Compared:
     return [(row, contrast) for row in rows if (contrast := measure.against(row, base)) is not None]
+
+
+def _without_losers(axis: Axis, compared: Compared, learned: Compared, measures: Sequence[Measure]) -> Compared:
+    """Of choices, those that lose no accuracy beyond chance, if there are any: speed alone recommends none."""
+    if axis.is_ordered or axis.name in RANKS or not measures or measures[0].kind != "points":
+        return compared
+    losers = [row for row, contrast in learned if measures[0].sign(contrast) < 0]
+    return [item for item in compared if item[0] not in losers] or compared
 
 
 def _learned(axis: Axis, base: Row, compared: Compared, measures: Sequence[Measure]) -> str:

@@ -71,6 +71,20 @@ def test_the_fastest_choice_is_compared_with_the_default_and_so_is_its_accuracy(
     assert findings(found)["accuracy"] == "-30.0 points [-30.0, -30.0] against adam"
 
 
+def test_a_choice_that_loses_accuracy_is_not_in_the_headline_for_its_speed() -> None:
+    speeds = {"adam": 100.0, "sgd": 150.0, "rmsprop": 120.0}
+    runs = results(
+        {"optimizer": list(speeds), "batch_per_rank": 16},
+        lambda values, repeat: speeds[values["optimizer"]],
+        accuracy=lambda values, repeat: 0.6 if values["optimizer"] == "sgd" else 0.9,
+    )
+    found = answer(runs, "optimizer")
+    assert found.headline == (
+        "optimizer rmsprop trains 1.20x as fast as adam, and sgd loses 30.0 points of test accuracy."
+    )
+    assert "sgd -30.0 points" in findings(found)["accuracy"]
+
+
 NO_FASTER = "No optimizer trains faster or slower than adam beyond chance"
 
 
