@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from dmls_ray import load
 from dmls_ray.analysis.report.render import write_report
-from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary
+from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary, summarize
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.report.samples import bars_and_picture, curves, rates
 from tests.analysis.samples import own_results, results
-from tests.conftest import jpeg
+from tests.conftest import PROJECT, jpeg
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install -e '.[dev]')")
 
@@ -341,3 +342,15 @@ def test_all_figures_are_on_paper_though_they_were_never_in_view(reader: Reader)
         assert reader.page.locator(".plot").nth(number).locator(".trace").count() > 0
     assert reader.page.locator("#trial-filter").is_hidden()
     reader.page.evaluate("dispatchEvent(new Event('afterprint'))")
+
+
+@pytest.mark.parametrize("name", ["batch_size", "quantization", "regularization", "launcher", "grayscale"])
+def test_the_table_of_a_committed_sweep_fits_a_page_of_1200_pixels(opened: Reader, tmp_path: Path, name: str) -> None:
+    reading = summarize(load(PROJECT / "results" / "reference" / name))
+    page = opened.page.context.browser.new_page()
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.goto(write_report(reading, [], tmp_path / "report.html").as_uri())
+    widths = "table => [table.scrollWidth, table.parentElement.clientWidth]"
+    table, box = page.locator("table").first.evaluate(widths)
+    page.close()
+    assert table <= box
