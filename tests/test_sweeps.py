@@ -726,7 +726,7 @@ def test_a_sweep_repeats_until_it_is_decided_and_the_same_command_again_runs_not
     flags += ("--within", "0.02", "--max-repeats", "5")
     done = sweep_command("grid", *flags)
     assert done.returncode == 0, done.stderr
-    assert "After 3 blocks, " in done.stdout
+    assert "After 3 repeats, " in done.stdout
     assert " after 5 repeats, the most that --max-repeats 5 allows: " in " ".join(done.stdout.split())
     assert len(lines(tmp_path / "noisy")) == 15
     again = sweep_command("grid", *flags)
