@@ -102,12 +102,13 @@ def print_table(
 
 
 def _print_records(frame: pd.DataFrame, console: rich_console.Console) -> None:
-    """The rows one after the other, one line for each column of a row."""
+    """The rows one after the other, one line for each cell that has something in it."""
     for place, cells in enumerate(frame.itertuples(index=False)):
         if place:
             say(console, "")
         for head, cell in zip(frame.columns, cells, strict=True):
-            say(console, f"{head}: {cell}".rstrip())
+            if cell:
+                say(console, f"{head}: {cell}")
 
 
 def _width(drawn: Any, console: rich_console.Console) -> int:

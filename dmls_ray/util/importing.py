@@ -39,6 +39,9 @@ def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
         UserCodeError: the module is there and failed to import; the cause is chained.
     """
     module_name, _, function_name = reference.partition(":")
+    if not is_reference(reference):
+        meant = module_name.removesuffix(".py").replace("/", ".")
+        raise UnknownNameError(f"{flag}={reference}: name a function as module:function, {meant}:train, say.")
     search_working_folder()
     global _importing
     _importing += 1

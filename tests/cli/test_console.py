@@ -50,7 +50,7 @@ def test_every_column_is_whole_or_named_at_every_width(width: int) -> None:
     assert set(gone) <= set(SPARE)
     for head in set(frame.columns) - set(gone):
         if ":" in body:
-            assert f"\n{body}".count(f"\n{head}: ") + f"\n{body}".count(f"\n{head}:\n") == len(frame)
+            assert f"\n{body}".count(f"\n{head}: ") == sum(cell != "" for cell in frame[head])
         for cell in frame[head]:
             for part in cell.replace(" [", "|[").split("|"):
                 assert part in body
@@ -63,7 +63,8 @@ def test_a_table_too_wide_even_so_is_a_record_a_row_and_hides_nothing() -> None:
     text = printed(frame, 40, spare=SPARE)
     records = text.strip().split("\n\n")
     assert len(records) == len(frame)
-    assert [line.partition(":")[0] for line in records[0].splitlines()] == list(frame.columns)
+    filled = [head for head in frame.columns if frame[head][0]]
+    assert [line.partition(":")[0] for line in records[0].splitlines()] == filled
     assert f"images/s [95%]: {frame['images/s [95%]'][0]}" in records[0]
 
 

@@ -97,7 +97,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
 MISTAKES = [
     ({"reference": "odd.nomodule:X"}, "entry point odd=odd.nomodule:X: no module named 'odd'"),
     ({"reference": "{package}:Absent"}, "has no function 'Absent'"),
-    ({"reference": "{package}"}, "has no function ''"),
+    ({"reference": "{package}"}, "name a function as module:function"),
     ({"source": "1 / 0\n"}, "ZeroDivisionError: division by zero"),
     ({"reference": "{package}:run"}, "it is not a class that extends dmls_ray.workloads.base.Workload"),
     ({"reference": "{package}:Plain"}, "it is not a class that extends dmls_ray.workloads.base.Workload"),

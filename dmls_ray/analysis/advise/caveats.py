@@ -48,9 +48,12 @@ def caveats_of(results: Results, table: Table, objective: Objective, best: Candi
         yield rise
     is_by_test = objective.target is not None or objective.measure in ("test_accuracy", "test_loss")
     if is_by_test and best is not None and len(counts) > 1:
+        way_out = "--validation-share 0.1 keeps other samples to choose by (--metric validation_accuracy)"
+        if not table.presentation.tunes_training:
+            way_out = "choose by samples that are kept for it (validation_accuracy)"
         yield (
             "how accurate the choice is on new samples: it was made by the test samples, so their accuracy is too "
-            "high; --validation-share 0.1 keeps other samples to choose by (--metric validation_accuracy)."
+            f"high; {way_out}."
         )
     fields_of_work = [
         "model",

@@ -153,6 +153,12 @@ class Advice:
         notes += [f"Not known: {line}" for line in self.caveats]
         return [*notes, self._choice] if self.asks_batch else notes
 
+    @property
+    def spare(self) -> list[str]:
+        """Heads of `frame` that a narrow terminal may leave out, the first first."""
+        costs = [label_of(name) for name in (*costs_of(self.table), "test_accuracy") if name != self.objective.measure]
+        return ["front", *reversed(costs), "outcome", "n"]
+
     def frame(self) -> pd.DataFrame:
         """The configurations as texts, the best first, with marks."""
         objective, best = self.objective, [self.best] if self.best else []

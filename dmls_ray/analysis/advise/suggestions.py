@@ -83,8 +83,10 @@ def _beyond(
     value = _next(here, near, best.row, axis)
     if value is None:
         return ""
+    # A function of the user may have flags for its fields, or take them by --set.
+    name = axis if spec is None else f"--{axis.replace('_', '-')}"
     return (
-        f"--{axis.replace('_', '-')} {value if isinstance(value, int) else f'{value:g}'}: {here} is the "
+        f"{name} {value if isinstance(value, int) else f'{value:g}'}: {here} is the "
         f"{'largest' if here == max(values) else 'least'} that was tried, with {objective.describe_advantage(worse)} "
         f"{'against' if objective.is_learned else 'of'} {near}."
     )

@@ -91,7 +91,7 @@ def count(number: object, noun: str) -> str:
 
 def _in_order(group: Sequence[Row], name: str, *, is_ordered: bool) -> list[Row]:
     if is_ordered or name in RANKS:
-        return sorted(group, key=lambda row: row.factors[name] or 1)
+        return sorted(group, key=lambda row: 1 if row.factors[name] is None else row.factors[name])
     spec = group[0].workload.specs().get(name)
     default = None if spec is None else spec.default
     base = next((row for row in group if row.factors[name] == default), group[0])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from dmls_ray.analysis.metrics import label_of
 from dmls_ray.analysis.results import factors_of
@@ -41,7 +43,8 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
             return Answer(
                 "These runs were searched, not measured, and their times say nothing: run them with --mode bench."
             )
-        return Answer(f"No run ended ok, so nothing can be said of {name}.")
+        of_axis = f", so nothing can be said of {name}" if name in table.varied else ""
+        return Answer(f"No run ended ok{of_axis}.")
     name, alone = _axis_that_varies(table, rows, name)
     if not name:
         return Answer(alone or f"Only one trial was measured, so nothing can be compared: {_level(rows[0], measures)}.")
@@ -54,14 +57,55 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
     leading = len(findings) - len(rest[1:])
     memory = memory_along(axis)
     until = Until() if table.stage is None else table.stage.until
-    others = [finding for other in _others(table, rows, name) for finding in _of_other(other, measures)]
+    learned = next((measure for measure in measures if measure.name in LEARNED), None)
+    others = [
+        finding for other in _others(table, rows, name) for finding in _of_other(_up_to_best(other, learned), measures)
+    ]
     whys = [finding for finding in [*findings, *others] if finding.topic == _WHY]
     others = [finding for finding in others if finding not in whys[1:]]  # one account is enough
     last = _lost(table)
     return Answer(
         " ".join(filter(None, [alone, headline_of(axis, measures, until, table.presentation.verb)])),
-        cut([*findings[:leading], *more, *others, *memory, *findings[leading:]], last),
+        cut([*_best(table, rows, learned), *findings[:leading], *more, *others, *memory, *findings[leading:]], last),
     )
+
+
+def _best(table: Table, rows: Sequence[Row], learned: Measure | None) -> list[Finding]:
+    """The trial with the best result, where a sweep asks about combinations of several fields."""
+    axes = [name for name in table.varied if name not in BATCHES and count_values(rows, name) > 1]
+    known = [row for row in rows if learned is not None and row.by_block(learned.name)]
+    if table.is_asked or learned is None or len(axes) < 2 or len(known) < 2:
+        return []
+    best, *others = sorted(known, key=lambda row: _goodness(row, learned), reverse=True)
+    compared = [more for row in others if (more := learned.against(row, best)) is not None]
+    text = f"{best.text(learned.name)} {learned.words} with {describe_configuration(best.factors)}"
+    if all(more.low is None for more in compared):
+        return [Finding("best", f"{text} (n={len(best.counted)})")]
+    equal = sum(more.low is None or not learned.sign(more) for more in compared)
+    rest = f"{equal} of {len(others)} others may be as good" if equal else "beyond chance better than each other one"
+    return [Finding("best", f"{text}; {rest}")]
+
+
+def _goodness(row: Row, learned: Measure) -> float:
+    """The mean of a result, on a scale on which more is better."""
+    value = row.value_of(learned.name) or 0.0
+    return value if learned.kind == "points" else -value
+
+
+def _up_to_best(axis: Axis, learned: Measure | None) -> Axis:
+    """Of a field of numbers, the values up to the one with the best result: the last one may be too far.
+
+    A batch or a number of ranks is not chosen for its result, and has all its values.
+    """
+    if learned is None or not axis.is_ordered or axis.name in BATCHES or axis.name in RANKS:
+        return axis
+    results: dict[Any, list[float]] = {}
+    for row in (row for group in axis.groups for row in group if row.by_block(learned.name)):
+        results.setdefault(row.factors[axis.name], []).append(_goodness(row, learned))
+    complete = [value for value, found in results.items() if len(found) == len(axis.groups)]
+    best = max(complete, key=lambda value: sum(results[value]), default=None)
+    groups = [[row for row in group if best is None or row.factors[axis.name] <= best] for group in axis.groups]
+    return replace(axis, groups=groups) if all(len(group) > 1 for group in groups) else axis
 
 
 def _axis_that_varies(table: Table, rows: Sequence[Row], name: str) -> tuple[str, str]:

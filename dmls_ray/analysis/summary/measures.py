@@ -107,6 +107,6 @@ def measures_of(rows: Sequence[Row]) -> list[Measure]:
     is_speed = {row.throughput for row in rows}
     for name in dict.fromkeys(name for row in rows for name in row.custom_metrics if name not in is_speed):
         values = [value for row in rows for value in row.by_block(name).values()]
-        if values:
+        if len(set(values)) > 1:  # what is equal in all runs, as a number of tokens, compares nothing
             measures.append(Measure(name, "ratio" if min(values) > 0 else "difference"))
     return measures[:MOST_MEASURES]

@@ -60,7 +60,7 @@ class Look:
         return (
             f"After {count_noun(self.stage.blocks, 'repeat')}, {self._count_of(claims)} "
             f"{'is' if len(claims) == 1 else 'are'} {state} ({names}); {count_noun(more, 'more repeat')} "
-            f"{'follows' if more == 1 else 'follow'}, about {duration(more * self.stage.block_s)}.{self._left_out}"
+            f"{'follows' if more == 1 else 'follow'}, about {duration(self.stage.next_s)}.{self._left_out}"
         )
 
     @property

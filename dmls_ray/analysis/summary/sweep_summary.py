@@ -74,6 +74,7 @@ class SweepSummary:
         best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
         table = make_table(self.results, self.question.varied, best_by=best_by)
         table.axis, table.changed = self._axis_of(table), self.question.changed
+        table.is_asked = self.question.axis is not None
         if fixed := held_fixed(table):
             table.typed_notes.insert(0, Note("held_fixed", fixed))
         if self.unfinished:

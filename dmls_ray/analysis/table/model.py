@@ -68,6 +68,8 @@ class Table:
     columns: list[Column] = field(default_factory=list)
     axis: str = ""
     """The field that the sweep asks about; empty where that is not known."""
+    is_asked: bool = True
+    """Whether the sweep asks about that field; else about any combination of what it varies."""
     changed: tuple[str, ...] = ()
     """Fields that were changed one at a time."""
     stage: Stage | None = None

@@ -58,7 +58,9 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
         return Shown([*factors, *(_named(table, name) for name in names)])
     factors = _telling(table, factors)
     kept = [*factors, *table.columns[len(table.varied) :]]
+    answers = _measured(table, kept)[:1]
     order = [*_that_follow(table), *SPARE, *_others(table, kept)]
+    order = [head for head in order if head not in map(_head, answers)]
     for head in order:
         if len(kept) > MOST_COLUMNS:
             kept = [column for column in kept if _head(column) != head]
@@ -96,12 +98,16 @@ def _that_follow(table: Table) -> list[str]:
     return heads
 
 
+def _measured(table: Table, kept: Sequence[Column]) -> list[Column]:
+    """The columns after the factors but n. The first one answers, and has the outcome of a trial without an ok run."""
+    return [column for column in kept if column.head not in (*table.varied, CHANGE, "n")]
+
+
 def _others(table: Table, kept: Sequence[Column]) -> list[str]:
     """Further columns that can be spared: those that are equal in all rows, then from the right those of no measure of
     the answer, then those of its later measures.
     """
-    # The first column after the factors answers, and has the outcome of a trial of which no run is ok.
-    free = [column for column in kept if column.head not in (*table.varied, CHANGE, "n")][1:]
+    free = _measured(table, kept)
     names = {measure.name for measure in table.presentation.measures(table.rows)}
     measures = [column for column in free if table.rows and names & column.values(table.rows[0]).keys()]
     others = [column for column in free if column not in measures and column.head != "outcome"]

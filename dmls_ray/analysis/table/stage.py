@@ -12,7 +12,7 @@ from functools import cached_property
 
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.config.until import Until
-from dmls_ray.records.durations import Durations, seconds_of_run
+from dmls_ray.records.durations import Durations
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
@@ -58,18 +58,23 @@ class Stage:
         return repeats
 
     @cached_property
-    def block_s(self) -> float:
-        """Seconds that one more block will take."""
+    def _run_s(self) -> dict[str, float]:
+        """Seconds that a run of each trial takes."""
         durations = Durations(self.records)
-        return sum(durations.expected_s(trial) or 0.0 for trial in self.trials)
+        return {trial: durations.expected_s(trial) or 0.0 for trial in self.trials}
+
+    @property
+    def block_s(self) -> float:
+        """Seconds that a block takes."""
+        return sum(self._run_s.values())
 
     @cached_property
     def most(self) -> int:
         """Number of blocks that the sweep may have at most, by the number of repeats and the time that are allowed."""
         most = self.until.max_repeats
         if self.until.budget is not None and self.block_s > 0:
-            taken = sum(seconds_of_run(record) for record in self.records if record.repeat >= FIRST_LOOK)
-            most = min(most, self.blocks + math.floor(max(self.until.budget - taken, 0.0) / self.block_s))
+            # By what a block takes, not by what was spent: trials that are added to a sweep have their share as well.
+            most = min(most, FIRST_LOOK + math.floor(self.until.budget / self.block_s))
         return max(most, self.blocks)
 
     def without_those_left_out(self) -> Stage:
@@ -93,6 +98,12 @@ class Stage:
     def next_blocks(self) -> int:
         """The number of blocks of the next look."""
         return max(FIRST_LOOK, min(next_look(self.blocks), self.most))
+
+    @property
+    def next_s(self) -> float:
+        """Seconds until the next look: trials that were added have more runs before it than others."""
+        blocks = {trial: self.next_blocks - self.blocks_of(trial) for trial in self.trials}
+        return sum(max(count, 0) * self._run_s[trial] for trial, count in blocks.items())
 
 
 def _first_missing(repeats: set[int]) -> int:

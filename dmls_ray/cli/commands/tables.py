@@ -166,7 +166,8 @@ def advise(given: argparse.Namespace, console: Console) -> None:
         results, given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
         metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min", batch=given.batch,
     )  # fmt: skip
-    print_result(advice.frame(), [*advice.notes, "", advice.sentence], given.format, console)
+    notes = [*advice.notes, "", advice.sentence]
+    print_result(advice.frame(), notes, given.format, console, spare=advice.spare)
 
 
 def published_arguments(parser: Parser) -> None:

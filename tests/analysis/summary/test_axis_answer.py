@@ -245,12 +245,12 @@ def test_the_headline_on_quantization_names_no_change_that_is_within_chance() ->
 def test_every_measure_of_a_user_function_is_compared_along_the_axis() -> None:
     runs = own_results(
         {"depth": [1, 2, 4]},
-        lambda values, repeat: (values["depth"] + repeat, {"bits": 8 / values["depth"], "seen": 7}),
+        lambda values, repeat: (values["depth"] + repeat, {"bits": 8 / values["depth"], "words": 7}),
     )
     found = answer(runs, "depth")
     assert found.headline == "depth 4 takes 2.7x as long as 1 and has 0.25x the bits."
     assert findings(found)["bits"] == "0.50x [0.50, 0.50] per doubling, still falling at 4"
-    assert findings(found)["seen"] == "1.00x [1.00, 1.00] per doubling"
+    assert "words" not in found.text, "what is equal in all runs compares nothing"
 
 
 def test_a_printed_ratio_is_the_ratio_of_the_printed_values() -> None:
@@ -438,3 +438,38 @@ def test_no_headline_has_more_than_25_words() -> None:
     )
     for axis in ("batch_per_rank", "world_size", "optimizer", "precision"):
         assert len(answer(runs, axis).headline.split()) <= 25, axis
+
+
+LOSSES = {0.001: 2.0, 0.01: 1.0, 0.1: 3.0}
+
+
+def of_grid(*, is_asked: bool = False) -> Answer:
+    """A function with two fields, whose result is best at lr 0.01 and depth 4."""
+    runs = own_results(
+        {"depth": [1, 4], "lr": list(LOSSES)},
+        lambda values, repeat: (1.0, {"test_loss": LOSSES[values["lr"]] / values["depth"] + 0.01 * repeat}),
+    )
+    table = make_table(runs)
+    table.is_asked = is_asked
+    return answer_on_axis(table, "depth")
+
+
+def test_a_sweep_of_combinations_names_the_best_one_first() -> None:
+    found = of_grid()
+    assert found.findings[0].topic == "best"
+    assert found.findings[0].text == "0.260 test loss with depth=4 lr=0.01; beyond chance better than each other one"
+    assert "best" not in findings(of_grid(is_asked=True)), "a sweep about one field answers on that field"
+
+
+def test_another_field_is_read_up_to_the_value_with_the_best_result() -> None:
+    assert "test loss 0.51x" in findings(of_grid())["lr 0.01"]
+    assert "lr 0.1" not in findings(of_grid())
+
+
+def test_zero_is_the_first_value_of_an_axis_of_numbers() -> None:
+    runs = results(
+        {"weight_decay": [0.0, 0.001, 0.01], "batch_per_rank": 16},
+        lambda values, repeat: 100.0 * (1 + 100 * values["weight_decay"]),
+    )
+    found = answer(runs, "weight_decay")
+    assert found.headline == "weight_decay 0.01 trains 2.00x as fast as 0.0, at equal test accuracy."

@@ -11,7 +11,7 @@ from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.shown import MOST_COLUMNS, shown_columns
 from dmls_ray.util.errors import ConfigError
-from tests.analysis.samples import results
+from tests.analysis.samples import own_results, results
 
 AXES = {"batch_per_rank": [16, 32], "world_size": [1, 2]}
 
@@ -95,6 +95,18 @@ def test_columns_that_are_equal_in_all_rows_go_before_those_that_differ() -> Non
     assert shown[:2] == ["lr", "images/s"]
     assert "same" not in shown
     assert {"of_lr_1", "of_lr_2"} <= set(shown)
+
+
+def test_the_column_that_answers_stays_whatever_it_is() -> None:
+    """A function without a rate is compared by the seconds of its runs, which other tables can spare."""
+    runs = own_results(
+        {"depth": [1, 2]},
+        lambda values, repeat: (
+            values["depth"] + repeat,
+            {f"of_{name}": values["depth"] + repeat for name in range(9)},
+        ),
+    )
+    assert heads(make_table(runs))[:2] == ["depth", "s/run"]
 
 
 def test_what_a_narrow_terminal_leaves_out_is_never_a_factor_or_what_answers_first() -> None:

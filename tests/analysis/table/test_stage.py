@@ -27,6 +27,17 @@ def test_a_block_counts_when_every_trial_has_ended_in_it() -> None:
     assert Stage.of(records, LONG).blocks == 4, "a run that was killed is not run again in this call"
 
 
+def test_trials_that_are_added_to_a_sweep_have_their_share_of_its_time() -> None:
+    """A run takes 2 s; the first trial has 9 blocks, and the others have had their first three."""
+    records = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 1000.0, repeats=9).records
+    records = [record for record in records if record.config["batch_per_rank"] == 16 or record.repeat < 3]
+    found = Stage.of(records, Until(budget=36))
+    assert found.blocks == 3
+    assert found.most == 3 + 36 / 6
+    assert (found.next_blocks, found.next_s) == (5, 2 * 2 * 2), "the first trial has these runs already"
+    assert Stage.of(records, Until(budget=5)).is_last
+
+
 def test_a_trial_of_which_no_run_ended_ok_takes_no_part_in_further_blocks() -> None:
     records = results(BATCHES, lambda values, repeat: None if values["batch_per_rank"] == 32 else 100.0).records
     found = Stage.of(records[:-1], LONG)

@@ -26,6 +26,14 @@ class Memory(Objective):
         # A resident set that did not grow has a growth of 0, and what is below the noise is as good.
         return super().badness(max(value, EQUAL_HOST_MIB) if self._is_growth else value)
 
+    def caveats(self) -> list[str]:
+        if not self._is_growth:
+            return []
+        return [
+            f"which of several needs least where host MiB is below {EQUAL_HOST_MIB:g}: that is within the noise of a "
+            f"process, and counts as {EQUAL_HOST_MIB:g}."
+        ]
+
     @property
     def _is_growth(self) -> bool:
         return self.measure == "host_mem_mib"
