@@ -160,9 +160,9 @@ class Objective:
             low, high = (None if end is None else -end for end in (worse.high, worse.low))
             worse = Interval(-worse.centre, low, high)
         if self.is_learned:
-            return f"{format_interval(worse, with_sign(self.form))} {self.label}"
+            return f"{format_interval(worse, with_sign(self.form), null=0)} {self.label}"
         low, high = (None if end is None else math.exp(min(end, 700.0)) for end in (worse.low, worse.high))
-        return f"{format_interval(Interval(math.exp(worse.centre), low, high), RATIO)} times the {self.label}"
+        return f"{format_interval(Interval(math.exp(worse.centre), low, high), RATIO, null=1)} times the {self.label}"
 
     def describe_against(self, worse: Interval) -> str:
         """What a candidate that is worse by so much has relative to the best: `0.92 [0.81, 1.05]`, `-0.111 [...]`."""

@@ -176,7 +176,8 @@ class SweepComparison:
 
     def _format(self, change: Change | None) -> str:
         form = with_sign(format_of(self.measure)) if self.way == "difference" else RATIO
-        return format_interval(change.interval, form) if change else ""
+        null = 0.0 if self.way == "difference" else 1.0
+        return format_interval(change.interval, form, null=null) if change else ""
 
     def _method(self) -> str:
         count = len(self.compared)

@@ -63,6 +63,8 @@ def _rate(point: BatchPoint) -> str:
 
 
 def _tuning(found: CriticalBatch) -> str:
+    if all(point.row.factors.get("lr") is None for point in found.points):
+        return "one learning rate was tried for each batch; another may take fewer steps"
     how = "other runs than those reported" if found.is_split else "the runs that are reported, which flatters them"
     text = f"the learning rate of each batch was chosen by {how}"
     edge = [str(point.batch) for point in found.points if point.is_at_edge]

@@ -47,7 +47,9 @@ def _sentence(place: str, text: str) -> str:
 
 
 def _compared(measure: Measure, rows: Sequence[Row], base: Row) -> Compared:
-    return [(row, contrast) for row in rows if (contrast := measure.against(row, base)) is not None]
+    """Those that can be compared: with intervals, if any has one, since a single run may be chance."""
+    found = [(row, contrast) for row in rows if (contrast := measure.against(row, base)) is not None]
+    return [item for item in found if item[1].low is not None] or found
 
 
 def _without_losers(axis: Axis, compared: Compared, learned: Compared, measures: Sequence[Measure]) -> Compared:

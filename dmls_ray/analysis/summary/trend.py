@@ -99,7 +99,8 @@ def _changes(axis: Axis, group: Sequence[Row], measure: Measure) -> str:
         return f"{text}, no clear change"
     row, more = decided[0]
     if len(others) > 1 and row is not last:
-        text += f", first clearly {'higher' if measure.sign(more) > 0 else 'lower'} at {axis.value(row)}"
+        clearly = "" if more.low is None else "clearly "
+        text += f", first {clearly}{'higher' if measure.sign(more) > 0 else 'lower'} at {axis.value(row)}"
     best, gain = max(decided, key=lambda item: item[1].centre)
     if best is not last and measure.sign(gain) > 0:
         text += f", highest at {axis.value(best)}: {measure.effect(gain)}"

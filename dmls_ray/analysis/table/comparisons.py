@@ -72,7 +72,16 @@ class Comparisons:
             weights[trial] = weights.get(trial, 0.0) + weight / len(pairs)
         rows = [row for pair in pairs for row in pair]
         name = self._speed_of(*rows) if measure == "speed" else measure
-        return self._model_of_measure(name, is_ratio=is_ratio).combined(weights)
+        model = self._model_of_measure(name, is_ratio=is_ratio)
+        mean = model.combined(weights)
+        # Where the intervals of all pairs hold, the mean lies within the mean of these.
+        widths = [
+            pair.half_width if (pair := model.against(row.trial_id, base.trial_id)) else None for row, base in pairs
+        ]
+        known = [width for width in widths if width is not None]
+        if mean is None or mean.half_width is None or len(known) < len(pairs):
+            return mean
+        return mean.narrowed(sum(known) / len(known), is_ratio=is_ratio)
 
     def slope(self, rows: Sequence[Row], places: Sequence[float], measure: str, *, is_ratio: bool) -> Contrast | None:
         """By what a metric grows from one place to the next, by a straight line through the trials (least squares).

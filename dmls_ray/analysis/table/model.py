@@ -86,9 +86,12 @@ class Table:
         cells = [[column.text(row) for column in columns] for row in self.rows]
         return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in columns]), dtype=object)
 
-    def numbers(self) -> pd.DataFrame:
-        """The cells as numbers: of each metric the value, the ends of its interval, median, mean and deviation."""
-        values = [[pair for column in self.columns for pair in column.values(row).items()] for row in self.rows]
+    def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
+        """The cells, of some columns or of all, as numbers: of each metric the value, the ends of its interval, median,
+        mean and deviation.
+        """
+        columns = self.columns if columns is None else columns
+        values = [[pair for column in columns for pair in column.values(row).items()] for row in self.rows]
         heads = [name for name, _ in values[0]] if values else []
         return pd.DataFrame([[value for _, value in values] for values in values], columns=dedupe_headers(heads))
 

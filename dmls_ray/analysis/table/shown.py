@@ -55,7 +55,8 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
         return Shown(table.columns)
     factors = table.columns[: len(table.varied)]
     if names:
-        return Shown([*factors, *(_named(table, name) for name in names)])
+        named = [_named(table, name) for name in names]
+        return Shown([*factors, *(column for column in named if column not in factors)])
     factors = _telling(table, factors)
     kept = [*factors, *table.columns[len(table.varied) :]]
     answers = _measured(table, kept)[:1]

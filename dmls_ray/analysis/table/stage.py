@@ -12,7 +12,7 @@ from functools import cached_property
 
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, next_look
 from dmls_ray.config.until import Until
-from dmls_ray.records.durations import Durations
+from dmls_ray.records.durations import Durations, seconds_of_run
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
@@ -73,8 +73,15 @@ class Stage:
         """Number of blocks that the sweep may have at most, by the number of repeats and the time that are allowed."""
         most = self.until.max_repeats
         if self.until.budget is not None and self.block_s > 0:
-            # By what a block takes, not by what was spent: trials that are added to a sweep have their share as well.
-            most = min(most, FIRST_LOOK + math.floor(self.until.budget / self.block_s))
+            # Trials that are added to a sweep have their share as well: the time of the others is not theirs.
+            behind = {trial for trial in self.trials if self.blocks_of(trial) == self.blocks}
+            spent = sum(
+                seconds_of_run(record)
+                for record in self.records
+                if record.repeat >= FIRST_LOOK and (record.trial_id in behind or len(behind) == len(self.trials))
+            )
+            left = math.floor(max(self.until.budget - spent, 0.0) / self.block_s)
+            most = min(most, FIRST_LOOK + math.floor(self.until.budget / self.block_s), self.blocks + left)
         return max(most, self.blocks)
 
     def without_those_left_out(self) -> Stage:

@@ -70,13 +70,16 @@ def table_arguments(parser: Parser) -> None:
 
 def table(given: argparse.Namespace, console: Console) -> None:
     """Print the table of a sweep and its answer, or one of the reports' tables."""
+    if given.columns and (given.by or given.published):
+        raise ConfigError("--columns is for the table of the sweep; leave it out, or leave out --by and --published.")
     reading, spare = summarize(load(given.folder, stale=given.stale)), SPARE
     if given.by:
         layout = all_layouts()[given.by](reading.results, with_published=given.published)
     elif given.published:
         layout = with_published_rows(reading.table)
     elif given.format == "csv":
-        print(csv(reading.table.numbers()), end="")
+        columns = shown_columns(reading.table, given.columns).columns if given.columns else None
+        print(csv(reading.table.numbers(columns)), end="")
         return
     else:
         shown = shown_columns(reading.table, given.columns)

@@ -13,7 +13,6 @@ from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.axis_answer import answer_along
 from dmls_ray.analysis.summary.critical_batch import answer_on_critical_batch
 from dmls_ray.analysis.summary.quantization import quantization_findings, quantization_headline
-from dmls_ray.analysis.table.axis_groups import BATCHES
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
@@ -34,7 +33,7 @@ class ClassificationPresentation(Presentation):
         return default_columns(table, losses=False)
 
     def answer(self, table: Table, axis: str) -> Answer:
-        if axis in BATCHES and (critical := critical_batch(table)) is not None:
+        if axis == "global_batch" and (critical := critical_batch(table)) is not None:
             return answer_on_critical_batch(critical)
         found = answer_along(table, axis, list(quantization_findings(table.rows)) if axis == "quantization" else ())
         headline = quantization_headline(table.rows) if axis == "quantization" else ""
