@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +76,8 @@ def run_user_function(
         agreed = agreement.read_optimizers() if agreement is not None else {}
         if is_traced(rank) and reporter.stopped_epoch is None:
             seed_process(config.seed)
-            _trace(lambda again, report: train(given, again, report), rank, emit)
+            most = TRACED_STEPS if _take_equal_steps(rank, steps.count) else math.inf
+            _trace(lambda again, report: train(given, again, report), rank, emit, most)
     diverged = reporter.not_finite or _not_finite(returned)
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
@@ -142,17 +145,29 @@ class _Reporter:
             raise Stopped
 
 
-def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit) -> None:
+def _take_equal_steps(rank: RankInfo, count: int) -> bool:
+    """Whether all ranks took as many steps; unknown, so False, where the function has destroyed the process group."""
+    if rank.world_size == 1:
+        return True
+    if not torch.distributed.is_initialized():
+        return False
+    counts: list[Any] = [None] * rank.world_size
+    torch.distributed.all_gather_object(counts, count)
+    return len(set(counts)) == 1
+
+
+def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit, most: float) -> None:
     """Call the function a further time and write a trace of it, to its end or to the end of a few steps.
 
-    The ranks of a run end after the same step, and no rank waits for another. At world size 1 reports count as steps:
-    a function without an optimizer may train, or measure, for long. Files that the function writes go to a folder
-    besides those of the run.
+    At world size 1 reports count as steps: a function without an optimizer may train, or measure, for long. Files that
+    the function writes go to a folder besides those of the run. If the function raises, as one that cannot be called
+    twice, its error is in the log of the run, which has no trace then.
 
     Args:
         call: calls the function with a rank and a receiver of its reports.
         rank: this rank.
         emit: receives signs of progress.
+        most: steps after which the call ends; infinite where a rank would wait for another that has ended.
     """
     taken = 0
 
@@ -160,7 +175,7 @@ def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit) ->
         nonlocal taken
         emit(Progress())
         taken += 1
-        if taken >= TRACED_STEPS:
+        if taken >= most:
             raise Stopped
 
     assert rank.artifacts is not None
@@ -168,8 +183,13 @@ def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit) ->
     again = replace(rank, artifacts=artifacts, prunable=False)
     report = count if rank.world_size == 1 else lambda *_: emit(Progress())
     steps = FunctionSteps(torch.device(rank.device), count, None)
-    with traced(rank), steps.counted(), contextlib.suppress(Stopped):
-        call(again, report)
+    try:
+        with traced(rank), steps.counted(), contextlib.suppress(Stopped):
+            call(again, report)
+    except Exception:
+        why = "the function failed when it was called a further time"
+        print(f"Rank {rank.rank} has no trace: {why}.", file=sys.stderr)
+        traceback.print_exc()
 
 
 def _not_finite(values: Mapping[str, Any]) -> str:

@@ -318,7 +318,7 @@ def test_the_picture_of_a_run_is_shown_with_it_and_runs_without_one_show_none(re
 
 def test_a_narrow_page_has_no_sideways_scrolling_and_stacks_its_panels(reader: Reader) -> None:
     reader.page.set_viewport_size({"width": 390, "height": 844})
-    assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
+    reader.until(lambda: reader.page.evaluate("document.documentElement.scrollWidth") == 390)
     figure = reader.draw(1)
     reader.until(lambda: figure.locator(".main-svg").first.bounding_box()["width"] < 390)
     left, right = (figure.locator(f".subplot.{name}").bounding_box() for name in ("xy", "x2y2"))

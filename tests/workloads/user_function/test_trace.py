@@ -69,6 +69,43 @@ def test_a_trace_of_a_function_has_a_few_steps_of_every_rank(tmp_path: Path, wor
         assert any(name.startswith("aten::") for name in names)
 
 
+def trains_once(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """Makes a folder that must not be there yet."""
+    Path(config["folder"]).mkdir()
+    return {"test_loss": 0.5}
+
+
+def test_a_function_that_cannot_be_called_twice_keeps_its_run_and_says_why_it_has_no_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = user_function_schema(trains_once, ["folder"]).make(folder=str(tmp_path / "once"), device="cpu")
+    artifacts = ArtifactOptions(folder=str(tmp_path / "run"), trace=True)
+    result = run_inline(config, train=run_user_function, artifacts=artifacts)
+    assert result.outcome == "ok"
+    assert result.run["returned"] == {"test_loss": 0.5}
+    assert not (tmp_path / "run" / trace_name(0)).exists()
+    error = capsys.readouterr().err
+    assert "Rank 0 has no trace: the function failed when it was called a further time." in error
+    assert "FileExistsError" in error
+
+
+def steps_on_rank_0(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
+    """Only rank 0 has an optimizer; both ranks average its parameters after each of its steps."""
+    place = torch.nn.Parameter(torch.ones(()))
+    optimizer = torch.optim.SGD([place], lr=0.1) if rank.rank == 0 else None
+    for _ in range(config["steps"]):
+        if optimizer is not None:
+            (place**2).backward()
+            optimizer.step()
+        torch.distributed.broadcast(place.data, 0)
+
+
+def test_where_ranks_do_not_step_alike_the_traced_call_goes_to_its_end(tmp_path: Path) -> None:
+    call(steps_on_rank_0, 12, tmp_path, 2)
+    assert spans(tmp_path / trace_name(0)).count(STEP) == 12
+    assert (tmp_path / trace_name(1)).exists()
+
+
 def test_a_function_of_fewer_steps_is_traced_to_its_end(tmp_path: Path) -> None:
     call(train, 3, tmp_path, 2)
     assert spans(tmp_path / trace_name(1)).count(STEP) == 3
