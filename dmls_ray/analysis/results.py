@@ -107,13 +107,15 @@ class Results:
 
     @cached_property
     def until(self) -> Until | None:
-        """Until when the last call of the sweep repeated its trials; None where their number was given.
+        """Until when the last call that decided so itself repeated the trials; None where their number was given.
+
+        A later call with a given number does not undo that the sweep was looked at: its intervals stay as they were.
 
         Raises:
             StoreError: sweep.json cannot be read.
         """
         sessions = read_sweep(self.folder).get("sessions", [])
-        return Until.of(sessions[-1]) if sessions else None
+        return next((until for session in reversed(sessions) if (until := Until.of(session)) is not None), None)
 
     @property
     def left_out(self) -> str:

@@ -85,7 +85,8 @@ def run_plan(
         def results_so_far() -> Results:
             versions = store.versions.of(functools.partial(_of_this_call, plan, space))
             results = results_of(store.folder, versions, mirror=store.mirror, stale=options.stale)
-            results.until = options.until
+            if options.until is not None:
+                results.until = options.until
             return results
 
         blocks = blocks_of(plan, options.until, finished, results_so_far)

@@ -45,7 +45,7 @@ def test_two_noisy_equal_trials_among_quiet_ones_have_few_false_verdicts(noise: 
 
 
 @pytest.mark.parametrize("noise", DRAWN)
-@pytest.mark.parametrize(("trials", "blocks"), [(2, 3), (4, 3), (3, 6), (3, 15)])
+@pytest.mark.parametrize(("trials", "blocks"), [(2, 3), (4, 3), (3, 6), (3, 15), (8, 8)])
 def test_sweeps_with_a_fixed_number_of_blocks_have_few_false_verdicts(trials: int, blocks: int, noise: str) -> None:
     found = shares(Scenario("identical", [0.0] * trials, [0.05] * trials), noise, fixed=blocks)
     assert found["false verdicts"] <= 0.055 + CHANCE

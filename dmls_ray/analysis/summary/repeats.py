@@ -49,7 +49,9 @@ class Look:
         """Whether more blocks follow."""
         if self.stage.blocks < FIRST_LOOK:
             return bool(self.stage.trials)
-        return bool(self.open or self.rough) and not self.stage.is_last
+        # A comparison that most repeats lack, as of a trial that fails, is not decided by more.
+        may_be = [claim for claim in self.open if 2 * claim.contrast.n >= self.stage.blocks]
+        return bool(may_be or self.rough) and not self.stage.is_last
 
     @property
     def progress(self) -> str:
@@ -89,16 +91,19 @@ class Look:
         if not self.open:
             return ""
         after, until = f"after {count_noun(self.stage.blocks, 'repeat')}", self.stage.until
-        if not self.stage.is_last:
+        if self.goes_on:
             return f"{self._count_of(self.open)} {after}: {self._open_names}; the same command goes on"
+        if not self.stage.is_last:
+            return f"{self._count_of(self.open)} {after}, of which too few runs ended ok: {self._open_names}"
         if self.stage.blocks >= until.max_repeats:
-            why, way_out = f"the most that --max-repeats {until.max_repeats} allows", f"--max-repeats {self._wanted}"
+            why = f"the most that --max-repeats {until.max_repeats} allows"
         else:
             why = f"as many as --budget {until.budget:g} has time for"
-            wanted_s = max(0, self._wanted - FIRST_LOOK) * self.stage.block_s
-            way_out = f"--budget {_round_up(wanted_s)}"
-            if self._wanted > until.max_repeats:
-                way_out += f" --max-repeats {self._wanted}"
+        wanted_s = max(0, self._wanted - FIRST_LOOK) * self.stage.block_s
+        needs_time = until.budget is not None and wanted_s > until.budget
+        flags = [f"--budget {_round_up(wanted_s)}"] if needs_time else []
+        flags += [f"--max-repeats {self._wanted}"] if self._wanted > until.max_repeats else []
+        way_out = " ".join(flags) or "the same command with a larger --budget"
         wanted = f"about {self._wanted} repeats would decide: {way_out}"
         text = f"{self._count_of(self.open)} {after}, {why}: {self._open_names}; {wanted}"
         return f"{text}.{self._left_out.rstrip('.')}" if self.beaten else text
@@ -156,9 +161,12 @@ def look_at(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) ->
     stage = table.stage
     if stage.until.aim is None or not any(row.counted for row in table.rows):
         return Look(stage, claims_of(table, varied, changed))
-    race = race_for(table, stage.until.aim)
-    stage = replace(stage, beaten=frozenset(row.trial_id for row in race.beaten))
-    return Look(stage, race.claims, race.beaten)
+    # Who was beaten stays out: with few repeats it may look better again by chance.
+    out = [row for row in table.rows if row.trial_id in stage.beaten]
+    race = race_for(replace(table, rows=[row for row in table.rows if row not in out]), stage.until.aim)
+    beaten = [*out, *race.beaten]
+    stage = replace(stage, beaten=frozenset(row.trial_id for row in beaten))
+    return Look(stage, race.claims, beaten)
 
 
 def undecided_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) -> str:
@@ -178,4 +186,4 @@ def undecided_of(table: Table, varied: Sequence[str], changed: Sequence[str] = (
     if not (wanted := _repeats_wanted(open_, until)):
         return f"{count}: below {FIRST_LOOK} repeats there is no interval; --repeats auto decides"
     names = join_names([claim.text for claim in open_], most=_SHOWN)
-    return f"{count}: {names}; about {wanted} repeats would decide: --repeats auto"
+    return f"{count}: {names}; about {wanted} repeats would decide: --repeats {wanted}"

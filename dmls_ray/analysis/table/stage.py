@@ -85,11 +85,14 @@ class Stage:
         return max(most, self.blocks)
 
     def without_those_left_out(self) -> Stage:
-        """The stage of the trials that took part in the last block: others were beaten in a race before it."""
+        """The stage of the trials that took part in the last blocks: others were beaten in a race before these.
+
+        One block less is no sign of it: the sweep may have been cut short within a block.
+        """
         if not self.until.race:
             return self
         last = max(map(self.blocks_of, self.trials), default=0)
-        return replace(self, beaten=frozenset(trial for trial in self.trials if self.blocks_of(trial) < last))
+        return replace(self, beaten=frozenset(trial for trial in self.trials if self.blocks_of(trial) < last - 1))
 
     @property
     def is_last(self) -> bool:

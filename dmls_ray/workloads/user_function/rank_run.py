@@ -186,7 +186,7 @@ def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit, mo
     try:
         with traced(rank), steps.counted(), contextlib.suppress(Stopped):
             call(again, report)
-    except Exception:
+    except Exception:  # noqa: BLE001 - the run is over and its numbers are known, so this must not end it
         why = "the function failed when it was called a further time"
         print(f"Rank {rank.rank} has no trace: {why}.", file=sys.stderr)
         traceback.print_exc()

@@ -60,6 +60,20 @@ def test_a_beaten_trial_takes_no_part_in_further_blocks_and_its_row_stays() -> N
     assert [len(row.records) for row in make_table(later).rows] == [5, 8, 8]
 
 
+def test_a_trial_that_was_beaten_stays_out_however_good_it_was_in_its_few_repeats() -> None:
+    """Batch 16 was left out after 3 of 8 blocks, and looks best in these."""
+    swept = results(
+        {"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0 + values["batch_per_rank"] % 5, repeats=8
+    )
+    records = [record for record in swept.records if record.config["batch_per_rank"] != 16 or record.repeat < 3]
+    swept = swept.of(records)
+    swept.until = Until(race=True, aim="throughput", budget=None)
+    found = look_at(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
+    assert found is not None
+    assert 16 in [row.factors["batch_per_rank"] for row in found.beaten]
+    assert 16 not in [claim.row.factors["batch_per_rank"] for claim in found.claims]
+
+
 def test_a_race_with_one_trial_left_is_decided() -> None:
     swept = results(BATCHES, lambda values, repeat: values["batch_per_rank"] * (100.0 + repeat))
     swept.until = RACE

@@ -8,6 +8,7 @@ from typing import Any
 from dmls_ray.analysis.summary.repeats import Look, look_at, undecided_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import results
 
 
@@ -94,11 +95,24 @@ def undecided(rate: Any, repeats: int) -> str:
     return undecided_of(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
 
 
+def test_a_trial_that_fails_after_its_first_run_keeps_no_sweep_going() -> None:
+    swept = results({"batch_per_rank": [16, 17]}, clear, repeats=5)
+    for record in swept.records:
+        if record.config["batch_per_rank"] == 17 and record.repeat:
+            record.outcome = Outcome.ERROR
+    swept.until = Until(budget=None)
+    found = look_at(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
+    assert found is not None
+    assert found.open
+    assert not found.goes_on
+    assert "of 2 comparisons after 5 repeats, of which too few runs ended ok: " in found.undecided
+
+
 def test_a_given_number_of_repeats_leaves_undecided_what_more_of_them_would_decide() -> None:
     assert undecided(clear, 3) == ""
     assert re.fullmatch(
         r"1 of 2 comparisons: batch_per_rank 17 against 16: speed \S+x \[.*\]; about \d+ repeats would decide: "
-        "--repeats auto",
+        r"--repeats \d+",
         undecided(noisy, 5),
     )
     assert undecided(clear, 2) == "2 of 2 comparisons: below 3 repeats there is no interval; --repeats auto decides"
