@@ -107,9 +107,8 @@ class Results:
 
     @cached_property
     def until(self) -> Until | None:
-        """Until when the last call that decided so itself repeated the trials; None where their number was given.
-
-        A later call with a given number does not undo that the sweep was looked at: its intervals stay as they were.
+        """Until when trials were repeated; None where their number was given. A call with a given number does not undo
+        that an earlier one looked at the sweep.
 
         Raises:
             StoreError: sweep.json cannot be read.

@@ -141,14 +141,14 @@ class BlockModel:
         if count < MIN_REPEATS:
             return 0.0 if is_equal and self._is_exact else None
         own = 0.0 if is_equal else float(differences.var(ddof=1))
-        variance, degrees, is_own = own, count - 1, True
+        variance, degrees, of_pair_alone = own, count - 1, True
         squares = float((factors**2).sum())  # 2 of a pair
         if count < MIN_OWN_VARIANCE and not self._is_exact:
             pooled, degrees = self._noise
-            variance, is_own = max(own, squares * pooled), False
+            variance, of_pair_alone = max(own, squares * pooled), False
         variance = max(variance, squares * self._resolution**2 / 8)
         of_pairs = (np.abs(factors).sum() / 2) ** 2 / (squares / 2)  # 1 of a pair, more of others
-        critical = critical_value(self.trials, degrees, count, self._looks, is_own=is_own)
+        critical = critical_value(self.trials, degrees, count, self._looks, of_pair_alone=of_pair_alone)
         return critical * math.sqrt(of_pairs * variance / count)
 
     @cached_property
@@ -224,7 +224,9 @@ def _count_parts(known: NDArray[np.bool_]) -> int:
 
 
 @cache
-def critical_value(trials: int, degrees: int, blocks: int = 0, looks: Looks = "none", *, is_own: bool = False) -> float:
+def critical_value(
+    trials: int, degrees: int, blocks: int = 0, looks: Looks = "none", *, of_pair_alone: bool = False
+) -> float:
     """Half-width of an interval in standard errors.
 
     Args:
@@ -232,7 +234,7 @@ def critical_value(trials: int, degrees: int, blocks: int = 0, looks: Looks = "n
         degrees: degrees of freedom of the standard error.
         blocks: number of blocks.
         looks: how it came about.
-        is_own: whether the standard error is of the pair alone. Tukey's range is that of one common standard error; of
+        of_pair_alone: whether the standard error is of the pair alone. Tukey's range is that of one common standard error; of
             many pairs, one has a small one by chance, so Student's t has the errors of a family (Sidak).
     """
     from scipy.special import stdtrit
@@ -243,7 +245,7 @@ def critical_value(trials: int, degrees: int, blocks: int = 0, looks: Looks = "n
     pairs = max(trials * (trials - 1) // 2, 1)
     family = float(
         stdtrit(degrees, (1 + (1 - errors) ** (1 / pairs)) / 2)
-        if is_own
+        if of_pair_alone
         else studentized_range.ppf(1 - errors, max(trials, 2), degrees) / math.sqrt(2)
     )
     if not was_looked_at:

@@ -82,7 +82,7 @@ def _best(table: Table, rows: Sequence[Row], learned: Measure | None) -> list[Fi
     if all(more.low is None for more in compared):
         return [Finding("best", f"{text} (n={len(best.counted)})")]
     equal = sum(more.low is None or not learned.sign(more) for more in compared)
-    rest = f"{equal} of {len(others)} others may be as good" if equal else "beyond chance better than each other one"
+    rest = f"{equal} of {len(others)} others may be as good" if equal else "better than each other one beyond chance"
     return [Finding("best", f"{text}; {rest}")]
 
 

@@ -73,11 +73,13 @@ class Look:
         repeats, until, count = count_noun(self.stage.blocks, "repeat"), self.stage.until, len(self.claims)
         if not self.claims:
             return f"{repeats}: the race is decided.{self._left_out}"
-        comparisons = "the comparison" if count == 1 else f"each of the {count:,} comparisons"
+        comparisons = (
+            "the comparison of the answer is" if count == 1 else f"all {count:,} comparisons of the answer are"
+        )
         points = any(claim.measure.kind == "points" for claim in self.claims)
-        known = f"{until.within:.3g} of accuracy" if points else ""
-        known = " or ".join(filter(None, [f"{until.within * 100:.3g}%", known]))
-        return f"{repeats}: {comparisons} of the answer is beyond chance, or known to {known}.{self._left_out}"
+        known = f"{until.within * 100:.3g}%{f' ({until.within:.3g} of accuracy)' if points else ''}"
+        together = "" if count == 1 else "; their intervals hold for all pairs together"
+        return f"{repeats}: {comparisons} beyond chance, or known to within {known}{together}.{self._left_out}"
 
     @property
     def end(self) -> str:

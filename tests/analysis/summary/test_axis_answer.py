@@ -457,7 +457,7 @@ def of_grid(*, is_asked: bool = False) -> Answer:
 def test_a_sweep_of_combinations_names_the_best_one_first() -> None:
     found = of_grid()
     assert found.findings[0].topic == "best"
-    assert found.findings[0].text == "0.260 test loss with depth=4 lr=0.01; beyond chance better than each other one"
+    assert found.findings[0].text == "0.260 test loss with depth=4 lr=0.01; better than each other one beyond chance"
     assert "best" not in findings(of_grid(is_asked=True)), "a sweep about one field answers on that field"
 
 

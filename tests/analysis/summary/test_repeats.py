@@ -38,7 +38,8 @@ def test_a_sweep_ends_when_its_comparisons_are_decided() -> None:
     found = look(clear, Until())
     assert not found.goes_on
     assert found.result == (
-        "3 repeats: each of the 2 comparisons of the answer is beyond chance, or known to 5% or 0.05 of accuracy."
+        "3 repeats: all 2 comparisons of the answer are beyond chance, or known to within 5% (0.05 of accuracy); their "
+        "intervals hold for all pairs together."
     )
 
 
