@@ -95,10 +95,17 @@ def _check_aim(axes: Mapping[str, Any], options: Options, workload: Workload) ->
     """Refuse an aim that no run of the workload has a measure of."""
     if options.aim not in ("accuracy", "time-to-accuracy"):
         return
-    if "test_accuracy" not in (workload.epoch_metrics or ()):
+    known = workload.epoch_metrics or [metric.name for metric in workload.metrics]
+    if "test_accuracy" not in known:
         raise ConfigError(f"--aim {options.aim} needs test accuracies, and {workload.name} has none; use throughput.")
-    if options.aim == "time-to-accuracy" and axes.get("target_accuracy") is None:
+    if options.aim == "accuracy":
+        return
+    target = axes.get("target_accuracy")
+    if target is None:
         raise ConfigError("--aim time-to-accuracy needs the accuracy to be reached; add --target-accuracy 0.9, say.")
+    if isinstance(target, Sequence) and len(set(target)) > 1:
+        texts = " ".join(f"{value:g}" for value in target)
+        raise ConfigError(f"--target-accuracy {texts}: --aim time-to-accuracy needs one target; give one.")
 
 
 def results_location(options: Options) -> Path | str:

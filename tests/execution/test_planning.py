@@ -72,3 +72,17 @@ def test_a_trace_of_a_workload_that_writes_none_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="--trace 1: runs of without_traces write no traces; leave it out"):
         plan_sweep({"seed": [1]}, Options(trace=1), WithoutTraces())
+
+
+def test_an_aim_that_no_run_can_be_judged_by_is_refused_before_anything_starts() -> None:
+    race = Options(race=True, aim="time-to-accuracy")
+    with pytest.raises(ConfigError, match="add --target-accuracy 0.9, say"):
+        plan_sweep({"batch_per_rank": [16, 32]}, race, workload("classification"))
+    with pytest.raises(ConfigError, match="--target-accuracy 0.2 0.3: --aim time-to-accuracy needs one target; give"):
+        plan_sweep({"batch_per_rank": [16], "target_accuracy": [0.2, 0.3]}, race, workload("classification"))
+
+    class WithoutAccuracy(Workload):
+        name, config = "without_accuracy", RuntimeConfig
+
+    with pytest.raises(ConfigError, match="--aim accuracy needs test accuracies, and without_accuracy has none"):
+        plan_sweep({"seed": [1]}, Options(race=True, aim="accuracy"), WithoutAccuracy())

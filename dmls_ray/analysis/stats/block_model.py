@@ -234,8 +234,8 @@ def critical_value(
         degrees: degrees of freedom of the standard error.
         blocks: number of blocks.
         looks: how it came about.
-        of_pair_alone: whether the standard error is of the pair alone. Tukey's range is that of one common standard error; of
-            many pairs, one has a small one by chance, so Student's t has the errors of a family (Sidak).
+        of_pair_alone: whether the standard error is of the pair alone. Tukey's range is that of one common standard
+            error; of many pairs, one has a small one by chance, so Student's t has the errors of a family (Sidak).
     """
     from scipy.special import stdtrit
     from scipy.stats import studentized_range

@@ -15,6 +15,7 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.table.stage import Stage
 from dmls_ray.config.until import Until
+from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.quantities import duration
 
 _SHOWN = 2
@@ -165,7 +166,11 @@ def look_at(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) ->
         return Look(stage, claims_of(table, varied, changed))
     # Who was beaten stays out: with few repeats it may look better again by chance.
     out = [row for row in table.rows if row.trial_id in stage.beaten]
-    race = race_for(replace(table, rows=[row for row in table.rows if row not in out]), stage.until.aim)
+    try:
+        race = race_for(replace(table, rows=[row for row in table.rows if row not in out]), stage.until.aim)
+    except ConfigError:
+        # Runs that report nothing of the aim are compared as those of any sweep.
+        return Look(stage, claims_of(table, varied, changed))
     beaten = [*out, *race.beaten]
     stage = replace(stage, beaten=frozenset(row.trial_id for row in beaten))
     return Look(stage, race.claims, beaten)

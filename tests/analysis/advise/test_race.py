@@ -84,3 +84,12 @@ def test_a_race_with_one_trial_left_is_decided() -> None:
         "3 repeats: the race is decided. Beaten for throughput and left out of further repeats: batch_per_rank=32, "
         "batch_per_rank=16."
     )
+
+
+def test_a_folder_whose_runs_say_nothing_of_the_aim_is_read_as_that_of_any_sweep() -> None:
+    swept = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 100.0 * values["batch_per_rank"] + repeat)
+    swept.until = Until(race=True, aim="time-to-accuracy", budget=None)
+    found = look_at(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
+    assert found is not None
+    assert found.claims
+    assert not found.beaten
