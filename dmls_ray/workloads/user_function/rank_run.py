@@ -20,7 +20,7 @@ from dmls_ray.records.run_events import EpochEnded, Progress
 from dmls_ray.records.training_metrics import RETURNABLE_PER_EPOCH, is_loss
 from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter
-from dmls_ray.training.process import prepare_process, seed_process
+from dmls_ray.training.process import Collective, prepare_process, seed_process
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter
 from dmls_ray.training.trace import TRACED_STEPS, is_traced, traced
@@ -151,9 +151,8 @@ def _take_equal_steps(rank: RankInfo, count: int) -> bool:
         return True
     if not torch.distributed.is_initialized():
         return False
-    counts: list[Any] = [None] * rank.world_size
-    torch.distributed.all_gather_object(counts, count)
-    return len(set(counts)) == 1
+    most, least = Collective(rank, torch.device(rank.device)).max([count, -count])
+    return most == -least
 
 
 def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit, most: float) -> None:
