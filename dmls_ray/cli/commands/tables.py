@@ -122,7 +122,7 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     comparison = compare_sweeps(a, b, measure=given.measure)
     slower, lost = ([], []) if share is None else (comparison.slower_by_more_than(share), comparison.lost)
     notes = [*([names] if names else []), *comparison.notes, "", comparison.sentence]
-    print_result(comparison.frame(), notes, given.format, console)
+    print_result(comparison.frame(), notes, given.format, console, spare=("outcome", "global_batch", "n"))
     if slower:
         limit = f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}"
         print_error(f"{limit}: {', '.join(slower)}.", EXIT_SLOWER)
