@@ -10,7 +10,7 @@ range, `scipy.stats.studentized_range`).
 
 Below `MIN_OWN_VARIANCE` blocks the variance is that of all trials, or of the two if theirs is larger: three differences
 say nearly nothing of their spread. From there on it is that of the two, since trials differ in their noise: a short
-run from a long one, two ranks from one. Each pair then has a standard error of its own, so the family is held together
+run from a long one, two ranks from one. Each pair then has its separate standard error, so the family is held together
 by Sidak's level for Student's t: Tukey's range, with 28 standard errors of 8 blocks, would err in 11 of 100 sweeps.
 """
 
