@@ -167,7 +167,8 @@ def look_at(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) ->
     # Who was beaten stays out: with few repeats it may look better again by chance.
     out = [row for row in table.rows if row.trial_id in stage.beaten]
     try:
-        race = race_for(replace(table, rows=[row for row in table.rows if row not in out]), stage.until.aim)
+        left = [row for row in table.rows if row.trial_id not in stage.beaten]
+        race = race_for(replace(table, rows=left), stage.until.aim)
     except ConfigError:
         # Runs that report nothing of the aim are compared as those of any sweep.
         return Look(stage, claims_of(table, varied, changed))

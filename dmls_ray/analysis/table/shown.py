@@ -16,6 +16,8 @@ from dmls_ray.util.text import did_you_mean
 
 ALL = "all"
 MOST_COLUMNS = 8
+CHANGE = "change"
+"""Head of the column that stands for the fields that were changed one at a time."""
 
 SPARE: Sequence[str] = (
     "bound by", "fp32 eager ms", "fp32 test acc.", "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency",
@@ -60,8 +62,8 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
     factors = _telling(table, factors)
     kept = [*factors, *table.columns[len(table.varied) :]]
     answers = _measured(table, kept)[:1]
-    order = [*_that_follow(table), *SPARE, *_others(table, kept)]
-    order = [head for head in order if head not in map(_head, answers)]
+    spare = dict.fromkeys((*_that_follow(table), *SPARE, *_others(table, kept)))
+    order = [head for head in spare if head not in map(_head, answers)]
     for head in order:
         if len(kept) > MOST_COLUMNS:
             kept = [column for column in kept if _head(column) != head]
@@ -72,10 +74,6 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
         [head for head in left_out if head not in in_change],
         [column.head for head in order for column in kept if _head(column) == head],
     )
-
-
-CHANGE = "change"
-"""Head of the column that stands for the fields that were changed one at a time."""
 
 
 def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
