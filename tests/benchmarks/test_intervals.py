@@ -44,6 +44,15 @@ def test_two_noisy_equal_trials_among_quiet_ones_have_few_false_verdicts(noise: 
     assert found["coverage"] >= 0.94 - CHANCE
 
 
+@pytest.mark.parametrize("blocks", [{"fixed": 3}, {"fixed": 5}, {"most_blocks": 4}])
+@pytest.mark.parametrize("deviations", [[0.12, 0.12, *[0.02] * 6], np.geomspace(0.02, 0.12, 8).tolist()])
+def test_few_blocks_of_many_equal_trials_of_unequal_noise_have_few_false_verdicts(
+    deviations: list[float], blocks: dict[str, int]
+) -> None:
+    found = shares(Scenario("unequal noise", [0.0] * 8, deviations), "normal", **blocks)
+    assert found["false verdicts"] <= 0.055 + CHANCE
+
+
 @pytest.mark.parametrize("noise", DRAWN)
 @pytest.mark.parametrize(("trials", "blocks"), [(2, 3), (4, 3), (3, 6), (3, 15), (8, 8)])
 def test_sweeps_with_a_fixed_number_of_blocks_have_few_false_verdicts(trials: int, blocks: int, noise: str) -> None:
@@ -53,7 +62,7 @@ def test_sweeps_with_a_fixed_number_of_blocks_have_few_false_verdicts(trials: in
 
 def test_three_blocks_of_four_trials_find_one_that_is_20_percent_faster_more_often_than_not() -> None:
     found = shares(Scenario("20% faster", [0.2, 0.0, 0.0, 0.0], [0.05] * 4), "normal", fixed=3)
-    assert found["power"] > 0.75
+    assert found["power"] > 0.65
 
 
 def test_a_sweep_that_repeats_until_it_is_decided_finds_what_a_fixed_one_misses() -> None:

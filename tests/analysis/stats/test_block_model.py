@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import studentized_range, ttest_rel
+from scipy.stats import studentized_range, t, ttest_rel
 
 from dmls_ray.analysis.stats.block_model import MIN_OWN_VARIANCE, BlockModel, Contrast, critical_value, is_decided
 
@@ -77,6 +77,25 @@ def test_a_noisy_pair_is_not_narrowed_by_quiet_ones() -> None:
     assert noisy.half_width > math.sqrt(own / 3) * 3
 
 
+def test_of_trials_that_clearly_differ_in_noise_a_noisy_pair_has_its_separate_variances() -> None:
+    quiet, loud = drawn(6, 4, deviation=0.001), drawn(2, 4, deviation=0.3, seed=1)
+    table = np.log([list(row.values()) for row in [*quiet.values(), *loud.values()]])
+    residuals = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    variances = (residuals**2).sum(axis=1)[6:] * 8 / 7 / 3
+    own = np.var(table[6] - table[7], ddof=1)
+    degrees = variances.sum() ** 2 / ((variances**2).sum() / 3)  # Welch-Satterthwaite
+    critical = t.ppf((1 + 0.95 ** (1 / 28)) / 2, degrees)  # Sidak's level for 28 pairs
+    found = contrast(BlockModel(quiet | {"c": loud["0"], "d": loud["1"]}, is_ratio=True), "c", "d")
+    assert found.half_width == pytest.approx(critical * math.sqrt(max(own, variances.sum()) / 4), rel=0.02)
+
+
+def test_a_trial_without_noise_among_noisy_ones_has_an_interval() -> None:
+    values = drawn(4, 4, deviation=0.2) | {"constant": blocks(2.0, 2.0, 2.0, 2.0)}
+    found = contrast(BlockModel(values, is_ratio=True), "constant", "0")
+    assert found.half_width is not None
+    assert found.half_width > 0.1
+
+
 def test_pairs_are_compared_in_the_blocks_that_have_both_and_those_that_share_none_are_not() -> None:
     model = BlockModel({"a": blocks(1.0, 2.0, 4.0), "b": {1: 4.0, 2: 8.0, 3: 1.0}, "c": {7: 1.0}}, is_ratio=True)
     found = contrast(model, "b", "a")
@@ -91,7 +110,7 @@ def test_missing_runs_leave_the_residual_variance_unbiased() -> None:
         values = drawn(4, 6, deviation=0.1, seed=seed)
         for row in values.values():
             row.pop(int(random.integers(0, 6)))
-        variances.append(BlockModel(values, is_ratio=True)._noise[0])
+        variances.append(BlockModel(values, is_ratio=True)._noise.variance)
     assert np.mean(variances) == pytest.approx(0.01, rel=0.05)
 
 
