@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dmls_ray.analysis.figures.chart import Chart
     from dmls_ray.analysis.published.matching import Match
     from dmls_ray.analysis.results import Results
+    from dmls_ray.analysis.summary.claims import Claim
     from dmls_ray.analysis.table.layouts import RenderedTable
 
 
@@ -89,6 +90,10 @@ class Presentation:
     def measures(self, rows: Sequence[Row]) -> list[Measure]:
         """By what an answer compares these trials, the most important first."""
         return measures_of(rows)
+
+    def claims_within_trials(self, table: Table) -> list[Claim]:
+        """The comparisons that the answer makes of two values of the same runs, besides those of trials."""
+        return []
 
     def answer(self, table: Table, axis: str) -> Answer:
         """What an axis does."""

@@ -76,22 +76,21 @@ class LiveView:
         """What the terminal shows now."""
         progress = self._progress
         rows = Table(box=None, padding=(0, 2), show_header=bool(self._latest))
-        custom = any(record.measures for _, record in self._latest)
-        for head in ("run", "outcome", *(("measures",) if custom else ("images/s", "test acc.")), "s"):
+        shown = [record for _, record in self._latest]
+        columns = {
+            "images/s": [_number(record.images_per_s, "{:,.0f}") for record in shown],
+            "test acc.": [_number(record.test_accuracy, "{:.3f}") for record in shown],
+            "measures": [escape_control_chars(", ".join(custom_measures(record.measures))) for record in shown],
+            "s": [_number(record.total_s, "{:.2f}") for record in shown],
+        }
+        columns = {head: values for head, values in columns.items() if any(values)}
+        for head in ("run", "outcome", *columns):
             rows.add_column(head, justify="left" if head in ("run", "outcome") else "right", no_wrap=True)
-        for name, record in self._latest:
+        for (name, record), *values in zip(self._latest, *columns.values(), strict=True):
             style = "" if record.outcome is Outcome.OK else "yellow" if record.outcome.is_answer() else "red"
-            rows.add_row(
-                Text(escape_control_chars(name), style=style),
-                Text(record.ending, style=style),
-                *(
-                    # A text, since what looks like mark-up in a name is none.
-                    (Text(escape_control_chars(", ".join(custom_measures(record.measures)))),)
-                    if custom
-                    else (_number(record.images_per_s, "{:,.0f}"), _number(record.test_accuracy, "{:.3f}"))
-                ),
-                _number(record.total_s, "{:.2f}"),
-            )
+            # Texts, since what looks like mark-up in a name is none.
+            texts = [Text(escape_control_chars(name), style=style), Text(record.ending, style=style)]
+            rows.add_row(*texts, *map(Text, values))
         left = progress.left_s if progress.total else None
         bar = Table.grid(padding=(0, 1))
         bar.add_row(

@@ -92,7 +92,7 @@ def main(
     except (NotKeptError, WorkerGroupError) as error:
         parser.exit(EXIT_FAILED, f"{parser.prog}: {error}\n")
     except KeyboardInterrupt:
-        print(_stopped(fresh=bool(given.get("fresh"))), file=sys.stderr)
+        print(_stopped(), file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -123,8 +123,12 @@ def _run(
         return _show_plan(plan, options, chosen, console)
     from dmls_ray.cli.progress import make_view
 
-    with make_view(console) as view:
-        results = run_plan(plan, options, view, space=space, on_stuck=functools.partial(_exit_now, fresh=options.fresh))
+    try:
+        with make_view(console) as view:
+            results = run_plan(plan, options, view, space=space, on_stuck=functools.partial(_exit_now, options=options))
+    except KeyboardInterrupt:
+        print(_stopped(options), file=sys.stderr)
+        return EXIT_INTERRUPTED
     return _show_results(results, plan, options, console)
 
 
@@ -186,7 +190,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
         say(console, repeated)
     say(console, describe_estimate(plan, pending, records))
     if options.until is not None:
-        say(console, describe_further_blocks(plan, pending, options.until))
+        say(console, describe_further_blocks(plan, pending, records, options.until))
     if joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
     return EXIT_OK
@@ -227,17 +231,22 @@ def _show_results(results: Any, plan: Plan, options: Options, console: ProgressC
     return EXIT_OK if is_there and is_answered else EXIT_FAILED
 
 
-def _exit_now(error: HeadLostError | KeyboardInterrupt, *, fresh: bool = False) -> NoReturn:
+def _exit_now(error: HeadLostError | KeyboardInterrupt, *, options: Options | None = None) -> NoReturn:
     """End this process at once: at a normal exit, Ray would wait for the head."""
     is_interrupted = isinstance(error, KeyboardInterrupt)
-    print(_stopped(fresh=fresh) if is_interrupted else error, file=sys.stderr, flush=True)
+    print(_stopped(options) if is_interrupted else error, file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
 
 
-def _stopped(*, fresh: bool) -> str:
-    again = "the same command" + (", with --out on that folder in place of --fresh," if fresh else "")
-    return f"Stopped. The runs that had ended are kept; {again} runs the others."
+def _stopped(options: Options | None = None) -> str:
+    if options is None:
+        return "Stopped. The runs that had ended are kept; the same command runs the others."
+    if options.fresh:  # its folder was chosen when the sweep began
+        again = "the same command, with --out on its folder in place of --fresh, runs the others"
+        return f"Stopped. The runs that had ended are kept; {again}."
+    shown = f"dmls-ray table {shlex.quote(str(results_location(options)))}"
+    return f"Stopped. The runs that had ended are kept: `{shown}` shows them, and the same command runs the others."
 
 
 def _interrupt(*_: object) -> NoReturn:

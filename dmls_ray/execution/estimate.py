@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary.phrases import count_noun
+from dmls_ray.analysis.table.stage import seconds_of_further_blocks
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.until import Until
 from dmls_ray.records.durations import Durations
@@ -36,12 +38,20 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
     )
 
 
-def describe_further_blocks(plan: Plan, pending: Sequence[Run], until: Until) -> str:
+def describe_further_blocks(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord], until: Until) -> str:
     """How many blocks may follow the pending ones, how long they may take, and what they are for."""
     blocks = 1 + max(run.repeat for run in pending)
     if blocks >= plan.repeats:
         return f"No more than {plan.repeats} blocks are run (--max-repeats)."
-    time = "" if until.budget is None else f" and {duration(until.budget)}"
+    time = ""
+    if until.budget is not None:
+        durations, trials = Durations(records), {run.trial_id for run in plan.runs}
+        planned = [record for record in records if record.trial_id in trials]
+        further = [durations.expected_s(run.trial_id) or 0.0 for run in pending if run.repeat >= FIRST_LOOK]
+        left = until.budget - seconds_of_further_blocks(planned) - sum(further)
+        if left < sum(durations.expected_s(trial) or 0.0 for trial in trials) or left <= 0:
+            return f"Then no more blocks follow: --budget {until.budget:g} has no time for them."
+        time = f" and {duration(left)}"
     return (
         f"Then up to {count_noun(plan.repeats - blocks, 'more block')}{time} of them, until each comparison of the "
         f"answer is decided, or known to {until.within:.3g}."

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dmls_ray.execution.estimate import Durations, describe_estimate
+from dmls_ray.config.until import Until
+from dmls_ray.execution.estimate import Durations, describe_estimate, describe_further_blocks
 from dmls_ray.execution.planning import make_plan
 from tests.records.test_model import record
 
@@ -25,3 +26,17 @@ def test_the_estimate_says_how_it_is_known() -> None:
     assert describe_estimate(PLAN, PLAN.runs, []).startswith("A guess of ")
     unknown = make_plan({"batch_per_rank": 16, "dataset": "mine:data"}, repeats=1)
     assert describe_estimate(unknown, unknown.runs, []).endswith("no estimate.")
+
+
+def test_what_a_folder_has_spent_of_the_budget_is_not_promised_again() -> None:
+    plan = make_plan({"batch_per_rank": [16, 32]}, repeats=30)
+    measured = [
+        record(trial_id=run.trial_id, repeat=run.repeat, total_s=4.0, overhead_s=0.0)
+        for run in plan.runs
+        if run.repeat < 5
+    ]
+    pending = [run for run in plan.runs if 5 <= run.repeat < 8]
+    text = describe_further_blocks(plan, pending, measured, Until(budget=60.0))
+    assert text.startswith("Then up to 22 more blocks and 20 s of them")  # 60 s, less 4 and 6 runs of 4 s
+    text = describe_further_blocks(plan, pending, measured, Until(budget=45.0))
+    assert text == "Then no more blocks follow: --budget 45 has no time for them."

@@ -127,7 +127,7 @@ class SweepComparison:
         count = len(self.compared)
         if self.overall is None:
             return f"No {self.unit} has all {count} configurations ok, so nothing is said over all. {self._verdicts()}"
-        over = f"by {self.measure} over {count_noun(count, 'configuration')}"
+        over = f"by {label_of(self.measure)} over {count_noun(count, 'configuration')}"
         counts = f"n={' and '.join(map(str, self.samples))}" + (" sessions" if self.unit == "session" else "")
         if self._is_same():
             return f"B is the same as A {over}, run by run ({counts})."

@@ -62,7 +62,7 @@ def claims_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) 
     """The comparisons that the answer of a sweep makes.
 
     Neighbours and ends of an axis of numbers, each choice against the default, each number of ranks against the
-    smallest, each change against the trial without any.
+    smallest, each change against the trial without any; and what a workload compares within runs.
 
     Args:
         table: the trials.
@@ -72,7 +72,8 @@ def claims_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) 
     found: dict[tuple[str, str], _Pair] = {}
     for pair in _pairs(table, varied, changed):
         found.setdefault((pair.row.trial_id, pair.base.trial_id), pair)
-    return [claim for pair in found.values() for claim in _claims(table, pair)]
+    of_trials = [claim for pair in found.values() for claim in _claims(table, pair)]
+    return [*of_trials, *table.presentation.claims_within_trials(table)]
 
 
 def claims_against(table: Table, best: Row, others: Sequence[Row], measures: Collection[str]) -> list[Claim]:

@@ -14,6 +14,14 @@ _MOST_WITH_INTERVALS = 2
 
 NOT_COMPARED = "not compared: no block has both on one machine and device with the same versions"
 
+
+def why_not_compared(measure: Measure, *rows: Row) -> str:
+    """Why some trials are not compared by a measure: not all have it, or never in one block."""
+    if all(measure.is_of(row) for row in rows):
+        return NOT_COMPARED
+    return f"not compared: not all of them have {measure.words}"
+
+
 Placed = tuple[str, Contrast]
 """Where two trials were compared, as ` on 2 ranks`, and how."""
 _Effect = tuple[str, Row, Row, Contrast]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.summary.axis import RANKS, Axis
-from dmls_ray.analysis.summary.effects import NOT_COMPARED
+from dmls_ray.analysis.summary.effects import why_not_compared
 from dmls_ray.analysis.summary.measures import DURATION, Measure
 from dmls_ray.analysis.summary.phrases import as_sentence
 from dmls_ray.analysis.table.row import Row
@@ -30,7 +30,8 @@ def headline_of(axis: Axis, measures: Sequence[Measure], until: Until, verb: str
     main, *others = measures
     compared = _compared(main, rest, base)
     if not compared:
-        return _sentence(axis.place(group), f"{axis.subject(rest[-1])} and {axis.value(base)} are {NOT_COMPARED}")
+        reason = why_not_compared(main, rest[-1], base)
+        return _sentence(axis.place(group), f"{axis.subject(rest[-1])} and {axis.value(base)} are {reason}")
     learned = _compared(others[0], rest, base) if others else []
     if not any(main.sign(contrast) for _, contrast in compared) and (text := _learned(axis, base, learned, others)):
         return _sentence(axis.place(group), f"{text}; no {axis.noun} differs in {main.topic} beyond chance")

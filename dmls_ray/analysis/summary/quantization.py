@@ -8,10 +8,21 @@ from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, format_value
 from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.answer import Finding
+from dmls_ray.analysis.summary.claims import Claim
 from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.table.row import Row
 
 _ACCURACY = Measure("test_accuracy", "points")
+_INFERENCE = Measure("inference", "ratio")
+
+
+def quantization_claims(rows: Sequence[Row]) -> Iterator[Claim]:
+    """The comparisons of int8 with the same weights in fp32 that the answer makes."""
+    for row in rows:
+        for measure, contrast in ((_ACCURACY, _changed(row)), (_INFERENCE, _faster(row))):
+            if contrast is not None:
+                pair = f"int8 by {row.factors['quantization']} quantization against fp32"
+                yield Claim("quantization", pair, row, row, measure, contrast)
 
 
 def quantization_headline(rows: Sequence[Row]) -> str:

@@ -22,7 +22,7 @@ def trends_of(axis: Axis, measure: Measure) -> str:
     """What an ordered axis does to a measure, in each group."""
     groups = [known for group in axis.groups if len(known := [row for row in group if measure.is_of(row)]) > 1]
     if not groups:
-        return NOT_COMPARED
+        return f"not compared: in no place do two values have {measure.words}"
     if measure.kind == "ratio":
         return _trends(axis, groups, measure)
     if len(groups) <= _MOST_PLACES:

@@ -23,21 +23,27 @@ _MOST = 3
 
 
 def account_of_ranks(row: Row, base: Row) -> str:
-    """Where the difference between the steps of two trials goes, in milliseconds; empty where it is not known.
+    """Where the difference between the steps of two trials goes, in milliseconds.
+
+    Empty where it is not known, or no block has both on one machine and device with the same versions.
 
     `225 steps of 3.4 ms instead of 450 of 1.3 ms; per step +2.1 ms communication not overlapped with compute`. What
-    computing takes longer with as many samples a rank is contention: ranks share cores, caches and memory.
+    computing takes longer with as many samples a rank is contention where all ranks are on one machine: they share
+    cores, caches and memory.
 
     Args:
         row: the trial with more ranks.
         base: the trial with fewer.
     """
+    if not row.comparisons.common_blocks(row, base, timed=True):
+        return ""
     after, before = step_parts(row), step_parts(base)
     if after is None or before is None or not after.parts["forward_ms"]:
         return ""  # of a user-defined function, the parts are not known
     decimals = _decimals(after.step_ms)
     changes = {words: sum(after.parts[name] - before.parts[name] for name in names) for words, names in _GROUPS.items()}
-    if changes[_COMPUTING] > 0 and _samples_of_rank(row) == _samples_of_rank(base):
+    on_one_machine = not any(run.machine.get("beside") for run in (*row.timed, *base.timed))
+    if changes[_COMPUTING] > 0 and on_one_machine and _samples_of_rank(row) == _samples_of_rank(base):
         changes = {_CONTENTION if words == _COMPUTING else words: change for words, change in changes.items()}
     total = sum(map(abs, changes.values()))
     largest = sorted(changes.items(), key=lambda item: -abs(item[1]))[:_MOST]

@@ -11,8 +11,9 @@ from dmls_ray.analysis.presentation import Presentation
 from dmls_ray.analysis.published.matching import Match, match_training
 from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.axis_answer import answer_along
+from dmls_ray.analysis.summary.claims import Claim
 from dmls_ray.analysis.summary.critical_batch import answer_on_critical_batch
-from dmls_ray.analysis.summary.quantization import quantization_findings, quantization_headline
+from dmls_ray.analysis.summary.quantization import quantization_claims, quantization_findings, quantization_headline
 from dmls_ray.analysis.table.columns import default_columns
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
@@ -31,6 +32,9 @@ class ClassificationPresentation(Presentation):
 
     def columns(self, table: Table) -> list[Column]:
         return default_columns(table, losses=False)
+
+    def claims_within_trials(self, table: Table) -> list[Claim]:
+        return list(quantization_claims(table.rows)) if table.axis == "quantization" else []
 
     def answer(self, table: Table, axis: str) -> Answer:
         if axis == "global_batch" and (critical := critical_batch(table)) is not None:

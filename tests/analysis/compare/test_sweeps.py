@@ -52,7 +52,7 @@ def test_a_block_that_was_slow_as_a_whole_counts_once_over_all() -> None:
 def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> None:
     comparison = compare_sweeps(sweep(), sweep())
     assert comparison.sentence == (
-        "B is indistinguishable from A by images_per_s over 2 configurations: 1.00 [0.80, 1.25] times as fast "
+        "B is indistinguishable from A by images/s over 2 configurations: 1.00 [0.80, 1.25] times as fast "
         "(n=3 and 3). A slowdown by 20.3% is not ruled out. Each for itself: 2 indistinguishable."
     )
     assert not comparison.slower_by_more_than(0)
@@ -78,7 +78,7 @@ def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> Non
     assert comparison.slower_by_more_than(0.05) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     assert comparison.slower_by_more_than(0.05)
     assert not comparison.slower_by_more_than(0.2)
-    assert comparison.sentence.startswith("B is slower than A by images_per_s over 2 configurations: 0.80")
+    assert comparison.sentence.startswith("B is slower than A by images/s over 2 configurations: 0.80")
 
 
 def test_one_slow_configuration_among_others_is_named() -> None:

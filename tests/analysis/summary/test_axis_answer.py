@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dmls_ray.analysis.summary.answer import MOST_FINDINGS, Answer
-from dmls_ray.analysis.summary.quantization import quantization_headline
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.outcome import Outcome
@@ -208,38 +207,6 @@ def test_on_one_machine_the_ranks_of_a_machine_are_compared() -> None:
             record.outcome, record.images_per_s = Outcome.SKIPPED, None
     found = answer(runs, "machines", ["machines", "ranks_per_machine", "world_size"])
     assert found.headline.startswith("Only machines 1 could be measured. 2 ranks per machine train 2.00x as fast as 1")
-
-
-def test_the_answer_on_quantization_says_what_int8_does_to_accuracy_size_and_latency() -> None:
-    runs = results(
-        {"quantization": ["off", "static"], "batch_per_rank": 16, "inference_batch": 32}, lambda values, repeat: 100.0
-    )
-    for record in runs.records:
-        record.fp32_compiled_ms_p50 = 0.2
-        if record.config["quantization"] == "static":
-            record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.89
-            record.fp32_checkpoint_bytes, record.int8_checkpoint_bytes = 27_221, 10_943
-            record.int8_compiled_ms_p50 = 0.25
-    found = answer(runs, "quantization")
-    assert found.headline == (
-        "int8 by static quantization loses 1.0 points of test accuracy and infers 0.80x as fast as fp32."
-    )
-    assert findings(found)["static"] == (
-        "0.890 in int8, -1.0 points [-1.0, -1.0] against fp32, 10,943 bytes for 27,221, inference of 32 images 0.80x "
-        "[0.80, 0.80] as fast, both compiled"
-    )
-
-
-def test_the_headline_on_quantization_names_no_change_that_is_within_chance() -> None:
-    runs = results({"quantization": ["off", "static"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
-    static = [record for record in runs.records if record.config["quantization"] == "static"]
-    for record, change, ratio in zip(static, (-0.02, 0.01, 0.0), (0.8, 1.3, 1.0), strict=True):
-        record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + change
-        record.fp32_compiled_ms_p50, record.int8_compiled_ms_p50 = 0.2, 0.2 * ratio
-    assert quantization_headline(make_table(runs).rows) == (
-        "int8 by static quantization has the test accuracy of fp32 as far as is known and infers as fast as far as is "
-        "known."
-    )
 
 
 def test_every_measure_of_a_user_function_is_compared_along_the_axis() -> None:

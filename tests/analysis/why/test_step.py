@@ -106,6 +106,20 @@ def test_the_account_of_two_ranks_names_what_takes_longer_and_by_how_much() -> N
     )
 
 
+def test_what_computing_takes_longer_on_several_machines_is_not_called_contention() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3})
+    for record in two.records:
+        record.machine = {**record.machine, "beside": ["another"]}
+    assert account_of_ranks(two, one_rank).endswith("communication not overlapped with compute, +0.3 ms computing")
+
+
+def test_trials_of_different_versions_have_no_account() -> None:
+    one_rank, two = of_ranks({"exposed_comm_ms": 0.6})
+    for record in two.records:
+        record.versions = {**record.versions, "torch": "3"}
+    assert account_of_ranks(two, one_rank) == ""
+
+
 def test_the_account_counts_the_steps_where_they_differ_and_adds_up() -> None:
     one_rank, two = of_ranks({"exposed_comm_ms": 0.6, "forward_ms": 0.3, "rest_ms": 0.05})
     for row, steps in ((one_rank, 450), (two, 225)):
