@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.advise.objective import Request, candidates, settle
+from dmls_ray.analysis.advise.objective import Objective, Request, candidates, settle
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.stats.intervals import is_above
 from dmls_ray.analysis.summary.claims import Claim, claims_against
+from dmls_ray.analysis.summary.measures import DURATION, SPEED, Measure
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-
-_MEASURES = {"throughput": ("speed", "total_s"), "accuracy": ("test_accuracy",)}
-"""Measures that decide a race for an aim; those of other aims are decided by all."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,22 @@ def race_for(table: Table, aim: str) -> Race:
     """
     objective = settle(OBJECTIVES[aim], table, Request())
     able, _ = candidates(table, objective)
-    if not able or not able[0].is_whole:  # times of runs that did not get there are too short to beat others
-        return Race(claims=claims_against(table, able[0].row, [item.row for item in able[1:]], ()) if able else ())
-    best, model = able[0], objective.model(able)
+    if not able:
+        return Race()
+    best = able[0]
+    measures = _measures(table, objective, [item.row for item in able])
+    if not best.is_whole:  # times of runs that did not get there are too short to beat others
+        return Race(claims=claims_against(best.row, [item.row for item in able[1:]], measures))
+    model = objective.model(able)
     beaten = [item.row for item in able[1:] if is_above(objective.compared(item, best, model), 0)]
     left = [item.row for item in able[1:] if item.row not in beaten]
-    return Race(beaten, claims_against(table, best.row, left, _MEASURES.get(aim, ())))
+    return Race(beaten, claims_against(best.row, left, measures))
+
+
+def _measures(table: Table, objective: Objective, rows: Sequence[Row]) -> list[Measure]:
+    """By what the trials of a race are compared: what decides its aim, or all measures where it is none of them."""
+    if objective.is_learned:
+        return [Measure(objective.measure, "points")]
+    measures = table.presentation.measures(rows)
+    by_speed = [measure for measure in measures if measure in (SPEED, DURATION)]
+    return by_speed if objective.name == "throughput" else measures

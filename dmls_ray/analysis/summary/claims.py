@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,22 +72,21 @@ def claims_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) 
     found: dict[tuple[str, str], _Pair] = {}
     for pair in _pairs(table, varied, changed):
         found.setdefault((pair.row.trial_id, pair.base.trial_id), pair)
-    of_trials = [claim for pair in found.values() for claim in _claims(table, pair)]
+    of_trials = [
+        claim for pair in found.values() for claim in _claims(pair, table.presentation.measures([pair.row, pair.base]))
+    ]
     return [*of_trials, *table.presentation.claims_within_trials(table)]
 
 
-def claims_against(table: Table, best: Row, others: Sequence[Row], measures: Collection[str]) -> list[Claim]:
+def claims_against(best: Row, others: Sequence[Row], measures: Sequence[Measure]) -> list[Claim]:
     """The comparisons of some trials with the best one.
 
     Args:
-        table: the table of the trials.
         best: a trial.
         others: other trials of its table.
-        measures: what they are compared by; empty for all measures.
+        measures: what they are compared by.
     """
-    pairs = (_Pair("", _against(row, best), row, best) for row in others)
-    claims = (claim for pair in pairs for claim in _claims(table, pair))
-    return [claim for claim in claims if not measures or claim.measure.name in measures]
+    return [claim for row in others for claim in _claims(_Pair("", _against(row, best), row, best), measures)]
 
 
 class _Pair(NamedTuple):
@@ -137,7 +136,7 @@ def _against(row: Row, base: Row) -> str:
     return " against ".join(describe_configuration(item.factors) for item in (row, base))
 
 
-def _claims(table: Table, pair: _Pair) -> Iterator[Claim]:
-    for measure in table.presentation.measures([pair.row, pair.base]):
+def _claims(pair: _Pair, measures: Sequence[Measure]) -> Iterator[Claim]:
+    for measure in measures:
         if (contrast := measure.against(pair.row, pair.base)) is not None:
             yield Claim(pair.axis, pair.text, pair.row, pair.base, measure, contrast)

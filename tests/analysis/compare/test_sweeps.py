@@ -136,7 +136,7 @@ def test_accuracies_are_paired_by_repeat_since_it_has_one_seed_in_both() -> None
 
 def test_training_that_came_to_the_same_is_said_to_be_the_same() -> None:
     comparison = compare_sweeps(sweep(100), sweep(50), measure="test_accuracy")
-    assert comparison.sentence == "B is the same as A by test_accuracy over 2 configurations, run by run (n=3 and 3)."
+    assert comparison.sentence == "B is the same as A by test acc. over 2 configurations, run by run (n=3 and 3)."
 
 
 def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
