@@ -37,7 +37,7 @@ Batch = tuple[Tensor, Tensor]
 
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
-_GROUP_BYTES = 2**22
+_GROUP_BYTES = 2**20
 """Normalised images that are made at once: few calls, and still within the caches of a processor."""
 
 
