@@ -13,6 +13,8 @@ from dmls_ray.records.model import RunRecord
 def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = False, only_differing: bool = False) -> str:
     """`5 epochs, lr 0.001, global_batch 16 to 128, 450 to 60 optimizer steps`; empty where nothing is known.
 
+    Of what differs alone, `global_batch 16 to 128, fewer optimizer steps (450 to 60)`.
+
     Accuracies follow from these as much as from the axis. What is equal at all trials and follows from the rest, as
     the number of steps, is left out.
 
@@ -38,7 +40,11 @@ def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = Fals
         in_order = (ordered or len(found) == 2) and found[0] != found[-1]
         ends = (found[0], found[-1]) if in_order else (min(found), max(found))
         text = " to ".join(dict.fromkeys(f"{end:,.10g}" for end in ends))
-        parts.append(phrase.format(text, "" if text == "1" else "s"))
+        if name == "steps" and in_order and only_differing:
+            # Said as what it is, the first thing to suspect behind a loss of accuracy.
+            parts.append(f"{'fewer' if ends[1] < ends[0] else 'more'} optimizer steps ({text})")
+        else:
+            parts.append(phrase.format(text, "" if text == "1" else "s"))
     return ", ".join(parts)
 
 

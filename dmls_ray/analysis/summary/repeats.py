@@ -74,8 +74,8 @@ class Look:
         repeats, until, count = count_noun(self.stage.blocks, "repeat"), self.stage.until, len(self.claims)
         if not self.claims:
             return f"{repeats}: the race is decided.{self._left_out}"
-        comparisons = (
-            "the comparison of the answer is" if count == 1 else f"all {count:,} comparisons of the answer are"
+        comparisons = {1: "the comparison of the answer is", 2: "both comparisons of the answer are"}.get(
+            count, f"all {count:,} comparisons of the answer are"
         )
         points = any(claim.measure.kind == "points" for claim in self.claims)
         known = f"{until.within * 100:.3g}%{f' ({until.within:.3g} of accuracy)' if points else ''}"

@@ -38,7 +38,7 @@ def test_a_sweep_ends_when_its_comparisons_are_decided() -> None:
     found = look(clear, Until())
     assert not found.goes_on
     assert found.result == (
-        "3 repeats: all 2 comparisons of the answer are beyond chance, or known to within 5% (0.05 of accuracy); their "
+        "3 repeats: both comparisons of the answer are beyond chance, or known to within 5% (0.05 of accuracy); their "
         "intervals hold for all pairs together."
     )
 
