@@ -1,7 +1,7 @@
 """What the marks of step phases cost, and how far the phases are from the time of a step.
 
-Epochs with marks and without follow each other in turn on the same ranks, so that what drifts affects both; a ratio
-is of two epochs in a row. A mark that is off is a call that returns at once.
+Every second step has marks, so that what drifts affects both kinds alike; a ratio is of the means of both kinds in one
+epoch. A mark that is off is a call that returns at once.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ from dmls_ray.workloads.classification.train import rank_trainer
 _MODELS = (("digits_convnet", "digits"), ("mnist_convnet", "synthetic:shape=1x28x28,train=2048,test=16"))
 
 
-def pairs(config: TrialConfig, rank: RankInfo, emit: Emit, *, rounds: int) -> dict[str, Any]:
-    """A training function: seconds of an epoch with marks and without, and the phases of the former."""
+def epochs(config: TrialConfig, rank: RankInfo, emit: Emit, *, count: int) -> dict[str, Any]:
+    """A training function: the mean step of each epoch with marks and without, and the phases of the former."""
     trial = rank_trainer(config, rank)
-    marks, none = trial.timer.phases, StepPhases(trial.device, every=sys.maxsize)
-    none.end_step()  # the first step is measured
-    seconds: dict[str, list[float]] = {"with": [], "without": []}
-    for number in range(rounds + 1):
-        if number == 1:  # the first round warms up
+    marks = trial.timer.phases = StepPhases(trial.device, every=2)
+    means: dict[str, list[float]] = {"with": [], "without": []}
+    first = 0
+    for number in range(count + 1):
+        trial.timer.step_ms.clear()
+        trial._epoch(1)
+        steps = trial.timer.step_ms
+        if number:  # the first epoch warms up
+            means["with"].append(statistics.fmean(steps[first % 2 :: 2]))
+            means["without"].append(statistics.fmean(steps[1 - first % 2 :: 2]))
+            first += len(steps)
+        else:
             marks.reset()
-        for name in ("with", "without") if number % 2 else ("without", "with"):
-            trial.timer.phases = marks if name == "with" else none
-            epoch = trial._epoch(1)
-            if number:
-                seconds[name].append(epoch.train_s or 0.0)
-    step_ms = statistics.fmean(seconds["with"]) / trial.steps_per_epoch * 1e3
-    return {"run": {"returned": {**seconds, "step_ms": step_ms, "phases": marks.mean_ms()}}}
+    step_ms = statistics.fmean(means["with"])
+    return {"run": {"returned": {**means, "step_ms": step_ms, "phases": marks.mean_ms()}}}
 
 
-def row(config: TrialConfig, rounds: int) -> dict[str, str]:
+def row(config: TrialConfig, count: int) -> dict[str, str]:
     """The cost for one configuration."""
-    results = run_spawned(config, train=functools.partial(pairs, rounds=rounds))
+    results = run_spawned(config, train=functools.partial(epochs, count=count))
     for result in results:
         if result.outcome != "ok":
             raise SystemExit(result.traceback)
@@ -71,7 +73,7 @@ def row(config: TrialConfig, rounds: int) -> dict[str, str]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=100, help="pairs of epochs (default: 100)")
+    parser.add_argument("--epochs", type=int, default=1000, help="epochs of each row (default: 1000)")
     args = parser.parse_args()
     rows = []
     for model, dataset in _MODELS:
@@ -80,7 +82,7 @@ def main() -> None:
                 model=model, dataset=dataset, batch_per_rank=32, world_size=ranks, epochs=1, warmup_steps=0,
                 device="cpu",
             )  # fmt: skip
-            rows.append(row(config, args.rounds))
+            rows.append(row(config, args.epochs))
     machine, versions = describe_machine(), describe_versions()
     print(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
     print(f"\n{machine['cpu']}, {machine['cores']} cores; torch {versions['torch']}; batch 32; rank 0 is timed")
