@@ -140,7 +140,7 @@ def _finding(axis: Axis, measure: Measure) -> Finding:
     if measure.name in LEARNED:
         rows = [row for row in axis.groups[0] if row.by_block(measure.name)]
         effort = describe_effort(rows, axis.name, ordered=axis.is_ordered, only_differing=True)
-        text = f"{text}; with {effort}{axis.place(axis.groups[0])}" if effort else text
+        text = f"{text}; along with {effort}{axis.place(axis.groups[0])}" if effort else text
     return Finding(measure.topic, text)
 
 
@@ -181,8 +181,7 @@ def _account(axis: Axis) -> list[Finding]:
     """Where the difference between the steps of many ranks and of few goes, in the first group; empty if unknown."""
     first = axis.groups[0]
     account = account_of_ranks(first[-1], first[0]) if axis.name in RANKS else ""
-    place = axis.place(first).strip()
-    return [Finding(_WHY, f"{place}{place and ': '}{account}")] if account else []
+    return [Finding(_WHY, f"{axis.subject(first[-1])}{axis.place(first)}: {account}")] if account else []
 
 
 def _lost(table: Table) -> list[Finding]:

@@ -134,6 +134,8 @@ class SweepSummary:
         if self.unfinished or not found.is_of_comparisons:
             return found
         undecided = undecided_of(self.table, question.varied, question.changed)
+        if not undecided and self.look is not None and self.look.claims:
+            undecided = f"none of {count_noun(len(self.look.claims), 'comparison')}"
         return replace(found, findings=[*found.findings, Finding("undecided", undecided)]) if undecided else found
 
 

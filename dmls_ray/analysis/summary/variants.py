@@ -99,4 +99,4 @@ def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, a
         return ""
     level = f"{base.text(measure.name)} without any; " if measure is not SPEED else ""
     effort = describe_effort(group, only_differing=True) if measure is _ACCURACY else ""
-    return f"{level}{'; '.join(texts)}{effort and f'; with {effort}'}"
+    return f"{level}{'; '.join(texts)}{effort and f'; along with {effort}'}"

@@ -267,7 +267,7 @@ def test_an_accuracy_is_compared_with_the_steps_and_the_learning_rate_that_led_t
         batch = record.config["batch_per_rank"]
         record.steps, record.scaled_lr = 14400 // batch, batch / 16000
     assert findings(answer(runs, "batch_per_rank"))["accuracy"].endswith(
-        "; with lr 0.001 to 0.004, global_batch 32 to 128, fewer optimizer steps (900 to 225)"
+        "; along with lr 0.001 to 0.004, global_batch 32 to 128, fewer optimizer steps (900 to 225)"
     )
 
 
