@@ -38,24 +38,13 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
     [
         (
             "cifar10_convnet",
-            [
-                "answer",
-                "tradeoff",
-                "scaling",
-                "batch",
-                "memory",
-                "step_parts",
-                "communication",
-                "step_times",
-                "rank_spread",
-                "utilization",
-            ],  # fmt: skip
+            "answer tradeoff scaling batch memory step_parts communication step_times rank_spread utilization",
         ),
-        ("cifar10_convnet_bf16", ["learning", "rank_spread", "utilization"]),
+        ("cifar10_convnet_bf16", "learning rank_spread utilization"),
     ],
 )
-def test_reference_runs_have_the_figures_of_what_they_recorded(folder: str, names: list[str]) -> None:
-    assert [chart.name for chart in charts(summarize(load(REFERENCE / folder)).table)] == names
+def test_reference_runs_have_the_figures_of_what_they_recorded(folder: str, names: str) -> None:
+    assert [chart.name for chart in charts(summarize(load(REFERENCE / folder)).table)] == names.split()
 
 
 def test_what_a_figure_says_of_the_reference_runs_is_what_their_table_says() -> None:
