@@ -23,6 +23,10 @@ FLAGS = (*GRID, "--epochs", "60", "--repeats", "2", "--batch-per-rank", "8")
 
 PARTS = {"raylet": "Ray's node process (raylet)", "gcs_server": "Ray's control process (GCS)"}
 
+STOPPED = (
+    "Stopped. The runs that had ended are kept: `dmls-ray table out` shows them, and the same command runs the "
+    "others.\n"
+)
 WITHIN_S = 120
 """Time in which a sweep ends on a busy machine. It takes 10 s on one that is not, and Ray itself needs more than 60."""
 
@@ -188,7 +192,7 @@ def test_ctrl_c_ends_a_sweep_whose_head_is_stopped(after_s: float, sweep: Callab
     time.sleep(after_s)  # then a run has ended, and the main thread waits in a call of Ray
     stopped.process.send_signal(signal.SIGINT)
     code, _, err = stopped.end()
-    assert err == "Stopped. The runs that had ended are kept; the same command runs the others.\n"
+    assert err == STOPPED
     assert code == 130
 
 
@@ -216,8 +220,7 @@ def test_a_sweep_on_a_running_cluster_whose_head_is_stopped_ends_with_one_line(
         f"The head of the Ray cluster does not answer any more. {kept} run{' is' if kept == 1 else 's are'} kept in "
         "out; once it is back, the same command runs the others.\n"
     )
-    stopped = "Stopped. The runs that had ended are kept; the same command runs the others.\n"
-    assert (code, err) == ((130, stopped) if ctrl_c else (1, lost))
+    assert (code, err) == ((130, STOPPED) if ctrl_c else (1, lost))
 
 
 def test_a_head_that_ends_while_it_is_asked_prints_nothing(tmp_path: Path) -> None:

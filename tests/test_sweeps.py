@@ -408,7 +408,10 @@ def test_an_interrupted_sweep_ends_in_time_keeps_its_runs_and_leaves_no_process(
     assert not family.left(within_s=max(0.1, interrupted_at + within_s - time.monotonic()))
     assert time.monotonic() - interrupted_at < within_s + 0.5
     assert process.returncode == 130
-    assert err == "Stopped. The runs that had ended are kept; the same command runs the others.\n"
+    assert err == (
+        "Stopped. The runs that had ended are kept: `dmls-ray table results/batch_size` shows them, and the same "
+        "command runs the others.\n"
+    )
     assert len(load(folder)) == len(lines(folder)) >= 1
     assert (folder / "runs.csv").exists()
 

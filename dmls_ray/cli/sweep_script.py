@@ -169,7 +169,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
         results.until = options.until
         return results
 
-    blocks = blocks_of(plan, options.until, finished, results_so_far)
+    blocks = blocks_of(plan, options.until, options.axis, finished, results_so_far)
     pending = blocks.next()
     shown = [run for run in plan.runs if run in pending or run.run_id in finished]
     count = f"{len(shown)} runs in {1 + max(run.repeat for run in shown)} blocks"
@@ -190,7 +190,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
         say(console, repeated)
     say(console, describe_estimate(plan, pending, records))
     if options.until is not None:
-        say(console, describe_further_blocks(plan, pending, records, options.until))
+        say(console, describe_further_blocks(plan, pending, results_so_far().records, options.until))
     if joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")
     return EXIT_OK
@@ -245,7 +245,12 @@ def _stopped(options: Options | None = None) -> str:
     if options.fresh:  # its folder was chosen when the sweep began
         again = "the same command, with --out on its folder in place of --fresh, runs the others"
         return f"Stopped. The runs that had ended are kept; {again}."
-    shown = f"dmls-ray table {shlex.quote(str(results_location(options)))}"
+    from dmls_ray.storage.location import records_at
+
+    location = results_location(options)
+    if isinstance(location, Path) and not records_at(location):
+        return "Stopped. No run had ended; the same command runs all."
+    shown = f"dmls-ray table {shlex.quote(str(location))}"
     return f"Stopped. The runs that had ended are kept: `{shown}` shows them, and the same command runs the others."
 
 

@@ -57,17 +57,20 @@ class Blocks:
         return runs
 
 
-def blocks_of(plan: Plan, until: Until | None, finished: Collection[str], results: Callable[[], Results]) -> Blocks:
+def blocks_of(
+    plan: Plan, until: Until | None, axis: str | None, finished: Collection[str], results: Callable[[], Results]
+) -> Blocks:
     """The blocks of a plan.
 
     Args:
         plan: the runs, with as many blocks as there may be.
         until: until when trials are repeated; None where their number was given.
+        axis: the field that the sweep asks about; None for the first that varies.
         finished: run_id of each run that need not be run.
         results: returns the results of the plan so far.
     """
     if until is None:
         return Blocks(plan, finished, (), None)
-    question = SweepQuestion(varied=plan.varied, changed=plan.changed)
+    question = SweepQuestion(varied=plan.varied, axis=axis, changed=plan.changed)
     again = {record.run_id for record in results().records} - set(finished)
     return Blocks(plan, finished, again, lambda: SweepSummary(results(), question).look)

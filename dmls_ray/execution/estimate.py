@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary.phrases import count_noun
-from dmls_ray.analysis.table.stage import seconds_of_further_blocks
+from dmls_ray.analysis.table.stage import Stage
 from dmls_ray.config.grid import Plan, Run
 from dmls_ray.config.until import Until
 from dmls_ray.records.durations import Durations
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.quantities import duration
 from dmls_ray.workloads.registry import workload_of
 
@@ -39,20 +39,41 @@ def describe_estimate(plan: Plan, pending: Sequence[Run], records: Sequence[RunR
 
 
 def describe_further_blocks(plan: Plan, pending: Sequence[Run], records: Sequence[RunRecord], until: Until) -> str:
-    """How many blocks may follow the pending ones, how long they may take, and what they are for."""
-    blocks = 1 + max(run.repeat for run in pending)
-    if blocks >= plan.repeats:
+    """How many blocks may follow the pending ones, how long they may take, and what they are for.
+
+    Args:
+        plan: the runs, with as many blocks as there may be.
+        pending: the runs that come first.
+        records: the runs of the plan that were measured, of the current version.
+        until: until when trials are repeated.
+    """
+    durations = Durations(records)
+    replaced = {run.run_id for run in pending}
+    kept = [record for record in records if record.run_id not in replaced]
+    expected = [_expected(plan, run, durations) for run in pending if not run.skip]
+    stage = Stage.of([*kept, *expected], until).without_those_left_out()
+    more = min(stage.most, plan.repeats) - stage.blocks
+    if stage.blocks >= plan.repeats:
         return f"No more than {plan.repeats} blocks are run (--max-repeats)."
-    time = ""
-    if until.budget is not None:
-        durations, trials = Durations(records), {run.trial_id for run in plan.runs}
-        planned = [record for record in records if record.trial_id in trials]
-        further = [durations.expected_s(run.trial_id) or 0.0 for run in pending if run.repeat >= FIRST_LOOK]
-        left = until.budget - seconds_of_further_blocks(planned) - sum(further)
-        if left < sum(durations.expected_s(trial) or 0.0 for trial in trials) or left <= 0:
-            return f"Then no more blocks follow: --budget {until.budget:g} has no time for them."
-        time = f" and {duration(left)}"
+    if more <= 0:
+        return f"Then no more blocks follow: --budget {until.budget:g} has no time for them."
+    known_s = more * stage.block_s or until.budget
+    time = "" if known_s is None else f" and {duration(known_s)}"
     return (
-        f"Then up to {count_noun(plan.repeats - blocks, 'more block')}{time} of them, until each comparison of the "
-        f"answer is decided, or known to {until.within:.3g}."
+        f"Then up to {count_noun(more, 'more block')}{time} of them, until each comparison of the answer is decided, "
+        f"or known to {until.within:.3g}."
+    )
+
+
+def _expected(plan: Plan, run: Run, durations: Durations) -> RunRecord:
+    """A run as it may end: ok, after the time that runs of its trial took."""
+    return RunRecord(
+        run_id=run.run_id,
+        trial_id=run.trial_id,
+        repeat=run.repeat,
+        order=run.order,
+        order_seed=plan.order_seed,
+        seed=run.seed,
+        outcome=Outcome.OK,
+        total_s=durations.expected_s(run.trial_id) or 0.0,
     )

@@ -89,7 +89,7 @@ def run_plan(
                 results.until = options.until
             return results
 
-        blocks = blocks_of(plan, options.until, finished, results_so_far)
+        blocks = blocks_of(plan, options.until, options.axis, finished, results_so_far)
         pending = blocks.next()
         if options.is_remote and any(map(workload_of(plan.runs[0].values).writes_files, configs_of(pending))):
             view.note("Profiles and other files of ranks need a folder, and --out is a URI: they are left out.")

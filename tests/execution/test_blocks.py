@@ -29,7 +29,7 @@ class Folder:
         self.all = {record.run_id: record for record in results(AXES, rate, repeats=MOST).records}
         self.ended: dict[str, Any] = {run_id: self.all[run_id] for run_id in finished}
         self.until = until
-        self.blocks: Blocks = blocks_of(PLAN, until, finished, self.results)
+        self.blocks: Blocks = blocks_of(PLAN, until, None, finished, self.results)
 
     def results(self) -> Results:
         found = Results("somewhere", list(self.ended.values()))
@@ -89,5 +89,5 @@ def test_a_run_that_ended_without_an_answer_comes_first_in_the_next_call() -> No
     folder = Folder(noisy, finished=[run.run_id for run in PLAN.runs if run.repeat < 5])
     last = PLAN.runs[9]
     folder.all[last.run_id].outcome = Outcome.KILLED
-    again = blocks_of(PLAN, UNTIL, set(folder.ended) - {last.run_id}, folder.results)
+    again = blocks_of(PLAN, UNTIL, None, set(folder.ended) - {last.run_id}, folder.results)
     assert [run.run_id for run in again.next()] == [last.run_id]

@@ -201,13 +201,16 @@ class BlockModel:
                 break
         degrees = max(int(known.sum()) - len(trials) - len(runs) + _count_parts(known), 1)
         residuals[np.abs(residuals) <= _ROUNDING * np.abs(self._values[known]).max(initial=0.0)] = 0.0
-        squares = (residuals**2).sum(axis=1)
+        # A run that is alone in its block says nothing of noise. The mean of a block takes 1 / runs of a run's noise
+        # out of its residual.
+        shared = known & (runs > 1)
+        squares = residuals**2 * np.where(runs > 1, runs / np.maximum(runs - 1, 1), 0.0)
+        degrees_by_trial = shared.sum(axis=1) - 1
         by_trial = None
-        if _is_unequal([row[is_known] for row, is_known in zip(residuals, known, strict=True)]):
-            # The mean of a block takes 1 / trials of a trial's noise out of its residuals.
-            factor = len(trials) / (len(trials) - 1)
-            by_trial = np.where(trials > 1, factor * squares / np.maximum(trials - 1, 1), np.nan)
-        return _Noise(float(squares.sum()) / degrees, degrees, by_trial, trials - 1)
+        if _is_unequal([row[is_shared] for row, is_shared in zip(residuals, shared, strict=True)]):
+            variances = squares.sum(axis=1) / np.maximum(degrees_by_trial, 1)
+            by_trial = np.where(degrees_by_trial > 0, variances, np.nan)
+        return _Noise(float((residuals**2).sum()) / degrees, degrees, by_trial, degrees_by_trial)
 
     def _shown(self, value: float) -> float:
         if not self._is_ratio:

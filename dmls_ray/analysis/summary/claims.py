@@ -53,6 +53,11 @@ class Claim:
         return math.ceil(self.contrast.n * (half_width / max(wanted, apart)) ** 2)
 
     @property
+    def is_within_trial(self) -> bool:
+        """Whether it compares two values of the same runs, not two trials."""
+        return self.row is self.base
+
+    @property
     def text(self) -> str:
         """`batch_per_rank 64 against 32 on 2 ranks: speed 1.03x [0.97, 1.10]`."""
         return f"{self.pair}: {self.measure.topic} {self.measure.effect(self.contrast)}"
@@ -75,7 +80,7 @@ def claims_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) 
     of_trials = [
         claim for pair in found.values() for claim in _claims(pair, table.presentation.measures([pair.row, pair.base]))
     ]
-    return [*of_trials, *table.presentation.claims_within_trials(table)]
+    return of_trials if changed else [*of_trials, *table.presentation.claims_within_trials(table)]
 
 
 def claims_against(best: Row, others: Sequence[Row], measures: Sequence[Measure]) -> list[Claim]:

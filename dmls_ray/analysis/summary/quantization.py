@@ -10,18 +10,23 @@ from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.answer import Finding
 from dmls_ray.analysis.summary.claims import Claim
 from dmls_ray.analysis.summary.measures import Measure
+from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
 _ACCURACY = Measure("test_accuracy", "points")
 _INFERENCE = Measure("inference", "ratio")
 
 
-def quantization_claims(rows: Sequence[Row]) -> Iterator[Claim]:
+def quantization_claims(table: Table) -> Iterator[Claim]:
     """The comparisons of int8 with the same weights in fp32 that the answer makes."""
-    for row in rows:
+    others = [name for name in table.varied if name != "quantization"]
+    for row in table.rows:
+        if row.independent_ranks:
+            continue
+        place = "".join(f" at {name} {row.factors[name]}" for name in others)
         for measure, contrast in ((_ACCURACY, _changed(row)), (_INFERENCE, _faster(row))):
             if contrast is not None:
-                pair = f"int8 by {row.factors['quantization']} quantization against fp32"
+                pair = f"int8 by {_kind(row)} quantization against fp32{place}"
                 yield Claim("quantization", pair, row, row, measure, contrast)
 
 
@@ -32,7 +37,7 @@ def quantization_headline(rows: Sequence[Row]) -> str:
         return ""
     row = max(quantized, key=lambda item: item.estimates["int8_test_accuracy"].centre)
     texts = [_accuracy_of(row), *([_speed_of(faster)] if (faster := _faster(row)) else [])]
-    return f"int8 by {row.factors['quantization']} quantization {' and '.join(texts)}."
+    return f"int8 by {_kind(row)} quantization {' and '.join(texts)}."
 
 
 def _accuracy_of(row: Row) -> str:
@@ -66,7 +71,11 @@ def quantization_findings(rows: Sequence[Row]) -> Iterator[Finding]:
             batch = row.records[0].config.get("inference_batch")
             number, bracket, ends = format_interval(faster, RATIO, null=1).partition(" [")
             parts.append(f"inference of {batch} images {number}x{bracket}{ends} as fast, both compiled")
-        yield Finding(str(row.factors["quantization"]), ", ".join(parts))
+        yield Finding(_kind(row), ", ".join(parts))
+
+
+def _kind(row: Row) -> str:
+    return str(row.records[0].config["quantization"])
 
 
 def _changed(row: Row) -> Contrast | None:

@@ -79,7 +79,9 @@ class Look:
         )
         points = any(claim.measure.kind == "points" for claim in self.claims)
         known = f"{until.within * 100:.3g}%{f' ({until.within:.3g} of accuracy)' if points else ''}"
-        together = "" if count == 1 else "; their intervals hold for all pairs together"
+        between = [claim for claim in self.claims if not claim.is_within_trial]
+        which = "their intervals" if len(between) == count else "the intervals between trials"
+        together = "" if len(between) < 2 else f"; {which} hold for all pairs together"
         return f"{repeats}: {comparisons} beyond chance, or known to within {known}{together}.{self._left_out}"
 
     @property

@@ -76,7 +76,11 @@ class Stage:
             # Trials that are added to a sweep have their share as well: the time of the others is not theirs.
             behind = {trial for trial in self.trials if self.blocks_of(trial) == self.blocks}
             all_are = len(behind) == len(self.trials)
-            spent = seconds_of_further_blocks(item for item in self.records if all_are or item.trial_id in behind)
+            spent = sum(
+                seconds_of_run(record)
+                for record in self.records
+                if record.repeat >= FIRST_LOOK and (all_are or record.trial_id in behind)
+            )
             left = math.floor(max(self.until.budget - spent, 0.0) / self.block_s)
             most = min(most, FIRST_LOOK + math.floor(self.until.budget / self.block_s), self.blocks + left)
         return max(most, self.blocks)
@@ -111,11 +115,6 @@ class Stage:
         """Seconds until the next look: trials that were added have more runs before it than others."""
         blocks = {trial: self.next_blocks - self.blocks_of(trial) for trial in self.trials}
         return sum(max(count, 0) * self._run_s[trial] for trial, count in blocks.items())
-
-
-def seconds_of_further_blocks(records: Iterable[RunRecord]) -> float:
-    """What a sweep has used of its budget: the seconds of its runs after the first look."""
-    return sum(seconds_of_run(record) for record in records if record.repeat >= FIRST_LOOK)
 
 
 def _first_missing(repeats: set[int]) -> int:

@@ -34,7 +34,7 @@ class ClassificationPresentation(Presentation):
         return default_columns(table, losses=False)
 
     def claims_within_trials(self, table: Table) -> list[Claim]:
-        return list(quantization_claims(table.rows)) if table.axis == "quantization" else []
+        return list(quantization_claims(table)) if table.axis == "quantization" else []
 
     def answer(self, table: Table, axis: str) -> Answer:
         if axis == "global_batch" and (critical := critical_batch(table)) is not None:

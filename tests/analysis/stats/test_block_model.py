@@ -90,10 +90,20 @@ def test_of_trials_that_clearly_differ_in_noise_a_noisy_pair_has_its_separate_va
 
 
 def test_a_trial_without_noise_among_noisy_ones_has_an_interval() -> None:
-    values = drawn(4, 4, deviation=0.2) | {"constant": blocks(2.0, 2.0, 2.0, 2.0)}
-    found = contrast(BlockModel(values, is_ratio=True), "constant", "0")
+    noisy = blocks(1.0, 1.3, 0.8, 1.1)
+    inverse = {block: 1 / value for block, value in noisy.items()}  # so the blocks have no effect of their own
+    found = contrast(BlockModel({"a": noisy, "b": inverse, "c": blocks(1.0, 1.0, 1.0, 1.0)}, is_ratio=True), "c", "a")
     assert found.half_width is not None
     assert found.half_width > 0.1
+
+
+def test_a_trial_that_shares_no_block_leaves_the_intervals_of_others_as_they_are() -> None:
+    for seed in range(20):
+        values = drawn(4, 3, seed=seed)
+        alone = {"alone": {block: 1.0 + 0.1 * block for block in (7, 8, 9)}}
+        before, after = (BlockModel(item, is_ratio=True)._noise for item in (values, values | alone))
+        assert (before.by_trial is None) == (after.by_trial is None)
+        assert after.variance == pytest.approx(before.variance)
 
 
 def test_pairs_are_compared_in_the_blocks_that_have_both_and_those_that_share_none_are_not() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.summary.quantization import quantization_headline
 from dmls_ray.analysis.summary.sweep_summary import SweepQuestion, SweepSummary, answer_on_axis
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
+from dmls_ray.execution.blocks import blocks_of
+from dmls_ray.execution.planning import make_plan
 from tests.analysis.samples import results
 
 
@@ -51,3 +54,38 @@ def test_the_headline_on_quantization_names_no_change_that_is_within_chance() ->
         "int8 by static quantization has the test accuracy of fp32 as far as is known and infers as fast as far as is "
         "known."
     )
+
+
+def noisy_int8(kinds: list[str] | str, batches: list[int] | int) -> Results:
+    axes = {"quantization": kinds, "batch_per_rank": batches, "inference_batch": 32}
+    runs = results(axes, lambda values, repeat: 100.0 * values["batch_per_rank"])
+    for record in runs.records:
+        if record.config["quantization"] == "static":
+            record.fp32_test_accuracy, record.int8_test_accuracy = 0.9, 0.9 + (-0.2, 0.1, 0.0)[record.repeat]
+    runs.until = Until()
+    return runs
+
+
+def test_the_sweep_that_runs_repeats_for_int8_as_its_answer_says() -> None:
+    axes = {"quantization": ["off", "static"], "batch_per_rank": [16, 32], "inference_batch": 32}
+    runs, plan = noisy_int8(["off", "static"], [16, 32]), make_plan(axes, repeats=30)
+    finished = {record.run_id for record in runs.records}
+    blocks = blocks_of(plan, runs.until, "quantization", finished, lambda: runs)
+    assert {run.repeat for run in blocks.next()} == {3, 4}
+    assert "int8 by static quantization against fp32 at batch_per_rank " in blocks.reason
+
+
+def test_one_kind_of_quantization_alone_has_its_comparison_with_fp32() -> None:
+    summary = SweepSummary(noisy_int8("static", 16), SweepQuestion(axis="quantization"))
+    assert summary.look is not None
+    assert [claim.pair for claim in summary.look.claims] == ["int8 by static quantization against fp32"]
+    assert summary.answer.headline.startswith("int8 by static quantization has the test accuracy of fp32")
+
+
+def test_int8_of_ranks_that_trained_apart_is_no_comparison() -> None:
+    runs = noisy_int8(["off", "static"], 16)
+    for record in runs.records:
+        record.independent_ranks = "no collectives in 6 optimizer steps"
+    look = SweepSummary(runs, SweepQuestion(varied=("quantization",), axis="quantization")).look
+    assert look is not None
+    assert look.claims == []

@@ -162,5 +162,5 @@ def test_the_time_of_a_function_on_two_ranks_is_accounted_for() -> None:
     with_parts(runs, lambda config: ALONE if config["world_size"] == 1 else both)
     found = {finding.topic: finding.text for finding in answer_on_axis(make_table(runs), "world_size").findings}
     assert found["why"] == (
-        "an average step takes 1.6 ms instead of 1.0 ms: +0.6 ms communication not overlapped with compute"
+        "2 ranks: an average step takes 1.6 ms instead of 1.0 ms: +0.6 ms communication not overlapped with compute"
     )
