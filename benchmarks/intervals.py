@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dmls_ray.analysis.stats.block_model import BlockModel, is_decided, is_rough
+from dmls_ray.analysis.stats.intervals import is_below
 from dmls_ray.analysis.stats.looks import next_look
 
 RESIDUALS = Path(__file__).parents[1] / "results" / "reference" / "identical_trials.csv"
@@ -107,6 +108,27 @@ def simulate(
         is_found=[bool(verdict) for verdict, truth in zip(verdicts, truths, strict=True) if truth],
         share_decided=float(np.mean(decided)),
     )
+
+
+def simulate_race(scenario: Scenario, draw: Draw, random: np.random.Generator) -> list[int]:
+    """Run one race for speed; returns the trials that are left when one is, or after the most blocks.
+
+    Args:
+        scenario: the trials.
+        draw: the noise.
+        random: the source of chance.
+    """
+    trials, blocks = len(scenario.speeds), 0
+    noise = draw(random, (trials, MOST_BLOCKS)) * np.asarray(scenario.deviations)[:, None]
+    logs = noise + random.normal(0, _BLOCK_DEVIATION, MOST_BLOCKS) + np.asarray(scenario.speeds)[:, None]
+    left = list(range(trials))
+    while blocks < MOST_BLOCKS and len(left) > 1:
+        blocks = min(next_look(blocks), MOST_BLOCKS)
+        values = {str(trial): dict(enumerate(np.exp(logs[trial, :blocks]))) for trial in left}
+        model = BlockModel(values, is_ratio=True, looks="race")
+        best = max(left, key=lambda trial: float(logs[trial, :blocks].mean()))
+        left = [trial for trial in left if trial == best or not is_below(model.against(str(trial), str(best)), 1)]
+    return left
 
 
 def summarize(outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.intervals import NOISES, Scenario, simulate, summarize
+from benchmarks.intervals import NOISES, Scenario, simulate, simulate_race, summarize
 
 DRAWS = 400
 CHANCE = 0.025
@@ -69,3 +69,16 @@ def test_a_sweep_that_repeats_until_it_is_decided_finds_what_a_fixed_one_misses(
     scenario = Scenario("10% faster", [0.1, 0.0, 0.0], [0.05] * 3)
     assert shares(scenario, "normal")["power"] > 0.97
     assert shares(scenario, "normal", fixed=3)["power"] < 0.5
+
+
+@pytest.mark.parametrize("trials", [2, 8])
+def test_a_race_rarely_leaves_out_a_trial_that_is_as_good_as_the_best(trials: int) -> None:
+    random, scenario = np.random.default_rng(7), Scenario("identical", [0.0] * trials, [0.08] * trials)
+    left = [simulate_race(scenario, NOISES["normal"], random) for _ in range(DRAWS)]
+    assert np.mean([len(item) < trials for item in left]) <= 0.055 + CHANCE
+
+
+def test_a_race_leaves_the_best_alone() -> None:
+    random, scenario = np.random.default_rng(7), Scenario("20% faster", [0.2, *[0.0] * 7], [0.05] * 8)
+    left = [simulate_race(scenario, NOISES["normal"], random) for _ in range(DRAWS)]
+    assert np.mean([item == [0] for item in left]) > 0.97

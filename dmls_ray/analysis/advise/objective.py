@@ -15,6 +15,7 @@ from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of,
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
+from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.time_to_target import time_to_target
 from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.comparisons import Comparisons
@@ -128,8 +129,13 @@ class Objective:
         scaled = value if self.is_learned else math.log(value)
         return scaled if self.minimizes else -scaled
 
-    def model(self, candidates: Sequence[Candidate]) -> BlockModel:
-        """How these candidates compare, on the scale of `badness`."""
+    def model(self, candidates: Sequence[Candidate], *, looks: Looks | None = None) -> BlockModel:
+        """How these candidates compare, on the scale of `badness`.
+
+        Args:
+            candidates: all of them are compared.
+            looks: how their number of blocks came about, if otherwise than for all comparisons.
+        """
         rows = [candidate.row for candidate in candidates]
         comparisons = rows[0].comparisons if rows else Comparisons(rows)
         return comparisons.model_of(
@@ -138,6 +144,7 @@ class Objective:
             is_ratio=False,  # the scale has logarithms where ratios count
             resolution=resolution_of(self.measure, (record for row in rows for record in row.counted)),
             is_exact=self.is_exact,
+            looks=looks,
         )
 
     def compared(self, candidate: Candidate, baseline: Candidate, model: BlockModel) -> Interval | None:

@@ -297,7 +297,7 @@ def critical_value(
     from scipy.stats import studentized_range
 
     was_looked_at = looks == "open" or (looks == "last" and blocks > FIRST_LOOK)
-    errors = _ERRORS_OF_LOOKS if was_looked_at else _ERRORS
+    errors = _ERRORS_OF_LOOKS if was_looked_at else error_of_look(blocks) if looks == "race" else _ERRORS
     pairs = max(trials * (trials - 1) // 2, 1)
     family = float(
         stdtrit(degrees, (1 + (1 - errors) ** (1 / pairs)) / 2)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-Looks = Literal["none", "open", "last"]
+Looks = Literal["none", "open", "last", "race"]
 """How the number of blocks came about. none: it was given. open: blocks were added until all was decided, and more
-could have been added. last: no more could be added, so the last look may spend what the looks before it have left."""
+could have been added. last: no more could be added, so the last look may spend what the looks before it have left.
+race: each look acts on every comparison for good, whatever the others are."""
 
 FIRST_LOOK = 3
 """Blocks of the first look; fewer have no interval."""

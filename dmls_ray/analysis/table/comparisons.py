@@ -114,6 +114,7 @@ class Comparisons:
         is_ratio: bool,
         resolution: float = 0.0,
         is_exact: bool = False,
+        looks: Looks | None = None,
     ) -> BlockModel:
         """The model of some values of these trials.
 
@@ -123,9 +124,11 @@ class Comparisons:
             is_ratio: trials are compared by ratios rather than differences.
             resolution: the smallest step of the values; 0 where they have none.
             is_exact: the value is the same in every repeat.
+            looks: how the number of blocks came about, if otherwise than for all comparisons.
         """
+        looks = looks or self._looks
         values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
-        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, looks=self._looks)
+        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, looks=looks)
 
     def _speed_of(self, *rows: Row) -> str:
         names = {row.throughput for row in rows if row.by_block(row.throughput)}
