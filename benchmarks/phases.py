@@ -1,6 +1,6 @@
 """What the marks of step phases cost, and how far the phases are from the time of a step.
 
-Every second step has marks, so that what drifts affects both kinds alike; a ratio is of the means of both kinds in one
+Every second step has marks, so that drift affects both kinds equally; a ratio is of the means of both kinds in one
 epoch. A mark that is off is a call that returns at once.
 """
 
