@@ -13,7 +13,7 @@ from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import effects_of
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.headline import headline_of
-from dmls_ray.analysis.summary.measures import Measure
+from dmls_ray.analysis.summary.measures import DURATION, SPEED, Measure
 from dmls_ray.analysis.summary.memory import memory_along
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.summary.trend import trends_of
@@ -23,9 +23,12 @@ from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.ranks import account_of_ranks
 from dmls_ray.config.until import Until
 from dmls_ray.records.training_metrics import LEARNED
+from dmls_ray.workloads.registry import metric_direction
 
 _WHY = "why"
 """Topic of the line on where the time of a step goes."""
+_TUNED = "lr"
+"""The field that each choice has its best value of."""
 
 
 def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answer:
@@ -57,51 +60,57 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
     leading = len(findings) - len(rest[1:])
     memory = memory_along(axis)
     until = Until() if table.stage is None else table.stage.until
-    learned = next((measure for measure in measures if measure.name in LEARNED), None)
+    judged = next(filter(_is_result, measures), None)
     others = [
-        finding for other in _others(table, rows, name) for finding in _of_other(_up_to_best(other, learned), measures)
+        finding for other in _others(table, rows, name) for finding in _of_other(_up_to_best(other, judged), measures)
     ]
     whys = [finding for finding in [*findings, *others] if finding.topic == _WHY]
     others = [finding for finding in others if finding not in whys[1:]]  # one account is enough
     last = _lost(table)
     return Answer(
         " ".join(filter(None, [alone, headline_of(axis, measures, until, table.presentation.verb)])),
-        cut([*_best(table, rows, learned), *findings[:leading], *more, *others, *memory, *findings[leading:]], last),
+        cut([*_best(table, rows, judged), *findings[:leading], *more, *others, *memory, *findings[leading:]], last),
     )
 
 
-def _best(table: Table, rows: Sequence[Row], learned: Measure | None) -> list[Finding]:
-    """The trial with the best result, where a sweep asks about combinations of several fields."""
+def _best(table: Table, rows: Sequence[Row], judged: Measure | None) -> list[Finding]:
+    """The trial with the best result, where a sweep asks about combinations, or each choice has its learning rate."""
     axes = [name for name in table.varied if name not in BATCHES and count_values(rows, name) > 1]
-    known = [row for row in rows if learned is not None and row.by_block(learned.name)]
-    if table.is_asked or learned is None or len(axes) < 2 or len(known) < 2:
+    known = [row for row in rows if judged is not None and row.by_block(judged.name)]
+    is_one_field = table.is_asked and _TUNED not in axes
+    if is_one_field or judged is None or len(axes) < 2 or len(known) < 2:
         return []
-    best, *others = sorted(known, key=lambda row: _goodness(row, learned), reverse=True)
-    compared = [more for row in others if (more := learned.against(row, best)) is not None]
-    text = f"{best.text(learned.name)} {learned.words} with {describe_configuration(best.factors)}"
+    best, *others = sorted(known, key=lambda row: _goodness(row, judged), reverse=True)
+    compared = [more for row in others if (more := judged.against(row, best)) is not None]
+    text = f"{best.text(judged.name)} {judged.words} with {describe_configuration(best.factors)}"
     if all(more.low is None for more in compared):
         return [Finding("best", f"{text} (n={len(best.counted)})")]
-    equal = sum(more.low is None or not learned.sign(more) for more in compared)
+    equal = sum(more.low is None or not judged.sign(more) for more in compared)
     rest = f"{equal} of {len(others)} others may be as good" if equal else "better than each other one beyond chance"
     return [Finding("best", f"{text}; {rest}")]
 
 
-def _goodness(row: Row, learned: Measure) -> float:
+def _is_result(measure: Measure) -> bool:
+    """Whether a measure is a result of the work, of which more or less is better: no speed and no duration."""
+    return measure not in (SPEED, DURATION) and metric_direction(measure.name) != "none"
+
+
+def _goodness(row: Row, judged: Measure) -> float:
     """The mean of a result, on a scale on which more is better."""
-    value = row.value_of(learned.name) or 0.0
-    return value if learned.kind == "points" else -value
+    value = row.value_of(judged.name) or 0.0
+    return value if metric_direction(judged.name) == "max" else -value
 
 
-def _up_to_best(axis: Axis, learned: Measure | None) -> Axis:
+def _up_to_best(axis: Axis, judged: Measure | None) -> Axis:
     """Of a field of numbers, the values up to the one with the best result: the last one may be too far.
 
     A batch or a number of ranks is not chosen for its result, and has all its values.
     """
-    if learned is None or not axis.is_ordered or axis.name in BATCHES or axis.name in RANKS:
+    if judged is None or not axis.is_ordered or axis.name in BATCHES or axis.name in RANKS:
         return axis
     results: dict[Any, list[float]] = {}
-    for row in (row for group in axis.groups for row in group if row.by_block(learned.name)):
-        results.setdefault(row.factors[axis.name], []).append(_goodness(row, learned))
+    for row in (row for group in axis.groups for row in group if row.by_block(judged.name)):
+        results.setdefault(row.factors[axis.name], []).append(_goodness(row, judged))
     complete = [value for value, found in results.items() if len(found) == len(axis.groups)]
     best = max(complete, key=lambda value: sum(results[value]), default=None)
     groups = [[row for row in group if best is None or row.factors[axis.name] <= best] for group in axis.groups]

@@ -410,11 +410,11 @@ def test_no_headline_has_more_than_25_words() -> None:
 LOSSES = {0.001: 2.0, 0.01: 1.0, 0.1: 3.0}
 
 
-def of_grid(*, is_asked: bool = False) -> Answer:
+def of_grid(*, is_asked: bool = False, rate: str = "lr", loss: str = "test_loss") -> Answer:
     """A function with two fields, whose result is best at lr 0.01 and depth 4."""
     runs = own_results(
-        {"depth": [1, 4], "lr": list(LOSSES)},
-        lambda values, repeat: (1.0, {"test_loss": LOSSES[values["lr"]] / values["depth"] + 0.01 * repeat}),
+        {"depth": [1, 4], rate: list(LOSSES)},
+        lambda values, repeat: (1.0, {loss: LOSSES[values[rate]] / values["depth"] + 0.01 * repeat}),
     )
     table = make_table(runs)
     table.is_asked = is_asked
@@ -425,7 +425,12 @@ def test_a_sweep_of_combinations_names_the_best_one_first() -> None:
     found = of_grid()
     assert found.findings[0].topic == "best"
     assert found.findings[0].text == "0.260 test loss with depth=4 lr=0.01; better than each other one beyond chance"
-    assert "best" not in findings(of_grid(is_asked=True)), "a sweep about one field answers on that field"
+    assert findings(of_grid(loss="my_loss"))["best"].startswith("0.260 my_loss with depth=4 lr=0.01; better than each")
+
+
+def test_a_sweep_about_one_field_names_the_best_trial_only_where_each_choice_has_its_best_learning_rate() -> None:
+    assert "best" not in findings(of_grid(is_asked=True, rate="momentum"))
+    assert of_grid(is_asked=True).findings[0].topic == "best"
 
 
 def test_another_field_is_read_up_to_the_value_with_the_best_result() -> None:
