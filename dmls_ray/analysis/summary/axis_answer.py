@@ -13,7 +13,7 @@ from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import effects_of
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.headline import headline_of
-from dmls_ray.analysis.summary.measures import DURATION, SPEED, Measure
+from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.summary.memory import memory_along
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.summary.trend import trends_of
@@ -22,8 +22,7 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.ranks import account_of_ranks
 from dmls_ray.config.until import Until
-from dmls_ray.records.training_metrics import LEARNED
-from dmls_ray.workloads.registry import metric_direction
+from dmls_ray.records.training_metrics import LEARNED, is_loss
 
 _WHY = "why"
 """Topic of the line on where the time of a step goes."""
@@ -91,14 +90,14 @@ def _best(table: Table, rows: Sequence[Row], judged: Measure | None) -> list[Fin
 
 
 def _is_result(measure: Measure) -> bool:
-    """Whether a measure is a result of the work, of which more or less is better: no speed and no duration."""
-    return measure not in (SPEED, DURATION) and metric_direction(measure.name) != "none"
+    """Whether a measure is a loss or an accuracy: what a configuration is chosen for."""
+    return is_loss(measure.name) or measure.name.endswith("accuracy")
 
 
 def _goodness(row: Row, judged: Measure) -> float:
     """The mean of a result, on a scale on which more is better."""
     value = row.value_of(judged.name) or 0.0
-    return value if metric_direction(judged.name) == "max" else -value
+    return -value if is_loss(judged.name) else value
 
 
 def _up_to_best(axis: Axis, judged: Measure | None) -> Axis:
