@@ -189,7 +189,7 @@ def _show_plan(plan: Plan, options: Options, workload: Workload, console: Progre
     if repeated := describe_repeated(pending, records, identities):
         say(console, repeated)
     say(console, describe_estimate(plan, pending, records))
-    if options.until is not None:
+    if options.until is not None and any(not run.skip for run in pending):
         say(console, describe_further_blocks(plan, pending, results_so_far().records, options.until))
     if joined is not None:
         say(console, f"The cluster ({joined}) was not asked: a run that does not fit there will be skipped.")

@@ -43,7 +43,7 @@ def describe_further_blocks(plan: Plan, pending: Sequence[Run], records: Sequenc
 
     Args:
         plan: the runs, with as many blocks as there may be.
-        pending: the runs that come first.
+        pending: the runs that come first, of which one is not skipped at least.
         records: the runs of the plan that were measured, of the current version.
         until: until when trials are repeated.
     """

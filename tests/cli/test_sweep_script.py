@@ -208,6 +208,15 @@ def test_a_dry_run_prints_the_plan_with_an_estimate_and_starts_nothing(
     assert list(empty_folder.iterdir()) == []
 
 
+def test_a_dry_run_of_runs_that_are_all_skipped_promises_no_further_blocks(
+    capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run("--dry-run", "--world-size", "99", "--device", "cpu", "--budget", "none") == 0
+    out = capsys.readouterr().out
+    assert "Every run that is missing is skipped." in out
+    assert "more block" not in out
+
+
 def test_help_shows_question_flags_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     out = " ".join(capsys.readouterr().out.split())

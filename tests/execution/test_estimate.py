@@ -69,3 +69,12 @@ def test_runs_that_are_made_again_are_not_counted_twice() -> None:
     pending = [run for run in BOTH.runs if run.repeat < 8]
     text = describe_further_blocks(BOTH, pending, measured_runs(BOTH, 8), Until(budget=60.0))
     assert text.startswith("Then up to 2 more blocks and 16 s of them")  # 5 blocks of 8 s come first
+
+
+def test_without_a_budget_the_number_of_repeats_alone_ends_the_sweep() -> None:
+    pending = [run for run in BOTH.runs if 5 <= run.repeat < 8]
+    text = describe_further_blocks(BOTH, pending, measured_runs(BOTH, 5), Until(budget=None))
+    assert text.startswith("Then up to 22 more blocks and 2 min 56 s of them")
+    last = [run for run in BOTH.runs if run.repeat == 29]
+    text = describe_further_blocks(BOTH, last, measured_runs(BOTH, 29), Until(budget=None))
+    assert text == "No more than 30 blocks are run (--max-repeats)."

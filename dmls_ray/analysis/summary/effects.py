@@ -59,7 +59,7 @@ def effects_of(axis: Axis, measure: Measure, *, only_decided: bool = False) -> s
         level = axis.groups[0][0].text(measure.name)
         pairs = [(row, base) for items in by_value.values() for _, row, base, _ in items]
         is_same = all(row.by_block(measure.name) == base.by_block(measure.name) for row, base in pairs)
-        verdict = "the same with each other in every run" if is_same else "no difference beyond chance"
+        verdict = "every other the same in each run" if is_same else "no difference beyond chance"
         return f"{level} with {against}{axis.place(axis.groups[0])}, {verdict}" if level else ""
     words = {"speed": "as fast as", "total_s": "as long as"}.get(measure.name, "against")
     subject = f"{measure.words} " if only_decided else ""
