@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate, is_above
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, estimate, is_above
 from dmls_ray.analysis.table.axis_groups import groups_along_axis
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.records.model import RunRecord
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.table.model import Table
@@ -33,10 +31,10 @@ INPUT_BOUND = 0.25
 COMMUNICATION_BOUND = 0.25
 """Shares of a step from which on waiting for data, or communication and waiting for ranks, is what bounds it."""
 COMPUTE_BOUND = 0.7
-"""Share of a step from which on computing is what bounds it, if the next larger batch takes longer in proportion."""
-LAUNCH_BOUND = 1.25
-"""If a step with twice the batch takes less than this factor longer, what a step takes at any size bounds it: starting
-its operations."""
+"""Share of a step from which on computing is what bounds it: its arithmetic, or the start of its operations."""
+_HALF = 0.5
+"""If more of a step than this share grows with the batch, its arithmetic bounds it; if less, what a step takes at any
+batch: starting its operations."""
 _SLOWER_RANK = 0.05
 """Share of a step by which a rank must be slower than the others to be named."""
 
@@ -60,18 +58,21 @@ class StepParts:
 
 def step_parts(row: Row) -> StepParts | None:
     """The parts of a trial's steps; None where no run has them."""
-    runs = list(_parts_of_runs(row.timed))
+    runs = list(_parts_by_block(row).values())
     if not runs:
         return None
     return StepParts({name: fmean(run[name] for run in runs) for name in PARTS})
 
 
-def bound_of(row: Row, larger: Row | None = None) -> str:
-    """What bounds the speed of a trial, in a word; empty where its parts are not known, `none` where none dominates.
+def bound_of(row: Row, smaller: Row | None = None, larger: Row | None = None) -> str:
+    """What bounds the speed of a trial; empty where its parts are not known, `none` where none dominates.
+
+    Without another batch, or where the runs do not tell how a step grows with it, `compute or launch`.
 
     Args:
         row: the trial.
-        larger: the same trial with twice the batch per rank, if there is one.
+        smaller: the same trial with the next smaller batch per rank, if there is one.
+        larger: the same trial with the next larger batch per rank, if there is one.
     """
     found = step_parts(row)
     if found is None:
@@ -80,24 +81,46 @@ def bound_of(row: Row, larger: Row | None = None) -> str:
         return "input"
     if found.share("exposed_comm_ms", "waiting_ms") >= COMMUNICATION_BOUND:
         return "communication"
-    more = None if larger is None else step_parts(larger)
-    if more is not None and more.step_ms < LAUNCH_BOUND * found.step_ms:
-        return "launch"
-    return "compute" if found.share(*COMPUTE) >= COMPUTE_BOUND else "none"
+    if found.share(*COMPUTE) < COMPUTE_BOUND:
+        return "none"
+    growing = _growing_share(row, smaller or row, larger or row)
+    if growing is None:
+        return "compute or launch"
+    low, high = (growing.centre if end is None else end for end in (growing.low, growing.high))
+    return "compute" if low > _HALF else "launch" if high < _HALF else "compute or launch"
+
+
+def _growing_share(row: Row, smaller: Row, larger: Row) -> Estimate | None:
+    """The share of a trial's step that grows with the batch, from the steps with a smaller and a larger one.
+
+    None without two batches in one block.
+    """
+    if smaller is larger:
+        return None
+    below, here, above = ({block: sum(parts.values()) for block, parts in _parts_by_block(item).items()}
+                          for item in (smaller, row, larger))  # fmt: skip
+    blocks = below.keys() & here.keys() & above.keys()
+    for item in (smaller, larger):
+        blocks &= row.comparisons.common_blocks(row, item, timed=True)
+    if not blocks:
+        return None
+    first, batch, last = (item.factors["batch_per_rank"] for item in (smaller, row, larger))
+    growth = {block: (above[block] - below[block]) / (last - first) for block in blocks}
+    return estimate([batch * growth[block] / here[block] for block in sorted(blocks)])
 
 
 def bounds_of(table: Table) -> dict[str, str]:
     """What bounds each trial of a table, by trial_id, with its other batches to see what a step takes at any."""
     rows = [row for row in table.rows if row.timed]
-    larger = {
-        row.trial_id: other
-        for group in groups_along_axis(rows, "batch_per_rank", table.fixed_batch_field)
-        if "batch_per_rank" in table.varied
-        for row in group
-        for other in group
-        if row.factors["batch_per_rank"] and other.factors["batch_per_rank"] == 2 * row.factors["batch_per_rank"]
-    }
-    return {row.trial_id: bound_of(row, larger.get(row.trial_id)) for row in rows}
+    found = {row.trial_id: bound_of(row) for row in rows}
+    if "batch_per_rank" not in table.varied:
+        return found
+    batched = [row for row in rows if row.factors["batch_per_rank"]]
+    for group in groups_along_axis(batched, "batch_per_rank", table.fixed_batch_field):
+        ordered = sorted(group, key=lambda row: int(row.factors["batch_per_rank"]))
+        for smaller, row, larger in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
+            found[row.trial_id] = bound_of(row, smaller, larger)
+    return found
 
 
 def slower_rank(row: Row) -> tuple[int, float] | None:
@@ -124,12 +147,15 @@ def slower_rank(row: Row) -> tuple[int, float] | None:
     return (rank, ms) if is_known and ms >= _SLOWER_RANK * found.step_ms else None
 
 
-def _parts_of_runs(records: Iterable[RunRecord]) -> Iterator[dict[str, float]]:
-    for record in records:
+def _parts_by_block(row: Row) -> dict[int, dict[str, float]]:
+    """The parts of a step in each block that has them."""
+    found = {}
+    for record in row.timed:
         known = {name: getattr(record, name) for name in PARTS if name != "waiting_ms"}
         if record.data_wait_ms is None:
             continue
         parts = {name: value or 0.0 for name, value in known.items()}
         # A rank that is ahead waits inside the timer of its communication.
         exposed = [rank.exposed_comm_ms for rank in record.ranks if rank.exposed_comm_ms is not None]
-        yield parts | {"waiting_ms": fmean(exposed) - min(exposed) if exposed else 0.0}
+        found[record.repeat] = parts | {"waiting_ms": fmean(exposed) - min(exposed) if exposed else 0.0}
+    return found

@@ -22,8 +22,7 @@ def test_what_bounds_each_trial_is_said_below_the_figure() -> None:
     found = chart(make_table(runs))
     assert found is not None
     assert list(found.notes) == [
-        "Bound by what a step takes at any batch (launch-bound): batch_per_rank=16.",
-        "Bound by computing: batch_per_rank=32.",
+        "Bound by what a step takes at any batch (launch-bound): batch_per_rank=16; batch_per_rank=32.",
     ]
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def test_records_without_parts_have_none() -> None:
 @pytest.mark.parametrize(
     ("changes", "exposed_ms", "bound"),
     [
-        ({}, (), "compute"),
+        ({}, (), "compute or launch"),
         ({"data_wait_ms": 0.5}, (), "input"),
         ({}, (0.5, 0.5), "communication"),
         ({}, (0.0, 1.0), "communication"),  # waiting for the slowest rank
@@ -65,22 +64,49 @@ def test_what_takes_much_of_a_step_bounds_it(
     assert bound_of(one(ALONE | changes, *exposed_ms)) == bound
 
 
-def test_a_step_that_hardly_takes_longer_with_twice_the_batch_is_launch_bound() -> None:
-    steps = {16: 1.0, 32: 1.1, 64: 1.9}
-
-    def rate(values: dict[str, Any], repeat: int) -> float:
-        batch = values["batch_per_rank"]
-        return float(batch * 1e3 / steps[batch])
-
-    def parts(config: dict[str, Any]) -> dict[str, float]:
-        return {name: value * steps[config["batch_per_rank"]] for name, value in ALONE.items()}
-
-    rows = with_parts(results({"batch_per_rank": list(steps)}, rate), parts)
-    assert bound_of(rows[0], rows[1]) == "launch"
-    assert bound_of(rows[1], rows[2]) == "compute"
-    table = make_table(Results(Path("results/sample"), [record for row in rows for record in row.records]))
+def bounds_along(steps: dict[int, float], noise: tuple[float, ...] = (1.0, 1.0, 1.0)) -> list[str]:
+    """The column of a table whose trials have these steps by their batch; the noise of each repeat turns the other way
+    with every second batch.
+    """
+    batches = list(steps)
+    runs = results({"batch_per_rank": batches}, lambda values, repeat: 1000.0)
+    for record in runs.records:
+        batch = record.config["batch_per_rank"]
+        factor = noise[record.repeat] if batches.index(batch) % 2 else 1 / noise[record.repeat]
+        for name, value in ALONE.items():
+            setattr(record, name, value * steps[batch] * factor)
+    table = make_table(runs)
     (column,) = (column for column in table.columns if column.head == "bound by")
-    assert [column.text(row) for row in table.rows] == ["launch", "compute", "compute"]
+    return [column.text(row) for row in table.rows]
+
+
+@pytest.mark.parametrize(
+    ("steps", "bounds"),
+    [
+        ({16: 1.0, 32: 1.1, 64: 1.9}, ["launch", "compute", "compute"]),
+        ({4: 4.35, 8: 4.73, 16: 4.78}, ["launch", "launch", "launch"]),  # the largest batch, too
+        ({4: 4.35}, ["compute or launch"]),
+        ({16: 1.0, 32: 1.26}, ["launch", "launch"]),  # three quarters of the step are there at any batch
+        ({32: 1.26, 64: 2.4}, ["compute", "compute"]),
+        ({10: 1.0, 100: 1.5}, ["launch", "launch"]),  # not twice the batch
+        ({10: 1.0, 15: 1.5}, ["compute", "compute"]),
+        ({16: 2.0, 32: 1.9}, ["launch", "launch"]),
+    ],
+)
+def test_computing_is_told_from_launching_by_how_a_step_grows_with_the_batch(
+    steps: dict[int, float], bounds: list[str]
+) -> None:
+    assert bounds_along(steps) == bounds
+
+
+def test_steps_that_vary_too_much_do_not_tell_computing_from_launching() -> None:
+    assert bounds_along({16: 1.0, 32: 1.5}, (0.7, 1.0, 1.4)) == ["compute or launch"] * 2
+
+
+def test_one_repeat_tells_computing_from_launching_by_its_values() -> None:
+    runs = results({"batch_per_rank": [16, 32]}, lambda values, repeat: 1000.0, repeats=1)
+    first, second = with_parts(runs, lambda config: ALONE | {"forward_ms": config["batch_per_rank"] / 8})
+    assert bound_of(first, None, second) == bound_of(second, first) == "compute"
 
 
 def of_ranks(extra: dict[str, float], waits: float = 0.0, late: tuple[float, ...] = (0.0, 0.0, 0.0)) -> list[Row]:
