@@ -17,6 +17,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import api_pb2, metadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
+from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from dmls_ray.analysis.memory import MEMORY
@@ -75,9 +76,21 @@ def scalars(wall_time: float, step: int, values: Mapping[str, float]) -> list[An
     return [Event(wall_time=wall_time, step=step, summary=Summary(value=numbers))] if numbers else []
 
 
-def session_start(wall_time: float, values: Mapping[str, str | bool | float]) -> Any:
-    """The start of a run with its hyperparameters."""
-    start = SessionStartInfo(start_time_secs=wall_time)
+def text(wall_time: float, tag: str, content: str) -> Any:
+    """A text that TensorBoard shows under Text."""
+    return Event(wall_time=wall_time, summary=text_pb(tag, valid_text(content)))
+
+
+def session_start(wall_time: float, values: Mapping[str, str | bool | float], group: str) -> Any:
+    """The start of a run with its hyperparameters.
+
+    Args:
+        wall_time: in seconds since 1970.
+        values: the hyperparameters.
+        group: name that the repeats of a trial share: TensorBoard shows them as one row, with the means of their
+            metrics.
+    """
+    start = SessionStartInfo(start_time_secs=wall_time, group_name=group)
     for name, value in values.items():
         kind = "bool_value" if isinstance(value, bool) else "string_value" if isinstance(value, str) else "number_value"
         setattr(start.hparams[valid_text(name)], kind, value)

@@ -1,10 +1,12 @@
 """The event files of a sweep for TensorBoard: `tensorboard --logdir results/batch_size/tensorboard`.
 
     tensorboard/
-        world_size=2 batch_per_rank=16 repeat=0/             a run: its epochs, its result, its row of the HParams table
+        world_size=2 batch_per_rank=16 repeat=0/             a run: its epochs, its result, its hyperparameters
             rank-0/, rank-1/                                 the epochs of each rank
         world_size=2 batch_per_rank=16 repeat=1 attempt=2/
         experiment-3f2a9c1d04be/                             the columns of the HParams table
+
+The repeats of a trial are one row of the HParams table, with the means of their metrics.
 
 Each run is written once: epoch by epoch while it goes on, or at once from its record. A running TensorBoard reads what
 is appended to a file and finds new folders, but may miss a file that is replaced. For that reason a finished run is
@@ -50,6 +52,7 @@ from dmls_ray.analysis.tensorboard.messages import (
     session_end,
     session_start,
     started,
+    text,
     valid_text,
 )
 from dmls_ray.config.hashing import digest_of_changes
@@ -221,7 +224,9 @@ class TensorBoardWriter:
 
     def _start(self, record: RunRecord) -> list[Any]:
         start_time = started(record)
-        return [*file_start(start_time), session_start(start_time, self._row(record))]
+        about = f"run {record.run_id}: repeat {record.repeat}, seed {record.seed}"
+        session = session_start(start_time, self._hyperparameters(factors_of(record)), record.trial_id)
+        return [*file_start(start_time), session, text(start_time, "Run", about)]
 
     def _result(self, record: RunRecord, step: int) -> list[Any]:
         end_time, values = ended(record), run_values(record, record.mode)
@@ -232,16 +237,14 @@ class TensorBoardWriter:
         name = run_name(record, self._varied, self._changed)
         if self._run_ids.setdefault(name, record.run_id) != record.run_id:
             name = f"{name} {record.trial_id}"
+        hyperparameters = self._hyperparameters(factors_of(record))
         key = digest_of_changes(
-            {"begins with": [record.run_id, record.session, record.started_at, self._row(record)]}, {}
+            {"begins with": [record.run_id, record.session, record.started_at, hyperparameters]}, {}
         )
         return self.folder / name / file_name(started(record), key)
 
-    def _row(self, record: RunRecord) -> dict[str, Any]:
-        """The hyperparameters of a run in the HParams table."""
-        return {**self._hyperparameters(factors_of(record)), "repeat": record.repeat, "run_seed": record.seed}
-
     def _hyperparameters(self, factors: Mapping[str, Any]) -> dict[str, Any]:
+        """The hyperparameters of a configuration in the HParams table."""
         values = {_column(name): factors[name] for name in self._fields if factors.get(name) is not None}
         return {
             name: value if isinstance(value, bool | int | float) else valid_text(str(value))
@@ -251,7 +254,7 @@ class TensorBoardWriter:
     def _add_columns(self, record: RunRecord) -> None:
         """Take a run into the columns of the HParams table."""
         self._metrics |= run_values(record, record.mode).keys()
-        self._add_to_domains(self._row(record))
+        self._add_to_domains(self._hyperparameters(factors_of(record)))
 
     def _add_to_domains(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
@@ -261,7 +264,7 @@ class TensorBoardWriter:
         """Write the columns of the HParams table if they changed; before a run has finished, no metric is known."""
         if not self._metrics:
             return
-        order = [*map(_column, self._fields), "repeat", "run_seed"]
+        order = map(_column, self._fields)
         domains = {name: self._domains[name] for name in order if name in self._domains}
         built_in = [run_tag(tag) for tag in RUN_TAGS.values()]
         metrics = [*(tag for tag in built_in if tag in self._metrics), *sorted(self._metrics.difference(built_in))]

@@ -81,8 +81,32 @@ def hparams(folder: Path) -> dict[str, Any]:
     """The messages of the HParams plugin in the folder of a run, by tag."""
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-    values = [value for item in messages(folder) for value in item.summary.value if value.HasField("metadata")]
-    return {item.tag: HParamsPluginData.FromString(item.metadata.plugin_data.content) for item in values}
+    values = [value for item in messages(folder) for value in item.summary.value]
+    return {
+        item.tag: HParamsPluginData.FromString(item.metadata.plugin_data.content)
+        for item in values
+        if item.metadata.plugin_data.plugin_name == "hparams"
+    }
+
+
+def session_groups(board: Path) -> list[Any]:
+    """The rows of the HParams table, as TensorBoard's own plugin makes them."""
+    from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+    from tensorboard.context import RequestContext
+    from tensorboard.plugins.base_plugin import TBContext
+    from tensorboard.plugins.hparams import api_pb2
+    from tensorboard.plugins.hparams.backend_context import Context
+    from tensorboard.plugins.hparams.list_session_groups import Handler
+
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(board))
+    multiplexer.Reload()
+    context = Context(TBContext(data_provider=MultiplexerDataProvider(multiplexer, str(board))))
+    wanted = api_pb2.ListSessionGroupsRequest(
+        slice_size=100, aggregation_type=api_pb2.AGGREGATION_AVG, allowed_statuses=api_pb2.Status.values()
+    )
+    found = Handler(RequestContext(), context, "", wanted).run()
+    return list(found.session_groups)
 
 
 def row(folder: Path) -> dict[str, Any]:
@@ -161,9 +185,7 @@ def test_a_run_is_a_row_of_the_hparams_table_with_its_status(tmp_path: Path) -> 
     assert "Run/Test accuracy" not in read(board / names[1])
     last = made.records[3]
     size, batch = last.config["world_size"], last.config["batch_per_rank"]
-    assert row(board / names[3]) == {
-        "world_size": size, "batch_per_rank": batch, "global_batch": size * batch, "repeat": 0, "run_seed": last.seed
-    }  # fmt: skip
+    assert row(board / names[3]) == {"world_size": size, "batch_per_rank": batch, "global_batch": size * batch}
     scalars_of = read(board / names[3])
     assert scalars_of["Run/Test accuracy"] == [(3, 0.6875)]
     assert scalars_of["Run/Seconds"] == [(3, 20.0)]
@@ -188,9 +210,42 @@ def test_columns_have_types_and_domains(tmp_path: Path) -> None:
         "optimizer": (text, True, ["adam", "sgd"]),
         "shuffle": (flag, True, [False, True]),
         "clip_norm": (number, False, (1.0, 1.0)),
-        "repeat": (number, True, (0.0, 1.0)),
-        "run_seed": (number, True, (0.0, 10_000.0)),
     }
+
+
+@pytest.mark.parametrize("axes", [GRID, {"batch_per_rank": [16]}], ids=["grid", "one trial"])
+def test_the_repeats_of_a_trial_are_one_row_of_the_hparams_table_with_their_mean(
+    tmp_path: Path, axes: dict[str, list[int]]
+) -> None:
+    made = sweep(tmp_path, axes, repeats=3)
+    for record in made.records:
+        record.test_accuracy = 0.25 * record.repeat
+    board = write_tensorboard(made, VARIED)
+    groups = session_groups(board)
+    by_trial = {
+        record.trial_id: [item for item in made.records if item.trial_id == record.trial_id] for record in made.records
+    }
+    assert {group.name for group in groups} == by_trial.keys()
+    for group in groups:
+        folders = {run_name(record, VARIED) for record in by_trial[group.name]}
+        assert {session.name for session in group.sessions} == folders
+        assert not {"repeat", "run_seed", "seed"} & group.hparams.keys()
+        means = {metric.name.tag: metric.value for metric in group.metric_values}
+        assert means["Run/Test accuracy"] == 0.25
+
+
+def test_a_run_has_its_repeat_and_its_seed_as_text(tmp_path: Path) -> None:
+    from tensorboard.util.tensor_util import make_ndarray
+
+    made = sweep(tmp_path, repeats=2)
+    board, record = write_tensorboard(made, VARIED), made.records[-1]
+    (text,) = [
+        make_ndarray(value.tensor).item().decode()
+        for item in messages(board / run_name(record, VARIED))
+        for value in item.summary.value
+        if value.metadata.plugin_data.plugin_name == "text"
+    ]
+    assert text == f"run {record.run_id}: repeat 1, seed {record.seed}"
 
 
 def test_a_resumed_sweep_leaves_the_files_of_finished_runs_alone(tmp_path: Path) -> None:
@@ -444,7 +499,7 @@ def rows_of(ask: Ask) -> dict[str, Any]:
     return {
         item["name"]: {
             **item["hparams"],
-            "status": item["sessions"][0]["status"],
+            "statuses": {session["name"]: session["status"] for session in item["sessions"]},
             **{metric["name"]["tag"]: metric["value"] for metric in item.get("metricValues", [])},
         }
         for item in scalars_of
@@ -457,11 +512,14 @@ def test_tensorboard_serves_the_sweep_and_later_runs(tmp_path: Path, ask: Ask) -
     write_tensorboard(made, VARIED)
     names = [run_name(record, VARIED) for record in made.records]
     rows = eventually(lambda: rows_of(ask), lambda seen: len(seen) == 4)
-    assert {rows[name]["status"] for name in names[1:]} == {"STATUS_SUCCESS"}
-    assert rows[names[0]]["status"] == "STATUS_FAILURE"
-    assert rows[FIRST].items() >= {"world_size": 1, "batch_per_rank": 16, "Run/Test accuracy": 0.6875}.items()
+    trials = [record.trial_id for record in made.records]
+    statuses = {trial: rows[trial]["statuses"] for trial in trials}
+    success = [{name: "STATUS_SUCCESS"} for name in names[1:]]
+    assert [statuses[trial] for trial in trials] == [{names[0]: "STATUS_FAILURE"}, *success]
+    first = rows[trials[names.index(FIRST)]]
+    assert first.items() >= {"world_size": 1, "batch_per_rank": 16, "Run/Test accuracy": 0.6875}.items()
     experiment = ask("/data/plugin/hparams/experiment", {})
-    assert {item["name"] for item in experiment["hparamInfos"]} == {*VARIED, "global_batch", "repeat", "run_seed"}
+    assert {item["name"] for item in experiment["hparamInfos"]} == {*VARIED, "global_batch"}
     shown = [item["displayName"] for item in experiment["metricInfos"]]
     assert shown == [
         "Train loss", "Train accuracy", "Test loss", "Test accuracy", "Images per second", "Seconds", "Tensor MiB"
@@ -480,22 +538,13 @@ def test_tensorboard_serves_the_sweep_and_later_runs(tmp_path: Path, ask: Ask) -
     name = run_name(more, VARIED)
     replay(board, more, upto=1)
     eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1])
-    assert rows_of(ask)[name]["status"] == "STATUS_UNKNOWN"
+    assert rows_of(ask)[more.trial_id]["statuses"][name] == "STATUS_UNKNOWN"
     board.epoch_ended(more.run_id, more.epochs[1])
     eventually(lambda: losses(name), lambda seen: [item[1] for item in seen] == [1, 2])
     board.epoch_ended(more.run_id, more.epochs[2])
     board.run_finished(more)
-    eventually(lambda: rows_of(ask)[name].get("Run/Test accuracy"), lambda seen: seen == 0.6875)
-    assert rows_of(ask)[name]["status"] == "STATUS_SUCCESS"
-    (repeats,) = eventually(
-        lambda: [
-            item["domainInterval"]
-            for item in ask("/data/plugin/hparams/experiment", {})["hparamInfos"]
-            if item["name"] == "repeat"
-        ],
-        lambda seen: seen and seen[0]["maxValue"] == 1,
-    )
-    assert repeats == {"minValue": 0, "maxValue": 1}
+    eventually(lambda: rows_of(ask)[more.trial_id]["statuses"][name], lambda seen: seen == "STATUS_SUCCESS")
+    assert len(rows_of(ask)) == 4, "a further repeat is in the row of its trial"
 
 
 def two_ranks(made: Results) -> RunRecord:
