@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dmls_ray.analysis.advise.objective import Candidate, Objective
-from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, estimate
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
+from dmls_ray.analysis.summary.effort import last_improvement
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.records.outcome import Outcome
@@ -71,19 +71,12 @@ def caveats_of(results: Results, table: Table, objective: Objective, best: Candi
 
 def _rise(best: Candidate) -> str:
     """That the best configuration was still improving in its last epoch; empty if it was not."""
-    steps = []
-    for record in best.row.counted:
-        tested = [epoch.test_accuracy for epoch in record.epochs if epoch.test_accuracy is not None]
-        if len(tested) > 1 and record.best_epoch is None:
-            steps.append(tested[-1] - tested[-2])
-    if not steps or min(steps) <= 0:
-        return ""
-    rise = estimate(steps, resolution=resolution_of("test_accuracy", best.row.counted))
-    if rise.low is not None and rise.low <= 0:
+    rise = last_improvement(best.row, "test_accuracy")
+    if rise is None:
         return ""
     epochs = best.row.records[0].config.get("epochs")
     flag = f" (--epochs {2 * epochs})" if isinstance(epochs, int) else ""
     return (
         f"the accuracy after more epochs{flag}: test accuracy of {best.name} still rose in the last epoch, by "
-        f"{format_interval(rise, with_sign(ACCURACY))} (n={len(steps)})."
+        f"{format_interval(rise, with_sign(ACCURACY))} (n={rise.n})."
     )

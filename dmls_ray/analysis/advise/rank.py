@@ -90,9 +90,9 @@ class Advice:
             return f"For {objective.name}: {self._why_none()}{self._left_out}."
         sentences = [f"For {objective.name} use {best.name} ({objective.label} {best.text}; n={len(best.samples)})"]
         if self.indistinguishable:
-            names = join_names([f"{item.name} ({item.text})" for item in self.indistinguishable])
+            names = join_names([f"{item.name} ({self._compared(item)})" for item in self.indistinguishable])
             why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
-            sentences.append(f"indistinguishable from it{why}: {names}")
+            sentences.append(f"not distinguished from it{why}: {names}")
         elif self.worse:
             others = "comparable one" if self.not_compared or self._left_out else "other"
             rest = f"the only {others}" if len(self.worse) == 1 else f"each of the {len(self.worse)} {others}s"
@@ -101,6 +101,11 @@ class Advice:
             names = join_names([f"{item.name} ({item.text})" for item in self.not_compared])
             sentences.append(f"not compared with it, since no block has both in one environment: {names}")
         return ". ".join([f"{'; '.join(sentences)}{self._left_out}", *self.savings]) + "."
+
+    def _compared(self, item: Candidate) -> str:
+        """A configuration's value, and how it compares with the best one."""
+        against = self.against.get(item.row.trial_id)
+        return f"{item.text}, against it {against}" if against else item.text
 
     @property
     def _left_out(self) -> str:
@@ -162,7 +167,7 @@ class Advice:
     def frame(self) -> pd.DataFrame:
         """The configurations as texts, the best first, with marks."""
         objective, best = self.objective, [self.best] if self.best else []
-        marked = {"best": best, "indistinguishable": self.indistinguishable, "worse": self.worse,
+        marked = {"best": best, "not distinguished": self.indistinguishable, "worse": self.worse,
                   "not compared": self.not_compared}  # fmt: skip
         verdicts = {item.row.trial_id: verdict for verdict, items in marked.items() for item in items}
         ranked = sorted([item for items in marked.values() for item in items],

@@ -143,7 +143,7 @@ def _more_repeats(
     differences = [objective.differences(candidate, best) for candidate in indistinguishable]
     fewest = min(map(len, differences))
     if fewest < MIN_REPEATS:
-        return f"--repeats 5: with n={fewest} the best ones are indistinguishable."
+        return f"--repeats 5: with n={fewest} the best ones are not distinguished."
     # What hardly differs is not worth repeats, however few would show it.
     worth = [worse for worse in differences if objective.is_learned or abs(fmean(worse)) >= _HARDLY]
     resolution = resolution_of(objective.measure, best.row.counted)

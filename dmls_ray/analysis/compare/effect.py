@@ -33,7 +33,7 @@ class Change:
     interval: Interval
     """B / A, of times A / B; B - A where differences are taken."""
     verdict: str
-    """faster, slower, more, less, higher or lower; `indistinguishable`; `unknown` where there is no interval."""
+    """faster, slower, more, less, higher or lower; `not distinguished`; `unknown` where there is no interval."""
 
 
 def way_of(measure: str) -> Way:

@@ -138,9 +138,9 @@ class SweepComparison:
                 f"B against A {over}: {changes} Whether that is more than chance cannot be said below "
                 f"{MIN_REPEATS} {self.unit}s of each."
             )
-        as_what = "indistinguishable from A" if verdict == "indistinguishable" else f"{verdict} than A"
+        as_what = "not distinguished from A" if verdict == "not distinguished" else f"{verdict} than A"
         low = self.overall.interval.low
-        if verdict == "indistinguishable" and self.way == "speed" and low is not None:
+        if verdict == "not distinguished" and self.way == "speed" and low is not None:
             changes += f" A slowdown by {1 - low:.1%} is not ruled out."
         return f"B is {as_what} {over}: {changes} {self._verdicts()}".rstrip()
 

@@ -66,7 +66,7 @@ def methodology(results: Results, table: Table) -> list[str]:
             "Values are means over repeats, geometric ones of times, rates, memory and ratios; their intervals are "
             f"Student's 95 % confidence intervals, from {MIN_REPEATS} repeats on. Comparisons are made within blocks, "
             "and their intervals hold for all pairs of trials together: faster and slower mean that the interval "
-            "excludes 1, indistinguishable means that it includes 1, which is no evidence of equality."
+            "excludes 1, not distinguished means that it includes 1, which is no evidence of equality."
         )
     loads = [record.load_average for record in ran if record.load_average is not None]
     if loads:

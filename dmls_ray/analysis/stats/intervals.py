@@ -171,11 +171,11 @@ def verdict_of(value: Estimate | Interval, null: float, above: str, below: str) 
         below: the word for an interval below it.
 
     Returns:
-        `indistinguishable` for an interval that contains `null`, `unknown` without an interval.
+        `not distinguished` for an interval that contains `null`, `unknown` without an interval.
     """
     if value.low is None or value.high is None:
         return "unknown"
-    return above if value.low > null else below if value.high < null else "indistinguishable"
+    return above if value.low > null else below if value.high < null else "not distinguished"
 
 
 def _exp(value: float) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dmls_ray.analysis.table.axis_groups import BATCHES, groups_along_axis
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.until import Until
 
 RANKS = {"world_size": "rank", "machines": "machine", "ranks_per_machine": "rank per machine"}
 """Axes of which each value is compared with the smallest -> the noun of one of it."""
@@ -25,6 +26,8 @@ class Axis:
     """Whether its values are numbers, of which neighbours are compared; else each is compared with the baseline."""
     derived: frozenset[str] = frozenset()
     """Fields that follow from others, and distinguish no groups: the batch that is not fixed."""
+    until: Until = field(default_factory=Until)
+    """Says which differences count as none."""
 
     @classmethod
     def of(cls, table: Table, name: str, rows: Sequence[Row]) -> Axis:
@@ -41,9 +44,8 @@ class Axis:
         )
         groups = groups_along_axis(rows, name, table.fixed_batch_field)
         derived = {*(BATCHES - {table.fixed_batch_field}), *(["world_size"] if "machines" in table.varied else [])}
-        return cls(
-            name, [_in_order(group, name, is_ordered=is_ordered) for group in groups], is_ordered, frozenset(derived)
-        )
+        ordered = [_in_order(group, name, is_ordered=is_ordered) for group in groups]
+        return cls(name, ordered, is_ordered, frozenset(derived), table.until)
 
     def value(self, row: Row) -> str:
         """Its value: `128`."""

@@ -15,13 +15,12 @@ from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.headline import headline_of
 from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.summary.memory import memory_along
-from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
+from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
 from dmls_ray.analysis.summary.trend import trends_of
 from dmls_ray.analysis.table.axis_groups import BATCHES, count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.ranks import account_of_ranks
-from dmls_ray.config.until import Until
 from dmls_ray.records.training_metrics import LEARNED, is_loss
 
 _WHY = "why"
@@ -58,8 +57,7 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
     findings = [first, *_account(axis), *rest]
     leading = len(findings) - len(rest[1:])
     memory = memory_along(axis)
-    until = Until() if table.stage is None else table.stage.until
-    judged = next(filter(_is_result, measures), None)
+    judged = next((measure for measure in measures if measure.is_result), None)
     others = [
         finding for other in _others(table, rows, name) for finding in _of_other(_up_to_best(other, judged), measures)
     ]
@@ -67,7 +65,7 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
     others = [finding for finding in others if finding not in whys[1:]]  # one account is enough
     last = _lost(table)
     return Answer(
-        " ".join(filter(None, [alone, headline_of(axis, measures, until, table.presentation.verb)])),
+        " ".join(filter(None, [alone, headline_of(axis, measures, table.presentation.verb)])),
         cut([*_best(table, rows, judged), *findings[:leading], *more, *others, *memory, *findings[leading:]], last),
     )
 
@@ -84,14 +82,10 @@ def _best(table: Table, rows: Sequence[Row], judged: Measure | None) -> list[Fin
     text = f"{best.text(judged.name)} {judged.words} with {describe_configuration(best.factors)}"
     if all(more.low is None for more in compared):
         return [Finding("best", f"{text} (n={len(best.counted)})")]
-    equal = sum(more.low is None or not judged.sign(more) for more in compared)
-    rest = f"{equal} of {len(others)} others may be as good" if equal else "better than each other one beyond chance"
+    open_ = sum(more.low is None or not judged.sign(more) for more in compared)
+    others_of = f"{open_} of {count_noun(len(others), 'other')}"
+    rest = f"not distinguished from {others_of}" if open_ else "better than each other one beyond chance"
     return [Finding("best", f"{text}; {rest}")]
-
-
-def _is_result(measure: Measure) -> bool:
-    """Whether a measure is a loss or an accuracy: what a configuration is chosen for."""
-    return is_loss(measure.name) or measure.name.endswith("accuracy")
 
 
 def _goodness(row: Row, judged: Measure) -> float:

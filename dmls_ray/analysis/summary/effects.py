@@ -55,14 +55,12 @@ def effects_of(axis: Axis, measure: Measure, *, only_decided: bool = False) -> s
         return ""
     bases = dict.fromkeys(axis.value(group[0]) for group in axis.groups)
     against = next(iter(bases)) if len(bases) == 1 else "the first value"
-    if measure.kind == "points" and not decided:
-        level = axis.groups[0][0].text(measure.name)
-        pairs = [(row, base) for items in by_value.values() for _, row, base, _ in items]
-        is_same = all(row.by_block(measure.name) == base.by_block(measure.name) for row, base in pairs)
-        verdict = "every other the same in each run" if is_same else "no difference beyond chance"
-        return f"{level} with {against}{axis.place(axis.groups[0])}, {verdict}" if level else ""
     words = {"speed": "as fast as", "total_s": "as long as"}.get(measure.name, "against")
     subject = f"{measure.words} " if only_decided else ""
+    if measure.kind == "points" and not decided:
+        level = f"{axis.groups[0][0].text(measure.name)} with {against}{axis.place(axis.groups[0])}"
+        verdict = measure.verdict([item[-1] for items in by_value.values() for item in items], axis.until)
+        subject = f"{level}; {verdict}: "
     if is_one:
         (items,) = by_value.values()
         return f"{subject}{_of_one_value(items, measure, f' {words} {against}', has_range=not only_decided)}"

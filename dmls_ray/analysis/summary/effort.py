@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.results import factors_of
+from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.training_metrics import is_loss
 
 
 def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = False, only_differing: bool = False) -> str:
@@ -46,6 +49,42 @@ def describe_effort(rows: Sequence[Row], axis: str = "", *, ordered: bool = Fals
         else:
             parts.append(phrase.format(text, "" if text == "1" else "s"))
     return ", ".join(parts)
+
+
+def training_caveat(row: Row, base: Row, metric: str) -> str:
+    """What may explain that a trial learned less than another: fewer optimizer steps, and that it was still learning.
+
+    ` (60 optimizer steps instead of 450, still rising)`; empty where neither holds.
+
+    Args:
+        row: the trial that has the lower accuracy or the higher loss.
+        base: the trial that it is compared with.
+        metric: the accuracy or the loss.
+    """
+    parts = []
+    steps, base_steps = (item.counted[0].steps for item in (row, base))
+    if steps and base_steps and steps < base_steps:
+        parts.append(f"{steps:,} optimizer steps instead of {base_steps:,}")
+    if last_improvement(row, metric) is not None:
+        parts.append(f"still {'falling' if is_loss(metric) else 'rising'} in the last epoch")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def last_improvement(row: Row, metric: str) -> Estimate | None:
+    """By how much an accuracy rose, or a loss fell, in the last epoch of a trial's runs.
+
+    None if it did not in each run and beyond chance, or where early stopping chose the epoch.
+    """
+    sign = -1 if is_loss(metric) else 1
+    steps = []
+    for record in row.counted:
+        tested = [value for epoch in record.epochs if (value := getattr(epoch, metric, None)) is not None]
+        if len(tested) > 1 and record.best_epoch is None:
+            steps.append(sign * (tested[-1] - tested[-2]))
+    if not steps or min(steps) <= 0:
+        return None
+    gain = estimate(steps, resolution=resolution_of(metric, row.counted))
+    return None if gain.low is not None and gain.low <= 0 else gain
 
 
 _PHRASES = {

@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import why_not_compared
-from dmls_ray.analysis.summary.measures import DURATION, Measure
+from dmls_ray.analysis.summary.effort import training_caveat
+from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.summary.phrases import as_sentence
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.config.until import Until
 
 Compared = Sequence[tuple[Row, Contrast]]
 """Trials, and how each compares with the baseline."""
 
 
-def headline_of(axis: Axis, measures: Sequence[Measure], until: Until, verb: str) -> str:
+def headline_of(axis: Axis, measures: Sequence[Measure], verb: str) -> str:
     """What an axis does to the first measure in its first group, and what this costs by the second one.
 
     Args:
         axis: the field.
         measures: the most important first.
-        until: says which differences count as none.
         verb: what a trial does: `train`.
     """
     group = axis.groups[0]
@@ -34,9 +33,9 @@ def headline_of(axis: Axis, measures: Sequence[Measure], until: Until, verb: str
         return _sentence(axis.place(group), f"{axis.subject(rest[-1])} and {axis.value(base)} are {reason}")
     learned = _compared(others[0], rest, base) if others else []
     if not any(main.sign(contrast) for _, contrast in compared) and (text := _learned(axis, base, learned, others)):
-        return _sentence(axis.place(group), f"{text}; no {axis.noun} differs in {main.topic} beyond chance")
+        return _sentence(axis.place(group), f"{text}; {_undecided(axis, base, compared, main)}")
     row, text = _gain(axis, base, _without_losers(axis, compared, learned, others), main, verb)
-    cost = _cost(axis, row, base, learned, others[0], until) if others else ""
+    cost = _cost(axis, row, base, learned, others[0]) if others else ""
     n = compared[-1][1].n
     chance = "" if compared[-1][1].low is not None else f" (n={n}, so perhaps by chance)"
     return _sentence(axis.place(group), f"{text}{cost}{chance}")
@@ -68,39 +67,47 @@ def _learned(axis: Axis, base: Row, compared: Compared, measures: Sequence[Measu
         return ""
     gains = [item for item in decided if item[1].centre > 0]
     row, contrast = max(gains or decided, key=lambda item: measures[0].size(item[1]))
-    return _claim(axis, row, base, contrast, measures[0], "")
+    return f"{_claim(axis, row, base, contrast, measures[0], '')}{_higher(axis, base, gains, compared, measures[0])}"
 
 
 def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str) -> tuple[Row, str]:
     """The trial that the headline is about, and how it compares with the baseline by the first measure."""
     more, less = ([item for item in compared if measure.sign(item[1]) == sign] for sign in (1, -1))
+    if not more and not less:
+        return compared[-1][0], _undecided(axis, base, compared, measure)
     if measure.name != "speed":
-        row, contrast = compared[-1] if axis.is_ordered else max(compared, key=lambda item: measure.size(item[1]))
-        if measure == DURATION and not measure.sign(contrast):
-            s = "" if axis.is_plural(row) else "s"
-            return row, f"{axis.subject(row)} take{s} as long as {axis.value(base)} as far as is known"
+        row, contrast = compared[-1] if axis.is_ordered else max(more + less, key=lambda item: measure.size(item[1]))
+        if not measure.sign(contrast):
+            return row, _undecided(axis, base, compared[-1:], measure)
         return row, _claim(axis, row, base, contrast, measure, verb)
     if more:
         row, contrast = max(more, key=lambda item: item[1].centre)
-        return row, _claim(axis, row, base, contrast, measure, verb)
+        return row, f"{_claim(axis, row, base, contrast, measure, verb)}{_higher(axis, base, more, compared, measure)}"
     if len(less) == len(compared) > 1 and not axis.is_ordered:
         row, contrast = max(less, key=lambda item: item[1].centre)
         return base, f"{axis.subject(base)} is the fastest: {_claim(axis, row, base, contrast, measure, verb)}"
-    if less:
-        row, contrast = less[-1] if axis.is_ordered else min(less, key=lambda item: item[1].centre)
-        return row, _claim(axis, row, base, contrast, measure, verb)
-    row = compared[-1][0]
+    row, contrast = less[-1] if axis.is_ordered else min(less, key=lambda item: item[1].centre)
+    return row, _claim(axis, row, base, contrast, measure, verb)
+
+
+def _undecided(axis: Axis, base: Row, compared: Compared, measure: Measure) -> str:
+    """That no trial differs from the baseline beyond chance, with the comparison that differs most."""
+    row, contrast = max(compared, key=lambda item: measure.size(item[1]))
+    verdict = measure.verdict([more for _, more in compared], axis.until)
+    verdict = f"{verdict} {'to' if verdict == 'equal' else 'from'} {axis.value(base)} in {measure.noun}"
     if len(compared) == 1:
-        return row, f"{_pair(axis, base, row)} {verb} equally fast as far as is known"
-    if axis.is_ordered:
-        return row, f"{axis.name} {axis.value(base)} to {axis.value(row)} {verb} equally fast as far as is known"
-    return base, f"no {axis.noun} {verb}s faster or slower than {axis.value(base)} beyond chance"
+        are = "are" if axis.is_plural(row) else "is"
+        return f"{axis.subject(row)} {are} {verdict}: {measure.effect(contrast)}"
+    subject = f"every {axis.noun} is" if verdict.startswith("equal") else f"no {axis.noun} is"
+    return f"{subject} {verdict.removeprefix('not ')}, the farthest {axis.value(row)}: {measure.effect(contrast)}"
 
 
-def _pair(axis: Axis, base: Row, row: Row) -> str:
-    if axis.is_plural(row):
-        return f"{axis.value(base)} and {axis.subject(row)}"
-    return f"{axis.subject(base)} and {axis.value(row)}"
+def _higher(axis: Axis, base: Row, decided: Compared, compared: Compared, measure: Measure) -> str:
+    """The trial with a larger mean than any of those that are above the baseline beyond chance; empty without one."""
+    row, contrast = max(compared, key=lambda item: item[1].centre)
+    if not decided or any(row is item for item, _ in decided):
+        return ""
+    return f" ({axis.value(row)}, {measure.effect(contrast)}, is not distinguished from {axis.value(base)})"
 
 
 def _claim(axis: Axis, row: Row, base: Row, contrast: Contrast, measure: Measure, verb: str) -> str:
@@ -110,31 +117,33 @@ def _claim(axis: Axis, row: Row, base: Row, contrast: Contrast, measure: Measure
         return f"{axis.subject(row)} {verb}{s} {amount} as fast as {axis.value(base)}"
     if measure.name == "total_s":
         return f"{axis.subject(row)} take{s} {amount} as long as {axis.value(base)}"
-    return f"{axis.subject(row)} {_effect(contrast, measure, s)} against {axis.value(base)}"
+    return f"{axis.subject(row)} {_effect(row, base, contrast, measure, s)} against {axis.value(base)}"
 
 
-def _effect(contrast: Contrast, measure: Measure, s: str) -> str:
+def _effect(row: Row, base: Row, contrast: Contrast, measure: Measure, s: str) -> str:
+    """What a trial gains or loses; of what it loses, what may explain it."""
     amount = measure.effect(contrast, interval=False)
+    caveat = training_caveat(row, base, measure.name) if measure.loses(contrast) else ""
     if measure.kind == "points":
-        return f"{'lose' if contrast.centre < 0 else 'gain'}{s} {amount.lstrip('+-')} of {measure.words}"
+        return f"{'lose' if contrast.centre < 0 else 'gain'}{s} {amount.lstrip('+-')} of {measure.words}{caveat}"
     if measure.kind == "ratio":
-        return f"{'has' if s else 'have'} {amount} the {measure.words}"
+        return f"{'has' if s else 'have'} {amount} the {measure.words}{caveat}"
     return f"change{s} {measure.words} by {amount}"
 
 
-def _cost(axis: Axis, row: Row, base: Row, compared: Compared, measure: Measure, until: Until) -> str:
+def _cost(axis: Axis, row: Row, base: Row, compared: Compared, measure: Measure) -> str:
     """What the trial of the headline, or else another one, gains or loses by the second measure."""
     if not compared:
         return ""
     mine = next((contrast for item, contrast in compared if item is row), None)
     if mine is not None and measure.sign(mine):
-        return f" and {_effect(mine, measure, '' if axis.is_plural(row) else 's')}"
+        return f" and {_effect(row, base, mine, measure, '' if axis.is_plural(row) else 's')}"
     others = [item for item in compared if measure.sign(item[1])]
-    if others and not axis.is_ordered:
+    if others and (mine is None or not axis.is_ordered):
         other, contrast = max(others, key=lambda item: measure.size(item[1]))
-        return f", and {axis.value(other)} {_effect(contrast, measure, 's')}"
+        return f", and {axis.value(other)} {_effect(other, base, contrast, measure, 's')}"
     if mine is None:
-        return f", and none differs in {measure.words} beyond chance"
-    if measure.is_equal(mine, until):
+        return f"; {_undecided(axis, base, compared, measure)}"
+    if measure.is_equal(mine, axis.until):
         return f", at equal {measure.words}"
-    return f", with no difference in {measure.words} beyond chance"
+    return f", {measure.words} not distinguished: {measure.effect(mine)}"

@@ -18,7 +18,7 @@ from dmls_ray.analysis.stats.formatting import (
 from dmls_ray.analysis.stats.intervals import Interval
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.until import Until
-from dmls_ray.records.training_metrics import LEARNED
+from dmls_ray.records.training_metrics import LEARNED, is_loss
 
 _POINTS = with_sign(NumberFormat(lambda value: 1))
 
@@ -36,6 +36,11 @@ class Measure:
     def topic(self) -> str:
         """The first word of a line about it."""
         return {"test_accuracy": "accuracy", "total_s": "time"}.get(self.name, self.name)
+
+    @property
+    def noun(self) -> str:
+        """What two trials are compared in: `speed`, `time`, `test accuracy`."""
+        return self.topic if self in (SPEED, DURATION) else self.words
 
     @property
     def words(self) -> str:
@@ -76,13 +81,27 @@ class Measure:
         low, high = (contrast.centre if end is None else end for end in (contrast.low, contrast.high))
         return (low > self.null) - (high < self.null)
 
+    @property
+    def is_result(self) -> bool:
+        """Whether it is a loss or an accuracy: what a configuration is chosen for."""
+        return is_loss(self.name) or self.name.endswith("accuracy")
+
+    def loses(self, contrast: Interval) -> bool:
+        """Whether a comparison is of more loss, or less accuracy, beyond chance."""
+        return self.is_result and self.sign(contrast) == (1 if is_loss(self.name) else -1)
+
     def size(self, contrast: Interval) -> float:
         """How far a comparison is from no difference."""
         return abs(math.log(contrast.centre)) if self.kind == "ratio" else abs(contrast.centre)
 
     def is_equal(self, contrast: Contrast, until: Until) -> bool:
         """Whether the interval of a comparison lies within what counts as no difference."""
-        return is_decided(contrast, null=self.null, precision=0.0, equivalent=until.equivalent)
+        decided = is_decided(contrast, null=self.null, precision=0.0, equivalent=until.equivalent)
+        return decided and not self.sign(contrast)
+
+    def verdict(self, contrasts: Sequence[Contrast], until: Until) -> str:
+        """What is said of comparisons of which none is beyond chance: `equal`, or `not distinguished`."""
+        return "equal" if all(self.is_equal(contrast, until) for contrast in contrasts) else "not distinguished"
 
 
 SPEED = Measure("speed", "ratio")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmls_ray.analysis.memory import EXACT, MEMORY, MEMORY_KINDS, hardly_differs, kind_name, memory_metric
+from dmls_ray.analysis.metrics import format_of
+from dmls_ray.analysis.stats.formatting import format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import is_above, verdict_of
 from dmls_ray.analysis.summary.answer import Finding
 from dmls_ray.analysis.summary.axis import Axis
@@ -22,14 +24,14 @@ def memory_change(first: Row, last: Row) -> str:
     if not before or not after:
         return ""
     words = MEMORY[metric]
+    more = last.difference_from(first, metric)
+    if more is not None and verdict_of(more, 0, "more", "less") == "not distinguished" and metric not in EXACT:
+        change = format_interval(more, with_sign(format_of(metric)))
+        return f"{words} from {before} to {after} MiB (not distinguished: {change})"
     if before == after:
         return f"{words} {before} MiB in both"
-    more = last.difference_from(first, metric)
-    verdict = ""
-    if more is not None and verdict_of(more, 0, "more", "less") == "indistinguishable":
-        verdict = " (indistinguishable)"
-    elif hardly_differs([row.estimates[metric].centre for row in (first, last)], metric):
-        verdict = " (hardly differs)"
+    is_small = hardly_differs([row.estimates[metric].centre for row in (first, last)], metric)
+    verdict = " (hardly differs)" if is_small else ""
     return f"{words} from {before} to {after} MiB{_main_kind(first, last)}{verdict}"
 
 

@@ -74,7 +74,7 @@ def as_sentence(text: str) -> str:
     return f"{text[:1].upper() if is_word else text[:1]}{text[1:]}."
 
 
-_FIRST_WORDS = {"at", "in", "no", "on"}
+_FIRST_WORDS = {"at", "every", "in", "no", "on"}
 """Words that begin a headline and are no names."""
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, format_value
-from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.answer import Finding
 from dmls_ray.analysis.summary.claims import Claim
 from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.until import Until
 
 _ACCURACY = Measure("test_accuracy", "points")
 _INFERENCE = Measure("inference", "ratio")
@@ -30,30 +30,40 @@ def quantization_claims(table: Table) -> Iterator[Claim]:
                 yield Claim("quantization", pair, row, row, measure, contrast)
 
 
-def quantization_headline(rows: Sequence[Row]) -> str:
-    """What the kind of quantization that loses least accuracy does; empty where none was measured."""
+def quantization_headline(rows: Sequence[Row], until: Until) -> str:
+    """What the kind of quantization that loses least accuracy does; empty where none was measured.
+
+    Args:
+        rows: the trials.
+        until: says which differences count as none.
+    """
     quantized = [row for row in rows if "int8_test_accuracy" in row.estimates]
     if not quantized:
         return ""
     row = max(quantized, key=lambda item: item.estimates["int8_test_accuracy"].centre)
-    texts = [_accuracy_of(row), *([_speed_of(faster)] if (faster := _faster(row)) else [])]
+    texts = [_accuracy_of(row, until), *([_speed_of(faster, until)] if (faster := _faster(row)) else [])]
     return f"int8 by {_kind(row)} quantization {' and '.join(texts)}."
 
 
-def _accuracy_of(row: Row) -> str:
+def _accuracy_of(row: Row, until: Until) -> str:
     changed = _changed(row)
     if changed is None:
         return "has no test accuracy to compare with that of fp32"
-    if not (is_above(changed, 0) or is_below(changed, 0)):
-        return "has the test accuracy of fp32 as far as is known"
+    if not _ACCURACY.sign(changed):
+        return _undecided(_ACCURACY, changed, until)
     points = _ACCURACY.effect(changed, interval=False).lstrip("+-")
     return f"{'gains' if changed.centre > 0 else 'loses'} {points} of test accuracy"
 
 
-def _speed_of(faster: Contrast) -> str:
-    if not (is_above(faster, 1) or is_below(faster, 1)):
-        return "infers as fast as far as is known"
+def _speed_of(faster: Contrast, until: Until) -> str:
+    if not _INFERENCE.sign(faster):
+        return _undecided(_INFERENCE, faster, until)
     return f"infers {format_value(faster, RATIO)}x as fast as fp32"
+
+
+def _undecided(measure: Measure, contrast: Contrast, until: Until) -> str:
+    verdict = measure.verdict([contrast], until)
+    return f"is {verdict} {'to' if verdict == 'equal' else 'from'} fp32 in {measure.words} ({measure.effect(contrast)})"
 
 
 def quantization_findings(rows: Sequence[Row]) -> Iterator[Finding]:

@@ -96,7 +96,7 @@ def _changes(axis: Axis, group: Sequence[Row], measure: Measure) -> str:
         text += f", {measure.effect(compared[-1][1])}"
     decided = [item for item in compared if measure.sign(item[1])]
     if not decided:
-        return f"{text}, no clear change"
+        return f"{text}, {measure.verdict([more for _, more in compared], axis.until)}"
     row, more = decided[0]
     if len(others) > 1 and row is not last:
         clearly = "" if more.low is None else "clearly "

@@ -12,6 +12,7 @@ from dmls_ray.analysis.export.text_tables import markdown, markdown_text
 from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.fields import FieldSpec
+from dmls_ray.config.until import Until
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.presentation import Presentation
@@ -99,6 +100,11 @@ class Table:
         """The table, of some columns or of all, and its notes as Markdown."""
         notes = "\n".join(f"- {markdown_text(note)}" for note in self.notes)
         return f"{markdown(self.frame(columns))}\n\n{notes}\n"
+
+    @property
+    def until(self) -> Until:
+        """Says which differences count as none."""
+        return Until() if self.stage is None else self.stage.until
 
     @property
     def custom_metric_names(self) -> list[str]:

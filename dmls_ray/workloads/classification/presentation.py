@@ -40,7 +40,7 @@ class ClassificationPresentation(Presentation):
         if axis == "global_batch" and (critical := critical_batch(table)) is not None:
             return answer_on_critical_batch(critical)
         found = answer_along(table, axis, list(quantization_findings(table.rows)) if axis == "quantization" else ())
-        headline = quantization_headline(table.rows) if axis == "quantization" else ""
+        headline = quantization_headline(table.rows, table.until) if axis == "quantization" else ""
         return replace(found, headline=headline or found.headline)
 
     def can_run(self, row: Row, axis: str, value: Any) -> bool:

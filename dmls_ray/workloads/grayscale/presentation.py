@@ -46,7 +46,7 @@ _OF_COPY = (
     "half of them and a pass a quarter, so more than 1 is possible."
 )
 _DOUBTS: dict[str, tuple[str | None, ...]] = {
-    "indistinguishable from it:": ("indistinguishable", "slower"),
+    "not distinguished from it:": ("not distinguished", "slower"),
     "too few repeats to distinguish it from": ("unknown",),
     "not compared, for they ran elsewhere or at other times:": (None,),
 }
@@ -228,8 +228,14 @@ def _doubts(ranked: Sequence[Row]) -> str:
     for reason, doubtful in _DOUBTS.items():
         rows = [row for row, verdict in zip(others, _verdicts(ranked), strict=True) if verdict in doubtful]
         if rows:
-            texts.append(f"{reason} {join_names([f'{_name(row)} ({_interval(row)})' for row in rows])}")
+            texts.append(f"{reason} {join_names([f'{_name(row)} ({_against(best, row)})' for row in rows])}")
     return f"{_name(best)}: {'; '.join(texts)}" if texts else ""
+
+
+def _against(best: Row, row: Row) -> str:
+    """How much faster the implementation of least time is than another one; its own time, where they do not compare."""
+    ahead = best.speed_against(row)
+    return _interval(row) if ahead is None else SPEED.effect(ahead)
 
 
 def _verdicts(ranked: Sequence[Row]) -> list[str | None]:

@@ -44,10 +44,10 @@ def test_the_best_configuration_is_named_with_its_equals_and_what_is_worse() -> 
     assert [other.name for other in advice.indistinguishable] == ["batch_per_rank=64"]
     assert [other.name for other in advice.worse] == ["batch_per_rank=16"]
     assert advice.sentence.startswith(
-        "For throughput use batch_per_rank=32 (images/s 300 [300, 300]; n=3); indistinguishable from it: "
+        "For throughput use batch_per_rank=32 (images/s 300 [300, 300]; n=3); not distinguished from it: "
         "batch_per_rank=64 (300 [",
     )
-    assert advice.frame()["verdict"].tolist() == ["best", "indistinguishable", "worse"]
+    assert advice.frame()["verdict"].tolist() == ["best", "not distinguished", "worse"]
 
 
 @pytest.mark.parametrize("batches", [[16, 32], [8, 16, 32, 64, 128, 256, 512, 1024]])
@@ -72,7 +72,7 @@ def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: 
         for record in swept.records:
             record.images_per_s = math.exp(random.normal(0.08 * (record.config["batch_per_rank"] == 32), 0.04))
         advice, answered = advise(swept, "throughput"), answer_on_axis(make_table(swept), "batch_per_rank").headline
-        assert ("equally fast" in answered) == bool(advice.indistinguishable), answered
+        assert ("not distinguished from 16 in speed" in answered) == bool(advice.indistinguishable), answered
         found_indistinguishable.add(bool(advice.indistinguishable))
     assert found_indistinguishable == {True, False}
 
@@ -80,8 +80,8 @@ def test_advice_and_answer_say_the_same_of_the_same_two_configurations(repeats: 
 def test_one_repeat_distinguishes_nothing_and_the_advice_says_so() -> None:
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900}), repeats=1), "throughput")
     assert len(advice.indistinguishable) == 2
-    assert "indistinguishable from it, of which n=1 says nothing" in advice.sentence
-    assert "--repeats 5: with n=1 the best ones are indistinguishable." in advice.suggestions
+    assert "not distinguished from it, of which n=1 says nothing" in advice.sentence
+    assert "--repeats 5: with n=1 the best ones are not distinguished." in advice.suggestions
     assert any("every configuration with n=1 vary by chance" in line for line in advice.caveats)
 
 
@@ -182,7 +182,7 @@ def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
     swept = own_results({"verdict": ["x", "y"], "front": [1, 2]}, lambda values, repeat: (1.0, {}))
     frame = advise(swept, "throughput").frame()
     assert sorted(frame["config_verdict"]) == ["x", "x", "y", "y"]
-    assert set(frame["verdict"]) == {"best", "indistinguishable"}
+    assert set(frame["verdict"]) == {"best", "not distinguished"}
     assert sorted(frame["config_front"]) == ["1", "1", "2", "2"]
 
 

@@ -29,7 +29,7 @@ def test_the_interval_of_one_configuration_is_welchs() -> None:
     assert pair.change.interval.centre == pytest.approx(0.8)
     assert pair.change.interval.low == pytest.approx(0.8 * math.exp(-half), rel=1e-4)
     assert pair.change.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
-    assert pair.change.verdict == "indistinguishable"
+    assert pair.change.verdict == "not distinguished"
 
 
 def test_intervals_of_several_configurations_are_widened_to_hold_together() -> None:
@@ -52,8 +52,8 @@ def test_a_block_that_was_slow_as_a_whole_counts_once_over_all() -> None:
 def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> None:
     comparison = compare_sweeps(sweep(), sweep())
     assert comparison.sentence == (
-        "B is indistinguishable from A by images/s over 2 configurations: 1.00 [0.80, 1.25] times as fast "
-        "(n=3 and 3). A slowdown by 20.3% is not ruled out. Each for itself: 2 indistinguishable."
+        "B is not distinguished from A by images/s over 2 configurations: 1.00 [0.80, 1.25] times as fast "
+        "(n=3 and 3). A slowdown by 20.3% is not ruled out. Each for itself: 2 not distinguished."
     )
     assert not comparison.slower_by_more_than(0)
 
@@ -155,7 +155,7 @@ def test_tensor_memory_is_decided_from_one_run_on(repeats: int) -> None:
         assert comparison.overall is not None
         return comparison.overall.verdict, " ".join(comparison.notes)
 
-    for mib, expected in ((880.0, "more"), (700.0, "less"), (800.0, "indistinguishable")):
+    for mib, expected in ((880.0, "more"), (700.0, "less"), (800.0, "not distinguished")):
         found, notes = verdict(mib)
         assert found == expected
         assert "verdict is unknown" not in notes
@@ -196,7 +196,7 @@ def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None
     assert "Only in B: 1 configuration (batch_per_rank=64)." in notes
     assert "Outcomes differ: batch_per_rank=32: ok in A, oom in B." in notes
     assert comparison.lost == ["batch_per_rank=32"]
-    assert comparison.frame()["verdict"].tolist() == ["indistinguishable", ""]
+    assert comparison.frame()["verdict"].tolist() == ["not distinguished", ""]
 
 
 def test_machines_versions_source_and_load_that_differ_are_named() -> None:
@@ -250,7 +250,7 @@ def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:
     assert frame["config_n"].tolist() == ["8", "8", "16", "16"]
     assert frame["config_verdict"].tolist() == ["x", "y", "x", "y"]
     assert set(frame["n"]) == {"3, 3"}
-    assert set(frame["verdict"]) == {"indistinguishable"}
+    assert set(frame["verdict"]) == {"not distinguished"}
 
 
 def searched() -> Results:
@@ -300,7 +300,7 @@ def test_configurations_whose_ranks_trained_apart_are_not_compared_and_the_reaso
     comparison = compared({32})
     assert [pair.name for pair in comparison.compared] == ["batch_per_rank=16"]
     assert "over 1 configuration:" in comparison.sentence
-    assert comparison.frame()["verdict"].tolist() == ["indistinguishable", "independent ranks"]
+    assert comparison.frame()["verdict"].tolist() == ["not distinguished", "independent ranks"]
     assert any(
         note.startswith("Not compared: in B, the ranks of ") and note.endswith("no collectives in 6 optimizer steps.")
         for note in comparison.notes

@@ -74,7 +74,7 @@ def test_what_is_equally_fast_is_called_faster_at_most_5_times_in_100(n: int) ->
         verdicts.append(speed(found))
     assert verdicts.count("faster") / DRAWS <= 0.05
     assert verdicts.count("slower") / DRAWS <= 0.05
-    assert verdicts.count("indistinguishable") / DRAWS >= 0.92
+    assert verdicts.count("not distinguished") / DRAWS >= 0.92
 
 
 def test_two_trials_apart_are_called_faster_at_most_5_times_in_100_where_they_are_not() -> None:
@@ -146,8 +146,8 @@ def test_equal_differences_of_one_test_sample_need_more_than_three_repeats_to_be
         assert found.high is not None
         return verdict_of(found, 0, "higher", "lower")
 
-    assert verdict(0) == "indistinguishable"
-    assert verdict(1) == ("indistinguishable" if n == 3 else "lower")
+    assert verdict(0) == "not distinguished"
+    assert verdict(1) == ("not distinguished" if n == 3 else "lower")
     assert verdict(2) == "lower"
 
 
@@ -244,8 +244,8 @@ def test_comparisons_are_paired_by_block_so_that_drift_cancels() -> None:
     [
         ((1.2, 1.3, 1.4), "faster"),
         ((0.6, 0.65, 0.7), "slower"),
-        ((0.9, 1.0, 1.1), "indistinguishable"),
-        ((0.5, 0.6, 0.9), "indistinguishable"),
+        ((0.9, 1.0, 1.1), "not distinguished"),
+        ((0.5, 0.6, 0.9), "not distinguished"),
         ((2.0, 2.0), "unknown"),
     ],
 )
@@ -284,7 +284,7 @@ def test_trials_without_a_block_in_common_cannot_be_compared() -> None:
 def test_trials_apart_are_compared_by_their_geometric_means() -> None:
     found = compare_apart([1.0, 4.0, 2.0], [1.0, 1.0, 1.0])
     assert found.centre == pytest.approx(2)
-    assert speed(found) == "indistinguishable"
+    assert speed(found) == "not distinguished"
     assert speed(compare_apart([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])) == "faster"
     assert speed(compare_apart([2.0, 2.0], [1.0, 1.0, 1.0])) == "unknown"
 

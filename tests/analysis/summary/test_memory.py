@@ -49,12 +49,12 @@ def test_memory_that_does_not_change_is_given_once() -> None:
     assert change(of_batches(tensor_mem_mib=lambda batch, repeat: 2.0)) == "tensor memory 2.00 MiB in both"
 
 
-def test_a_resident_set_that_grew_by_chance_is_called_indistinguishable() -> None:
+def test_a_resident_set_that_grew_by_chance_is_not_distinguished() -> None:
     def noisy(batch: int, repeat: int) -> float:
         return [1.3, 1.1, 2.0][repeat] if batch == 16 else [1.5, 3.1, 1.2][repeat]
 
     runs = of_batches(tensor_mem_mib=lambda batch, repeat: None, host_mem_mib=noisy)
-    assert change(runs) == "growth of the resident set from 1.4 to 1.8 MiB (indistinguishable)"
+    assert change(runs) == "growth of the resident set from 1.4 to 1.8 MiB (not distinguished: +0.5 [-3.1, +4.0])"
 
 
 def test_a_change_that_is_of_no_use_is_said_to_be_small() -> None:

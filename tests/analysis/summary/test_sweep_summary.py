@@ -81,10 +81,10 @@ def test_the_answer_leaves_out_rows_whose_ranks_trained_apart_and_says_so() -> N
                 record.independent_ranks = "no collectives in 6 optimizer steps"
         return SweepSummary(apart, SweepQuestion.of([session()])).answer
 
-    assert answer(set()).headline.startswith("batch_per_rank 16 to 64 train equally fast")
+    assert answer(set()).headline.startswith("Every batch_per_rank is equal to 16 in speed")
     left = answer({64})
     assert left.findings[-1].text == "1 of 3 rows, since the ranks did not train one model together"
-    assert left.headline.startswith("batch_per_rank 16 and 32 train")
+    assert left.headline.startswith("batch_per_rank 32 is equal to 16 in speed")
     assert "64" not in left.text
     assert answer({16, 32, 64}) == Answer(
         "In no row did the ranks train one model together, so nothing can be compared."

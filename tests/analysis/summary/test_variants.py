@@ -24,9 +24,10 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
     found = answer_on_variants(table, ["dropout", "l1", "label_smoothing"])
     assert found.text.splitlines() == [
-        "dropout=0.3 gains 3.0 points of test accuracy; l1=0.1 loses 10.3 points of test accuracy.",
+        "dropout=0.3 gains 3.0 points of test accuracy; l1=0.1 loses 10.3 points of test accuracy (still rising in the "
+        "last epoch).",
         "accuracy: 0.800 without any; higher with dropout=0.3 (+3.0 points [+2.2, +3.8]); lower with l1=0.1 (-10.3 "
-        "points [-11.5, -9.2]); no clear change with label_smoothing=0.1 (+0.0 points [-0.8, +0.8])",
+        "points [-11.5, -9.2]); equal with label_smoothing=0.1 (+0.0 points [-0.8, +0.8])",
         "gap to training: 0.150 without any; higher with l1=0.1 (+10.3 points [+9.2, +11.5]); lower with dropout=0.3 "
         "(-3.0 points [-3.8, -2.2])",
     ]
@@ -45,8 +46,8 @@ def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
         record.test_samples, record.train_eval_accuracy = 359, record.train_accuracy
     found = answer_on_variants(make_table(runs), ["l1"])
     assert found.text.splitlines() == [
-        "No change makes a difference in test accuracy beyond chance.",
-        "accuracy: 0.984 without any; no clear change with l1=0.0001 (+0.2 points [-1.6, +1.9])",
+        "Every change is equal to none in test accuracy, the farthest l1=0.0001 (+0.2 points [-1.6, +1.9]).",
+        "accuracy: 0.984 without any; equal with l1=0.0001 (+0.2 points [-1.6, +1.9])",
     ]
 
 
@@ -57,3 +58,31 @@ def test_a_change_without_a_comparable_block_is_named() -> None:
     found = answer_on_variants(make_table(runs), ["l1"])
     assert found.headline.startswith("No change is compared: no block has both")
     assert "l1=0.1 not compared: no block has both" in found.findings[0].text
+
+
+def test_a_change_with_a_higher_mean_than_the_one_that_gains_beyond_chance_is_named() -> None:
+    gains = {"batch_norm": (-0.03, 0.07), "label_smoothing": (0.003, 0.004)}
+
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        changed = [name for name in gains if values[name] not in (0.0, "off")]
+        return 0.8 + sum(gains[name][repeat % 2] for name in changed)
+
+    changes = [{}, {"batch_norm": "on"}, {"label_smoothing": 0.1}]
+    axes = {"batch_per_rank": 16}
+    runs = results(axes, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes, repeats=12)
+    assert answer_on_variants(make_table(runs), list(gains)).headline == (
+        "label_smoothing=0.1 gains 0.4 points of test accuracy; the highest, batch_norm=on (+2.0 points [-2.2, +6.2]), "
+        "is not distinguished."
+    )
+
+
+def test_what_single_runs_gain_may_be_chance() -> None:
+    runs = results(
+        {"batch_per_rank": 16},
+        lambda values, repeat: 100.0,
+        accuracy=lambda values, repeat: 0.8 + values["l1"],
+        variants=[{}, {"l1": 0.1}],
+        repeats=1,
+    )
+    found = answer_on_variants(make_table(runs), ["l1"])
+    assert found.headline == "l1=0.1 gains 10.0 points of test accuracy (n=1, so perhaps by chance)."
