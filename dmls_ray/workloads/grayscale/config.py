@@ -11,12 +11,10 @@ from dmls_ray.config.fields import setting
 from dmls_ray.config.runtime import DeviceName
 from dmls_ray.workloads.grayscale import implementations
 from dmls_ray.workloads.grayscale.implementations import INTERLEAVED_ONLY, ON_A_GPU
+from dmls_ray.workloads.image_files import SUFFIXES, is_image_name
 
 IMPLEMENTATIONS = tuple(implementations.IMPLEMENTATIONS)
 """Names of all implementations, the plainest first, as tables order them."""
-
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-"""Suffixes of image files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,7 @@ def files_in(folder: Path) -> list[Path]:
     """The image files of a folder in the order of their names; empty if the folder does not exist."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(path for path in folder.iterdir() if is_image_name(path) and not path.is_dir())
 
 
 IMPLEMENTATION_FIELDS = frozenset(("implementation", "device"))

@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dmls_ray.util.errors import DataError
 from dmls_ray.workloads.grayscale.config import files_in
 from dmls_ray.workloads.grayscale.implementations import BLUE, GREEN, RED
-from dmls_ray.workloads.image_files import UNREADABLE
+from dmls_ray.workloads.image_files import read_rgb
 
 _AT_ONCE = 2**24
 """Pixels whose float64 reference is computed at once."""
@@ -109,19 +108,7 @@ def _at_least(photograph: Image.Image, size: int) -> NDArray[np.uint8]:
 
 def _middles(folder: Path, size: int) -> Iterator[NDArray[np.uint8]]:
     for path in files_in(folder):
-        try:
-            with Image.open(path) as image:
-                yield np.asarray(ImageOps.fit(_upright(image).convert("RGB"), (size, size)))
-        except (*UNREADABLE, ValueError) as error:
-            raise DataError(f"pictures={folder}: {path.name} cannot be read ({error}); repair or remove it.") from error
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """A camera turned upright stores the picture lying, and says so in its EXIF data."""
-    try:
-        return ImageOps.exif_transpose(image)
-    except (*UNREADABLE, ValueError):  # the EXIF data is broken; a broken picture fails when it is converted
-        return image
+        yield np.asarray(ImageOps.fit(read_rgb(path), (size, size)))
 
 
 def reference(pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -28,7 +28,6 @@ import joblib
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from PIL import Image
 
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.importing import is_reference
@@ -36,11 +35,11 @@ from dmls_ray.util.paths import cache_root
 from dmls_ray.util.shared_lock import lock_with_notice
 from dmls_ray.util.source_digest import source_digests
 from dmls_ray.util.text import first_line
+from dmls_ray.workloads.classification.data.samples import description, read_sample, to_chw
 from dmls_ray.workloads.classification.data.sources import cached_source
-from dmls_ray.workloads.classification.datasets import Samples, Source
-from dmls_ray.workloads.image_files import UNREADABLE
+from dmls_ray.workloads.classification.datasets import Samples, Source, Split
 
-_LAYOUT = 2
+_LAYOUT = 3
 _CHUNK = 256
 
 
@@ -61,6 +60,65 @@ class Decoded:
         return int(channels), int(height), int(width)
 
 
+@dataclass(frozen=True)
+class DecodedSplit:
+    """A half of a data set, decoded as it is read: [index] -> (image of channels x height x width, label)."""
+
+    name: str
+    """The data set, for errors."""
+    split: Split
+    samples: Samples
+    classes: int
+    image_size: int | None
+    """Pixels a side, or None."""
+    first: NDArray[Any] | None = None
+    """The first training image, decoded, which all others are like."""
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[Any], int]:
+        """A sample.
+
+        Raises:
+            DataError, UserCodeError: as `read_sample`; or the image cannot be used, or the label is too large.
+        """
+        image, label = read_sample(self.name, self.split, self.samples, index)
+        where = f"dataset={self.name}: {self.split}"
+        try:
+            array = to_chw(image, self.image_size, None if self.first is None else len(self.first))
+            self._check_likeness(array)
+        except ValueError as error:
+            raise DataError(f"{where} image {index}{_path(self.samples, index)} {error}.") from error
+        if label >= self.classes:
+            raise DataError(f"{where} label {index} is {label}; labels go from 0 to {self.classes - 1}.")
+        return array, label
+
+    def _check_likeness(self, array: NDArray[Any]) -> None:
+        if self.first is not None and (array.shape != self.first.shape or array.dtype != self.first.dtype):
+            raise ValueError(
+                f"is {description(array)} and the first one is {description(self.first)}; set image_size to bring "
+                "all to one size"
+            )
+
+
+def decoded_splits(
+    name: str, source: Source, image_size: int | None
+) -> tuple[DecodedSplit, DecodedSplit, NDArray[Any]]:
+    """The training and the test samples of a data set, decoded as they are read, and the first training image.
+
+    Raises:
+        DataError, UserCodeError: the first training sample cannot be used.
+    """
+    train, test = source.halves
+    first, _ = DecodedSplit(name, "train", train, source.classes, image_size)[0]
+    return (
+        DecodedSplit(name, "train", train, source.classes, image_size, first),
+        DecodedSplit(name, "test", test, source.classes, image_size, first),
+        first,
+    )
+
+
 def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tuple[tuple[int, int, int], int, int]:
     """Open a data set and read one sample of each half, without decoding the rest.
 
@@ -68,12 +126,13 @@ def peek_dataset(name: str, data_dir: str | None, image_size: int | None) -> tup
         The shape of its images (channels, height, width), its classes, and its training samples.
 
     Raises:
-        DataError: the data are missing or unreadable.
+        DataError, UserCodeError: the data are missing or unreadable.
     """
     source = cached_source(name, data_dir)
-    shapes = [_first_image(name, half, image_size).shape for half in source.halves]
-    channels, height, width = shapes[0]
-    return (channels, height, width), source.classes, len(source.halves[0])
+    train, test, first = decoded_splits(name, source, image_size)
+    _ = test[0]
+    channels, height, width = first.shape
+    return (channels, height, width), source.classes, len(train)
 
 
 @functools.cache
@@ -81,7 +140,7 @@ def load_decoded(name: str, data_dir: str | None, image_size: int | None) -> Dec
     """The data set as arrays, mapped from the cache. Fills the cache if needed.
 
     Raises:
-        DataError: the data are missing or unreadable, or the images differ in shape.
+        DataError, UserCodeError: the data are missing or unreadable, or the images differ in shape.
     """
     source = cached_source(name, data_dir)
     folder = _folder(name, data_dir, source, image_size)
@@ -148,20 +207,13 @@ def _folder(name: str, data_dir: str | None, source: Source, image_size: int | N
     return cache_root() / "decoded" / f"{re.sub(r'[^A-Za-z0-9_]+', '-', name)[:40]}-{key}"
 
 
-def _first_image(name: str, samples: Samples, image_size: int | None) -> NDArray[Any]:
-    try:
-        return to_chw(samples[0][0], image_size)
-    except UNREADABLE as error:
-        raise DataError(f"dataset={name}: the first sample cannot be read: {error}.") from error
-
-
 def _fill(folder: Path, name: str, source: Source, image_size: int | None) -> None:
     """Decode into a temporary folder and rename it, so that an existing cache folder is complete."""
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True) as made:
         temporary = Path(made)
-        first = _first_image(name, source.halves[0], image_size)
-        for split, samples in zip(("train", "test"), source.halves, strict=True):
-            _decode(temporary, split, samples, first, image_size, source.classes)
+        train, test, first = decoded_splits(name, source, image_size)
+        _decode(temporary, train, first)
+        _decode(temporary, test, first)
         (temporary / "meta.json").write_text(json.dumps({"classes": source.classes, "fingerprint": source.fingerprint}))
         os.replace(temporary, folder)
 
@@ -174,29 +226,15 @@ def _remove_leftovers(parent: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _decode(
-    folder: Path, split: str, samples: Samples, first: NDArray[Any], image_size: int | None, classes: int
-) -> None:
+def _decode(folder: Path, samples: DecodedSplit, first: NDArray[Any]) -> None:
     count = len(samples)
     shape = (count, *first.shape)
-    images = _new_array(folder / f"{split}_images.npy", first.dtype, shape)
-    labels = _new_array(folder / f"{split}_labels.npy", np.dtype(np.int64), (count,))
+    images = _new_array(folder / f"{samples.split}_images.npy", first.dtype, shape)
+    labels = _new_array(folder / f"{samples.split}_labels.npy", np.dtype(np.int64), (count,))
 
     def fill(indices: Sequence[int]) -> None:
         for index in indices:
-            try:
-                image, label = samples[index]
-                array = to_chw(image, image_size, channels=first.shape[0])
-            except UNREADABLE as error:
-                raise DataError(f"{split} image {index} cannot be read: {error}.") from error
-            if array.shape != first.shape or array.dtype != first.dtype:
-                raise DataError(
-                    f"{split} image {index} is {_description(array)} and the first one is {_description(first)}; "
-                    "set image_size to bring all to one size."
-                )
-            if not 0 <= int(label) < classes:
-                raise DataError(f"{split} label {index} is {int(label)}; labels go from 0 to {classes - 1}.")
-            images[index], labels[index] = array, int(label)
+            images[index], labels[index] = samples[index]
 
     # PIL releases the interpreter's lock while it decodes, so threads are enough.
     with ThreadPoolExecutor(joblib.cpu_count()) as pool:
@@ -219,37 +257,7 @@ def _new_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.m
     return array
 
 
-def to_chw(image: Any, image_size: int | None, channels: int | None = None) -> NDArray[Any]:
-    """An image as channels x height x width, uint8 (float32 stays float32), resized if asked.
-
-    Args:
-        image: a PIL image, a height x width (x channels) array, or a channels x height x width tensor.
-        image_size: pixels a side, or None.
-        channels: 1 or 3 to bring a PIL image to grey or to colour.
-    """
-    if isinstance(image, Image.Image):
-        grey = channels == 1 or (channels is None and image.mode in ("1", "L", "I", "I;16", "F"))
-        image = image.convert("L" if grey else "RGB")
-        if image_size is not None and image.size != (image_size, image_size):
-            image = image.resize((image_size, image_size), Image.Resampling.BILINEAR)
-    array = np.asarray(image)
-    if not hasattr(image, "permute"):  # a tensor is channels first already
-        array = array[:, :, None] if array.ndim == 2 else array
-        array = np.ascontiguousarray(array.transpose(2, 0, 1)) if array.ndim == 3 else array
-    if array.ndim != 3 or array.dtype not in (np.uint8, np.float32):
-        raise DataError(
-            f"an image is {_description(array)}; give PIL images, uint8 arrays of height x width (x channels), "
-            "or tensors of channels x height x width, uint8 or float32."
-        )
-    if image_size is None or array.shape[1:] == (image_size, image_size):
-        return array
-    planes = [
-        np.asarray(Image.fromarray(plane).resize((image_size, image_size), Image.Resampling.BILINEAR))
-        for plane in array
-    ]
-    return np.stack(planes)
-
-
-def _description(array: NDArray[Any]) -> str:
-    """Type and shape of an array, for an error."""
-    return f"{array.dtype} of {'x'.join(map(str, array.shape))}"
+def _path(samples: Samples, index: int) -> str:
+    """The file of a sample, of an image folder of ours or of torchvision."""
+    listed = getattr(samples, "samples", None)
+    return f" ({listed[index][0]})" if isinstance(listed, list) and index < len(listed) else ""

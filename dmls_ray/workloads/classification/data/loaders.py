@@ -28,9 +28,8 @@ from dmls_ray.training.sharding import (
 from dmls_ray.training.task import EvalSplit
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.augmentation import Augmentation
-from dmls_ray.workloads.classification.data.decoded_images import load_decoded, to_chw
+from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded
 from dmls_ray.workloads.classification.data.sources import cached_source
-from dmls_ray.workloads.classification.datasets import Samples
 
 Batch = tuple[Tensor, Tensor]
 """Images (batch x channels x height x width, float32, from -1 to 1) and labels (batch, int64), on the rank's device."""
@@ -185,11 +184,10 @@ class WorkerLoader(Loader):
 
     def __init__(self, config: TrialConfig, rank: RankInfo, device: torch.device) -> None:
         source = cached_source(config.dataset, config.data_dir)
-        # All images get the colours of the first image, as in the cache of decoded images.
-        channels = len(to_chw(source.halves[0][0][0], None))
-        train, test = (_Tensors(half, config, channels) for half in source.halves)
+        train_split, test_split, first = decoded_splits(config.dataset, source, config.image_size)
+        train, test = _Tensors(train_split, config.seed), _Tensors(test_split, config.seed)
         super().__init__(config, rank, device, samples=len(train))
-        channels, height, width = train[0, 0][0].shape
+        channels, height, width = first.shape
         self.shape, self.classes, self.test_samples = (channels, height, width), source.classes, len(test)
         self._batches: list[list[tuple[int, int]]] = []
         """The batches of the current epoch. A sample is its epoch and its index: its random numbers depend on both."""
@@ -271,11 +269,10 @@ def _end_with_the_rank(worker: int) -> None:
 
 
 class _Tensors(Dataset[tuple[Tensor, int]]):
-    """Decodes, resizes and normalises a sample on access."""
+    """Normalises a sample on access."""
 
-    def __init__(self, samples: Samples, config: TrialConfig, channels: int) -> None:
-        self._samples, self._image_size, self._channels = samples, config.image_size, channels
-        self._seed = config.seed
+    def __init__(self, samples: DecodedSplit, seed: int) -> None:
+        self._samples, self._seed = samples, seed
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -289,6 +286,5 @@ class _Tensors(Dataset[tuple[Tensor, int]]):
 
     def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, int]:
         image, label = self._samples[index[1]]
-        array = to_chw(image, self._image_size, self._channels)
         # A copy, since PIL's buffer is read-only.
-        return normalize(torch.from_numpy(array.copy())), int(label)
+        return normalize(torch.from_numpy(image.copy())), label

@@ -5,20 +5,23 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import operator
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
-from dmls_ray.util.errors import DataError, UnknownNameError, UserCodeError
+from dmls_ray.util.errors import DataError, DmlsRayError, UnknownNameError, UserCodeError
 from dmls_ray.util.file_digest import digest_of_files
 from dmls_ray.util.importing import import_function, is_reference
 from dmls_ray.util.source_digest import source_digests
-from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, builtin_dataset
+from dmls_ray.workloads.classification.data.samples import read_sample
+from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
 
 
 def check_source(name: str, data_dir: str | None) -> None:
@@ -62,6 +65,11 @@ def fingerprint_of(name: str, data_dir: str | None) -> str:
         return find_source(name, data_dir).fingerprint
 
 
+_SPLITS: tuple[Split, ...] = ("train", "test")
+
+_LISTED = 5
+"""Labels that a line names at most."""
+
 _SPOT_CHECKS = 64
 """Samples of a split that a fingerprint reads at least."""
 
@@ -81,8 +89,8 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
     """
     function = _current_function(name)
     arguments = {"data_dir": data_dir} if "data_dir" in inspect.signature(function).parameters else {}
-    halves: list[Samples] = []
-    for split in ("train", "test"):
+    halves: dict[Split, Samples] = {}
+    for split in _SPLITS:
         try:
             half = function(split, **arguments)
         except Exception as error:
@@ -94,26 +102,74 @@ def _open_user_dataset(name: str, data_dir: str | None) -> Source:
             )
         if not len(half):
             raise DataError(f"dataset={name}: the {split} split is empty.")
-        halves.append(half)
+        halves[split] = half
 
     def fingerprint() -> str:
         try:
-            return f"own {name} {_digest(data_dir if arguments else None, halves)}"
+            return f"own {name} {_digest(name, data_dir if arguments else None, halves)}"
+        except DmlsRayError:
+            raise
         except Exception as error:
             raise _user_error(name, "data set", error) from error
 
-    return Source(lambda: _count_classes(name, halves), fingerprint, lambda: (halves[0], halves[1]))
+    @functools.cache
+    def train_labels() -> set[int]:
+        return _labels(name, "train", halves["train"])
+
+    def count_classes() -> int:
+        declared = _declared_classes(name, halves["train"])
+        return declared or 1 + max(train_labels() | _labels(name, "test", halves["test"]))
+
+    def notes() -> list[str]:
+        labels = range(0) if _declared_classes(name, halves["train"]) else train_labels()
+        return [*_note_on_labels(name, labels), *_note_on_levels(name, halves["train"])]
+
+    return Source(count_classes, fingerprint, lambda: (halves["train"], halves["test"]), notes)
 
 
-def _count_classes(name: str, halves: list[Samples]) -> int:
-    """The attribute `classes` of the data set, a number or a list; without it, the largest label plus 1."""
-    classes = getattr(halves[0], "classes", None)
-    if classes is not None:
-        return classes if isinstance(classes, int) else len(classes)
+def _declared_classes(name: str, samples: Samples) -> int | None:
+    """The attribute `classes` of a data set, a number or a list of names; None without it.
+
+    Raises:
+        UserCodeError: it is neither.
+    """
+    classes = getattr(samples, "classes", None)
+    if classes is None:
+        return None
     try:
-        return 1 + max(int(half[index][1]) for half in halves for index in range(len(half)))
-    except Exception as error:
-        raise _user_error(name, "data set", error) from error
+        number = len(classes) if hasattr(classes, "__len__") else operator.index(classes)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise UserCodeError(
+            f"dataset={name}: its attribute classes is {classes!r}; give a list of names or their number."
+        )
+    return number
+
+
+def _labels(name: str, split: Split, samples: Samples) -> set[int]:
+    return {read_sample(name, split, samples, index)[1] for index in range(len(samples))}
+
+
+def _note_on_labels(name: str, labels: Collection[int]) -> list[str]:
+    """A line about labels that no training sample has, below the largest one."""
+    unused = sorted(set(range(max(labels, default=0))).difference(labels))
+    if not unused:
+        return []
+    listed = ", ".join(map(str, unused[:_LISTED]))
+    more = f" and {len(unused) - _LISTED} more" if len(unused) > _LISTED else ""
+    return [f"dataset={name}: no training sample has label {listed}{more}; each is counted as a class."]
+
+
+def _note_on_levels(name: str, samples: Samples) -> list[str]:
+    """A line about images that are not normalised here."""
+    image, _ = read_sample(name, "train", samples, 0)
+    if isinstance(image, Image.Image) or (levels := np.asarray(image)).dtype != np.float32:
+        return []
+    return [
+        f"dataset={name}: its images are float32, so the model takes them as they are, the first one from "
+        f"{levels.min():.4g} to {levels.max():.4g}; uint8 images are scaled to -1 to 1."
+    ]
 
 
 def _user_error(name: str, failed: str, error: Exception) -> UserCodeError:
@@ -135,7 +191,7 @@ def _current_function(name: str) -> Callable[..., Any]:
     return import_function(name, flag="dataset")
 
 
-def _digest(data_dir: str | None, halves: list[Samples]) -> str:
+def _digest(name: str, data_dir: str | None, halves: Mapping[Split, Samples]) -> str:
     """A digest of what a user-defined data set contains besides its code: of its attribute `fingerprint`.
 
     Without that attribute, of all files of data_dir, of all labels, and of samples: of some samples if files or an
@@ -143,28 +199,31 @@ def _digest(data_dir: str | None, halves: list[Samples]) -> str:
     """
     digest = hashlib.sha256()
     has_files = data_dir is not None and Path(data_dir).expanduser().exists()
-    if all(hasattr(half, "fingerprint") for half in halves):
-        digest.update("\n".join(str(half.fingerprint) for half in halves).encode())  # type: ignore[attr-defined]
+    if all(hasattr(half, "fingerprint") for half in halves.values()):
+        given = [str(half.fingerprint) for half in halves.values()]  # type: ignore[attr-defined]
+        digest.update("\n".join(given).encode())
         return digest.hexdigest()[:32]
 
     if data_dir is not None and has_files:
         digest.update(digest_of_files(Path(data_dir).expanduser()).encode())
     with _seeded():
-        for half in halves:
+        for split, half in halves.items():
             labels = _listed_labels(half)
             digest.update(f"{len(half)} {labels}\n".encode())
             some = np.unique(np.linspace(0, len(half) - 1, _SPOT_CHECKS).astype(int)).tolist()
             # Augmented images differ each time that they are read; then the labels alone identify the samples.
-            is_random = any(_image_bytes(half, index) != _image_bytes(half, index) for index in some)
+            read = functools.partial(_content, name, split, half)
+            is_random = any(read(index)[0] != read(index)[0] for index in some)
             for index in some if has_files or labels is not None else range(len(half)):
-                image, label = half[index]
-                content = b"" if is_random else np.ascontiguousarray(image).tobytes()
-                digest.update(content + str(int(label)).encode())
+                content, label = read(index)
+                digest.update((b"" if is_random else content) + str(label).encode())
     return digest.hexdigest()[:32]
 
 
-def _image_bytes(half: Samples, index: int) -> bytes:
-    return np.ascontiguousarray(half[index][0]).tobytes()
+def _content(name: str, split: Split, samples: Samples, index: int) -> tuple[bytes, int]:
+    """The bytes of an image, and its label."""
+    image, label = read_sample(name, split, samples, index)
+    return np.ascontiguousarray(image).tobytes(), label
 
 
 @contextmanager

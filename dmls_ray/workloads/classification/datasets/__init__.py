@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,8 +17,8 @@ Split = Literal["train", "test"]
 class Samples(Protocol):
     """A map-style data set, as torch.utils.data has it. It yields (image, label) per index.
 
-    An image is a PIL image, an array of height x width (x channels) uint8, or a tensor of channels x height x width,
-    uint8 or already normalised float32.
+    An image is a PIL image, an array of height x width (x channels, 4 at most), or a tensor of channels x height x
+    width. Arrays and tensors are uint8 or already normalised float32. A label is a whole number from 0 on.
     """
 
     def __len__(self) -> int: ...
@@ -36,8 +36,11 @@ class Source:
         classes: int | Callable[[], int],
         fingerprint: str | Callable[[], str],
         open_halves: Callable[[], tuple[Samples, Samples]],
+        notes: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._classes, self._fingerprint, self._open_halves = classes, fingerprint, open_halves
+        self.notes = notes
+        """Lines on what of the data is not used."""
 
     @functools.cached_property
     def fingerprint(self) -> str:

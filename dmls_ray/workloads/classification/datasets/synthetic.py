@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.workloads.classification.datasets import DatasetSpec, Source, Split
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,16 @@ class _Synthetic:
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        import torch
+
         if not 0 <= index < self._length:
             raise IndexError(index)
         random = np.random.default_rng([self._spec.seed, self._half, index])
         label = int(random.integers(self._spec.classes))
         noise = random.integers(-64, 64, self._patterns.shape[1:])
-        return (self._patterns[label] + noise).astype(np.uint8), label
+        image = (self._patterns[label] + noise).astype(np.uint8)
+        return torch.from_numpy(image).permute(2, 0, 1), label
 
 
 def _open(name: str, data_dir: str | None) -> Source:

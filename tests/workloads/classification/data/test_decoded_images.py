@@ -17,7 +17,7 @@ from PIL import Image
 from dmls_ray.util.errors import DataError
 from dmls_ray.util.paths import cache_root
 from dmls_ray.workloads.classification.data import decoded_images as cache
-from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset, to_chw
+from dmls_ray.workloads.classification.data.decoded_images import is_decoded, load_decoded, peek_dataset
 from dmls_ray.workloads.classification.data.sources import cached_source
 from dmls_ray.workloads.classification.datasets import Source
 from tests.training.probes import Payload
@@ -63,7 +63,7 @@ def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.
     write_folder(tmp_path)
     calls = []
     real = cache._decode
-    monkeypatch.setattr(cache, "_decode", lambda *args: (calls.append(args[1]), real(*args)))
+    monkeypatch.setattr(cache, "_decode", lambda *args: (calls.append(args[1].split), real(*args)))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: load_decoded.__wrapped__("image_folder", str(tmp_path), None), range(4)))
     assert sorted(calls) == ["test", "train"]
@@ -72,7 +72,7 @@ def test_ranks_that_ask_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.
 def test_images_of_several_sizes_need_image_size(tmp_path: Path) -> None:
     write_folder(tmp_path)
     Image.new("RGB", (5, 8)).save(tmp_path / "train" / "dog" / "0009.png")
-    message = "train image 6 is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
+    message = r"train image 6 \(.*0009\.png\) is uint8 of 3x8x5 and the first one is uint8 of 3x8x8; set image_size"
     with pytest.raises(DataError, match=message):
         load_decoded("image_folder", str(tmp_path), None)
     assert load_decoded("image_folder", str(tmp_path), 16).shape == (3, 16, 16)
@@ -171,7 +171,7 @@ def test_what_a_killed_process_left_of_its_decoding_is_removed_and_what_another_
 def test_a_damaged_image_is_refused_and_leaves_no_partial_cache(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (tmp_path / "test" / "cat" / "0000.jpg").write_bytes(b"no image")
-    with pytest.raises(DataError, match="test image 0 cannot be read"):
+    with pytest.raises(DataError, match=r"test/cat/0000\.jpg cannot be read"):
         load_decoded("image_folder", str(tmp_path), None)
     assert not is_decoded("image_folder", str(tmp_path), None)
 
@@ -179,7 +179,7 @@ def test_a_damaged_image_is_refused_and_leaves_no_partial_cache(tmp_path: Path) 
 def test_a_pipe_among_the_images_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     write_folder(tmp_path)
     os.mkfifo(tmp_path / "train" / "cat" / "zz.png")
-    with pytest.raises(DataError, match=r"cannot be read: .*zz\.png: no regular file"):
+    with pytest.raises(DataError, match=r"zz\.png cannot be read \(no regular file\)"):
         load_decoded("image_folder", str(tmp_path), None)
 
 
@@ -189,10 +189,10 @@ def test_an_image_with_too_many_pixels_is_refused_and_not_decoded(
     write_folder(tmp_path)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # an 8x8 image has 64
     Image.new("RGB", (40, 40)).save(tmp_path / "test" / "cat" / "0000.jpg")
-    with pytest.raises(DataError, match="test image 0 cannot be read: .* exceeds limit of 200 pixels"):
+    with pytest.raises(DataError, match=r"0000\.jpg cannot be read \(.* exceeds limit of 200 pixels"):
         load_decoded("image_folder", str(tmp_path), None)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    with pytest.raises(DataError, match="first sample cannot be read"):
+    with pytest.raises(DataError, match=r"0000\.jpg cannot be read"):
         peek_dataset("image_folder", str(tmp_path), None)
 
 
@@ -215,29 +215,6 @@ def test_grey_and_colour_files_are_brought_to_the_first_ones_mode(tmp_path: Path
     write_folder(tmp_path)
     Image.new("L", (8, 8), 7).save(tmp_path / "train" / "dog" / "0009.png")
     assert load_decoded("image_folder", str(tmp_path), None).train_images[6].max() == 7
-
-
-@pytest.mark.parametrize(
-    ("image", "shape"),
-    [
-        (Image.new("L", (4, 6)), (1, 6, 4)),
-        (Image.new("RGBA", (4, 6)), (3, 6, 4)),
-        (Image.new("P", (4, 6)), (3, 6, 4)),
-        (np.zeros((6, 4), dtype=np.uint8), (1, 6, 4)),
-        (np.zeros((6, 4, 2), dtype=np.uint8), (2, 6, 4)),
-        (torch.zeros(2, 6, 4), (2, 6, 4)),
-        (torch.zeros(2, 6, 4, dtype=torch.uint8), (2, 6, 4)),
-    ],
-)
-def test_images_of_all_kinds_become_channels_height_width(image: object, shape: tuple[int, int, int]) -> None:
-    assert to_chw(image, None).shape == shape
-    assert to_chw(image, 5).shape == (shape[0], 5, 5)
-
-
-@pytest.mark.parametrize("image", [np.zeros((4, 4)), np.zeros(4, dtype=np.uint8), torch.zeros(4, 4)])
-def test_a_value_that_is_not_an_image_is_refused(image: object) -> None:
-    with pytest.raises(DataError, match="an image is .*; give PIL images"):
-        to_chw(image, None)
 
 
 class Mixed:

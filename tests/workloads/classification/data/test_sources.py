@@ -9,6 +9,7 @@ import random
 import shutil
 import socket
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_synthetic_data_are_seeded_and_learnable() -> None:
     name = "synthetic:shape=2x6x5,classes=3,train=60,test=20"
     (train, _), (again, _) = find_source(name, None).halves, find_source(name, None).halves
     assert np.array_equal(train[7][0], again[7][0])
-    assert train[7][0].shape == (6, 5, 2)
+    assert train[7][0].shape == (2, 6, 5)
     other, _ = find_source(f"{name},seed=1", None).halves
     assert not np.array_equal(train[7][0], other[7][0])
     # The nearest class mean finds the label: there is something to learn.
@@ -94,15 +95,6 @@ def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
     assert find_source("image_folder", str(tmp_path)).fingerprint != before
 
 
-def test_an_image_whose_header_has_no_numbers_is_reported_with_its_path(tmp_path: Path) -> None:
-    write_folder(tmp_path)
-    broken = tmp_path / "train" / "cat" / "0000.ppm"
-    broken.write_bytes(b"P6 1{6 1 255\n123")
-    train, _ = find_source("image_folder", str(tmp_path)).halves
-    with pytest.raises(OSError, match=f"{broken}: invalid literal"):
-        train[[path for path, _ in train.samples].index(str(broken))]  # type: ignore[attr-defined]
-
-
 def test_an_image_folder_without_its_layout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="image_folder needs data_dir"):
         check_source("image_folder", None)
@@ -110,7 +102,7 @@ def test_an_image_folder_without_its_layout_is_refused(tmp_path: Path) -> None:
         check_source("image_folder", str(tmp_path))
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
-    with pytest.raises(DataError, match="find any class folder"):
+    with pytest.raises(DataError, match="train has no class folder"):
         find_source("image_folder", str(tmp_path))
 
 
@@ -119,6 +111,72 @@ def test_classes_that_differ_between_train_and_test_are_refused(tmp_path: Path) 
     (tmp_path / "train" / "emu").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "train" / "emu" / "1.png")
     with pytest.raises(DataError, match="in one only: emu"):
+        find_source("image_folder", str(tmp_path))
+
+
+def test_hidden_files_and_folders_are_left_out_and_others_that_are_no_images_are_named(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    before = find_source("image_folder", str(tmp_path))
+    train = tmp_path / "train"
+    shutil.copytree(train / "cat", train / ".ipynb_checkpoints")
+    for hidden in (".0001.jpg", "._0001.jpg", ".DS_Store"):
+        (train / "cat" / hidden).write_bytes(b"no image")
+    (train / "cat" / ".thumbnails").mkdir()
+    shutil.copy(train / "cat" / "0000.jpg", train / "cat" / ".thumbnails")
+    source = find_source("image_folder", str(tmp_path))
+    assert (source.classes, len(source.halves[0])) == (2, 6)
+    assert source.notes() == before.notes() == []
+    assert source.fingerprint == before.fingerprint
+    for path in ("notes.txt", "cat/labels.csv", "dog/a.gif", "dog/b.npy"):
+        (train / path).touch()
+    (note,) = find_source("image_folder", str(tmp_path)).notes()
+    assert note.startswith(f"dataset=image_folder leaves out {train}/cat/labels.csv, {train}/dog/a.gif, ")
+    assert " and 1 more: " in note
+
+
+def test_an_image_belongs_to_the_class_in_whose_folder_it_is_however_deep_and_through_links(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    cat = tmp_path / "train" / "cat"
+    (cat / "old" / "older").mkdir(parents=True)
+    (cat / "0002.jpg").rename(cat / "old" / "older" / "0002.JPG")
+    (cat / "old" / "round").symlink_to(cat)
+    (tmp_path / "elsewhere").mkdir()
+    (cat / "0001.jpg").rename(tmp_path / "elsewhere" / "0001.jpg")
+    (cat / "linked").symlink_to(tmp_path / "elsewhere")
+    train, _ = find_source("image_folder", str(tmp_path)).halves
+    names = [(Path(path).name, label) for path, label in train.samples]  # type: ignore[attr-defined]
+    assert names == [
+        ("0000.jpg", 0), ("0001.jpg", 0), ("0002.JPG", 0), ("0000.jpg", 1), ("0001.jpg", 1), ("0002.jpg", 1),
+    ]  # fmt: skip
+
+
+def test_an_image_folder_has_the_samples_of_torchvisions_in_their_order(tmp_path: Path) -> None:
+    write_folder(tmp_path, classes=("b", "a", "Z"), each=2)
+    for name in ("a/x", "a/c d", "b/1"):
+        (tmp_path / "train" / name).mkdir()
+        shutil.copy(tmp_path / "train" / "a" / "0000.jpg", tmp_path / "train" / name / "10.jpg")
+    train, _ = find_source("image_folder", str(tmp_path)).halves
+    assert train.samples == datasets.ImageFolder(str(tmp_path / "train")).samples  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["train/cat/a.jpg", "train/dog/", "test/cat/a.jpg", "test/dog/a.jpg"], r"train/dog has no image \(\.bmp, "),
+        (["train/cat/a.jpg", "train/__MACOSX/._a.jpg", "test/cat/a.jpg"], "train/__MACOSX has no image"),
+        (["train/cat/a.jpg", "test/cat/a.jpg"], "train has one class folder, cat; a classifier needs two"),
+        (["train/.cat/a.jpg", "test/.cat/a.jpg"], "train has no class folder"),
+        (["train/a.jpg", "test/a.jpg"], "train has no class folder"),
+    ],
+)
+def test_an_image_folder_without_images_for_two_classes_is_refused(
+    tmp_path: Path, names: list[str], message: str
+) -> None:
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch() if file else None
+    with pytest.raises(DataError, match=message):
         find_source("image_folder", str(tmp_path))
 
 
@@ -230,9 +288,78 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "user_data"
 
 
+DataOf = Callable[..., str]
+
+
+@pytest.fixture
+def data_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataOf:
+    """Function that makes a module with a data set of samples, given as source text, and returns its reference."""
+
+    def make(samples: str, *, classes: str = "None") -> str:
+        name = f"data_{len(list(tmp_path.iterdir()))}_{tmp_path.name.replace('-', '_')}"
+        (tmp_path / f"{name}.py").write_text(
+            "import numpy as np, torch\n"
+            "from PIL import Image\n"
+            "GREY = np.zeros((4, 4), np.uint8)\n"
+            "class Data(list):\n"
+            f"    classes = {classes}\n"
+            "def data(split):\n"
+            f"    return Data([{samples}])\n"
+        )
+        return f"{name}:data"
+
+    monkeypatch.syspath_prepend(tmp_path)
+    return make
+
+
 def test_the_classes_of_a_user_defined_data_set_are_counted(user_module: str) -> None:
     assert find_source(f"{user_module}:plain", None).classes == 3
     assert find_source(f"{user_module}:placed", "4").classes == 5
+
+
+@pytest.mark.parametrize(("classes", "expected"), [("3", 3), ("np.int64(3)", 3), ("['a', 'b']", 2), ("None", 5)])
+def test_the_classes_that_a_data_set_declares_are_taken(data_of: DataOf, classes: str, expected: int) -> None:
+    assert find_source(data_of("(GREY, 4)", classes=classes), None).classes == expected
+
+
+@pytest.mark.parametrize("classes", ["0", "[]", "2.5", "True and -1"])
+def test_classes_that_are_no_number_and_no_list_are_refused(data_of: DataOf, classes: str) -> None:
+    with pytest.raises(UserCodeError, match="its attribute classes is .*; give a list of names or their number"):
+        _ = find_source(data_of("(GREY, 0)", classes=classes), None).classes
+
+
+@pytest.mark.parametrize(
+    ("samples", "classes", "notes"),
+    [
+        ("(GREY, 0), (GREY, 1)", "None", []),
+        ("(GREY, 1), (GREY, 3)", "None", ["no training sample has label 0, 2; each is counted as a class"]),
+        ("(GREY, 9)", "None", ["no training sample has label 0, 1, 2, 3, 4 and 4 more"]),
+        ("(GREY, 1)", "4", []),
+        ("(Image.new('L', (4, 4)), 0)", "None", []),
+        ("(200 * np.ones((4, 4), np.float32), 0)", "None", ["as they are, the first one from 200 to 200; "]),
+        ("(torch.zeros(1, 4, 4), 0)", "None", ["its images are float32, so the model takes them as they are"]),
+    ],
+)  # fmt: skip
+def test_labels_without_a_sample_and_images_that_are_not_scaled_are_named(
+    data_of: DataOf, samples: str, classes: str, notes: list[str]
+) -> None:
+    found = find_source(data_of(samples, classes=classes), None).notes()
+    assert len(found) == len(notes)
+    for line, part in zip(found, notes, strict=True):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ("(GREY, 0.7)", "train label 0 is 0.7"),
+        ("(GREY, 0), {'image': GREY}", "train sample 1 is of type dict"),
+        ("(GREY, 'cat')", "train label 0 is 'cat'"),
+    ],
+)
+def test_the_fingerprint_of_samples_that_cannot_be_used_names_one(data_of: DataOf, samples: str, message: str) -> None:
+    with pytest.raises((DataError, UserCodeError), match=message):
+        _ = find_source(data_of(samples), None).fingerprint
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""Samples of a data set: an image becomes channels x height x width, a label a whole number, or the sample is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dmls_ray.util.errors import DataError, InputError, UserCodeError
+from dmls_ray.workloads.classification.data.decoded_images import decoded_splits
+from dmls_ray.workloads.classification.data.samples import read_sample, to_chw
+from dmls_ray.workloads.classification.datasets import Source
+
+IMAGE = np.zeros((4, 4), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("image", "shape"),
+    [
+        (Image.new("L", (4, 6)), (1, 6, 4)),
+        (Image.new("1", (4, 6)), (1, 6, 4)),
+        (Image.fromarray(np.zeros((6, 4), dtype=np.uint16)), (1, 6, 4)),
+        (Image.new("RGBA", (4, 6)), (3, 6, 4)),
+        (Image.new("P", (4, 6)), (3, 6, 4)),
+        (np.zeros((6, 4), dtype=np.uint8), (1, 6, 4)),
+        (np.zeros((6, 4, 2), dtype=np.uint8), (2, 6, 4)),
+        (np.zeros((3, 12, 4), dtype=np.float32), (4, 3, 12)),
+        (torch.zeros(2, 6, 4), (2, 6, 4)),
+        (torch.zeros(2, 6, 4, dtype=torch.uint8), (2, 6, 4)),
+        (torch.zeros(10, 6, 5), (10, 6, 5)),
+        (torch.zeros(8, 2, 2), (8, 2, 2)),
+    ],
+)
+def test_images_of_all_kinds_become_channels_height_width(image: object, shape: tuple[int, int, int]) -> None:
+    assert to_chw(image, None).shape == shape
+    assert to_chw(image, 5).shape == (shape[0], 5, 5)
+
+
+def test_an_image_of_16_bits_is_scaled_and_not_clipped() -> None:
+    levels = np.array([[0, 1000], [30000, 65535]], dtype=np.uint16)
+    assert to_chw(Image.fromarray(levels), None)[0].tolist() == [[0, 4], [117, 255]]
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (np.zeros((4, 4)), "is float64 of 4x4; give PIL images"),
+        (np.zeros((4, 4), dtype=np.int64), "is int64 of 4x4"),
+        (np.zeros((4, 4), dtype=np.uint16), "is uint16 of 4x4"),
+        (np.zeros((4, 4), dtype=bool), "is bool of 4x4"),
+        (np.zeros(4, dtype=np.uint8), "is uint8 of 4; give"),
+        (np.zeros((0, 4), dtype=np.uint8), "is uint8 of 0x4; give"),
+        (torch.zeros(4, 4), "is float32 of 4x4; give .* tensors of channels x height x width"),
+        (torch.zeros(1, 4, 4, dtype=torch.bfloat16), "is of type Tensor that NumPy cannot read"),
+        (torch.zeros(1, 4, 4, requires_grad=True), "is of type Tensor that NumPy cannot read"),
+        (torch.full((1, 4, 4), torch.nan), "has values that are not finite"),
+        (np.full((4, 4), np.inf, dtype=np.float32), "has values that are not finite"),
+        (np.zeros((3, 12, 10), dtype=np.uint8), "is an array of 3x12x10, which is read as .* 10 channels"),
+        (np.zeros((1, 28, 28), dtype=np.uint8), "is an array of 1x28x28, which is read as .* 28 channels"),
+        (np.zeros((10, 12, 13), dtype=np.uint8), "is an array of 10x12x13, which .* a tensor for more than 4 channels"),
+        (torch.zeros(12, 10, 3), "is a tensor of 12x10x3, which is read as 12 channels"),
+        (torch.zeros(28, 28, 1), "is a tensor of 28x28x1, which is read as 28 channels"),
+        (Image.new("F", (4, 4)), "cannot be read .*mode F have no defined range"),
+        (Image.new("I", (4, 4)), "cannot be read .*mode I have no defined range"),
+        (None, "is object of "),
+        ("cat.png", "is <U7 of "),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_not_an_image_is_refused(image: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        to_chw(image, None)
+
+
+@pytest.mark.parametrize(
+    "label", [2, 2.0, np.int64(2), np.uint8(2), np.float32(2), torch.tensor(2), torch.tensor([2]), np.array([[2]])]
+)
+def test_a_label_that_is_a_whole_number_is_taken(label: object) -> None:
+    assert read_sample("mine:data", "train", [(IMAGE, label)], 0)[1] == 2  # type: ignore[list-item]
+
+
+def test_a_label_that_is_true_or_false_is_a_class() -> None:
+    samples: list[Any] = [(IMAGE, True), (IMAGE, np.False_)]
+    assert [read_sample("mine:data", "train", samples, index)[1] for index in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("label", "reason"),
+    [
+        (0.7, "is 0.7; give the number of the class"),
+        (float("nan"), "is nan; give"),
+        (float("inf"), "is inf; give"),
+        (-1, "is -1; give"),
+        ("cat", "is 'cat'; give"),
+        ("3", "is '3'; give"),
+        (None, "is None; give"),
+        (np.array([0, 1, 0]), "has 3 values; give the number of the class"),
+        (torch.zeros(1, 0), "has 0 values"),
+        ([[1], [2, 3]], "is a list of 2 that NumPy cannot read"),
+    ],
+)
+def test_a_label_that_is_no_whole_number_is_refused_with_its_sample(label: object, reason: str) -> None:
+    with pytest.raises(DataError, match=f"dataset=mine:data: test label 1 {reason}"):
+        read_sample("mine:data", "test", [(IMAGE, 0), (IMAGE, label)], 1)  # type: ignore[list-item]
+
+
+class Failing:
+    """A data set that gives what it is told to, or raises it."""
+
+    def __init__(self, sample: object) -> None:
+        self._sample = sample
+
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, index: int) -> Any:
+        if isinstance(self._sample, Exception):
+            raise self._sample
+        return self._sample
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason"),
+    [
+        (IndexError("list index out of range"), "failed at train sample 8: IndexError: list index out of range"),
+        (OSError("a.png is broken"), "failed at train sample 8: OSError: a.png is broken"),
+        ({"image": IMAGE, "label": 1}, "train sample 8 is of type dict; return an image and its label"),
+        ((IMAGE, 1, "a name"), "train sample 8 is a tuple of 3"),
+        (IMAGE, "train sample 8 is of type ndarray"),
+        (None, "train sample 8 is of type NoneType"),
+    ],
+)
+def test_a_data_set_that_gives_no_image_and_label_is_refused_with_the_sample(sample: object, reason: str) -> None:
+    with pytest.raises(UserCodeError, match=f"dataset=mine:data: .*{reason}"):
+        read_sample("mine:data", "train", Failing(sample), 8)
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        ((IMAGE, 3), "dataset=mine:data: train label 1 is 3; labels go from 0 to 2"),
+        ((IMAGE[:3], 0), "dataset=mine:data: train image 1 is uint8 of 1x3x4 and the first one is uint8 of 1x4x4"),
+        ((IMAGE.astype(np.float32), 0), "train image 1 is float32 of 1x4x4 and the first one is uint8"),
+        ((np.zeros((3, 8, 8), np.uint8), 0), "train image 1 is an array of 3x8x8"),
+    ],
+)
+def test_a_sample_that_does_not_fit_the_others_is_refused(second: object, reason: str) -> None:
+    samples: Any = [(IMAGE, 0), second]
+    train, _, first = decoded_splits("mine:data", Source(3, "", lambda: (samples, samples)), None)
+    assert first.shape == (1, 4, 4)
+    assert train[0][1] == 0
+    with pytest.raises(InputError, match=reason):
+        train[1]
