@@ -53,7 +53,7 @@ def table_of(predictions: Sequence[Prediction]) -> pd.DataFrame:
             "in buckets is off by": f"{math.expm1(item.error()):+.0%}",
         }
         if item.single_ms is not None:
-            row["efficiency"] = RATIO(item.single_ms / measured.median)
+            row["efficiency"] = RATIO(item.single_ms / measured.centre)
             row["predicted"] = RATIO(item.single_ms / item.predicted_ms["in buckets"])
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
@@ -69,7 +69,7 @@ def sentences_of(predictions: Sequence[Prediction]) -> list[str]:
             f"{min(off):.1%} to {max(off):.1%} (n={len(off)} trials on several machines)."
         )
     errors = [
-        abs(item.single_ms / item.predicted_ms["in buckets"] - item.single_ms / item.cell.step.median)
+        abs(item.single_ms / item.predicted_ms["in buckets"] - item.single_ms / item.cell.step.centre)
         for item in predictions
         if item.single_ms is not None
     ]
@@ -86,7 +86,7 @@ def extrapolated_table(lines: Sequence[Line], errors: Sequence[float]) -> pd.Dat
     rows = []
     for line, differs in zip(lines, differing_settings(lines), strict=True):
         for each in _extrapolated_sizes(line):
-            inputs = Inputs(**{name: value.median for name, value in line.inputs(line.cells[1, each]).items()})
+            inputs = Inputs(**{name: value.centre for name, value in line.inputs(line.cells[1, each]).items()})
             for count, (step, efficiency) in extrapolate(line, each, errors).items():
                 ends = [float(step_ms(line.sizes, count, inputs, rule)) for rule in ("all hidden", "nothing hidden")]
                 rows.append(
@@ -165,7 +165,7 @@ def chart(lines: Sequence[Line], predictions: Sequence[Prediction], notes: Seque
             ]
             if line.single:
                 efficiency_by_ranks = {count: value for count, (_, value) in predicted.items() if value is not None}
-                efficiencies += [_points(name, cells, line.single.step.median), *_curve(name, efficiency_by_ranks)]
+                efficiencies += [_points(name, cells, line.single.step.centre), *_curve(name, efficiency_by_ranks)]
         on_each = f"{each} rank{'' if each == 1 else 's'} on each machine"
         x = Axis("world_size (ranks)", log=True)
         panels.append(Panel(x=x, y=Axis("optimizer step (ms)", log=True), series=steps, title=on_each))
@@ -184,7 +184,7 @@ def _points(name: str, cells: Sequence[Cell], single_ms: float | None) -> Series
     return Series(
         name=name,
         x=[float(cell.ranks) for cell in cells],
-        y=[value.median for value in values],
+        y=[value.centre for value in values],
         low=[value.low for value in values] if all(value.low is not None for value in values) else (),
         high=[value.high for value in values] if all(value.high is not None for value in values) else (),
     )

@@ -72,7 +72,7 @@ class Line:
         assert self.round_trip is not None
         assert self.mbit_per_s is not None
         return (
-            f"{three_digits(self.mbit_per_s.median)} Mbit/s, {three_digits(self.round_trip.median)} ms ({self.folder})"
+            f"{three_digits(self.mbit_per_s.centre)} Mbit/s, {three_digits(self.round_trip.centre)} ms ({self.folder})"
         )
 
     @property
@@ -121,7 +121,7 @@ class Prediction:
 
     def error(self, rule: Rule = "in buckets") -> float:
         """Logarithm of predicted over measured step time."""
-        return math.log(self.predicted_ms[rule] / self.cell.step.median)
+        return math.log(self.predicted_ms[rule] / self.cell.step.centre)
 
 
 def read_lines(folders: Iterable[Path]) -> list[Line]:
@@ -211,9 +211,9 @@ def predict(lines: Sequence[Line], *, shared: bool = False) -> tuple[list[Predic
                 without.append(f"{line.folder}, machines={machines} ranks_per_machine={ranks_per_machine}: {objection}")
                 continue
             assert base is not None
-            inputs = Inputs(**{name: value.median for name, value in line.inputs(base).items()})
+            inputs = Inputs(**{name: value.centre for name, value in line.inputs(base).items()})
             predicted_ms = {rule: float(step_ms(line.sizes, cell.ranks, inputs, rule)) for rule in RULES}
-            single_ms = line.single.step.median if line.single else None
+            single_ms = line.single.step.centre if line.single else None
             predictions.append(Prediction(line=line, cell=cell, predicted_ms=predicted_ms, single_ms=single_ms))
     return predictions, without
 
@@ -221,9 +221,9 @@ def predict(lines: Sequence[Line], *, shared: bool = False) -> tuple[list[Predic
 def draws_of(value: Estimate, noise: np.random.Generator) -> Values:
     """Draws from a log-normal distribution with the interval of the value; the value itself if it has no interval."""
     if value.low is None or value.high is None or value.low <= 0:
-        return value.median
+        return value.centre
     spread = math.log(value.high / value.low) / 2 / 1.96
-    drawn: NDArray[np.float64] = value.median * np.exp(spread * noise.standard_normal(DRAWS))
+    drawn: NDArray[np.float64] = value.centre * np.exp(spread * noise.standard_normal(DRAWS))
     return drawn
 
 
@@ -245,11 +245,11 @@ def extrapolate(
     """
     base = line.cells[1, ranks_per_machine]
     estimates, noise = line.inputs(base), np.random.default_rng(0)
-    middle = Inputs(**{name: value.median for name, value in estimates.items()})
+    middle = Inputs(**{name: value.centre for name, value in estimates.items()})
     drawn = Inputs(**{name: draws_of(value, noise) for name, value in estimates.items()})
     single = line.single
     single_drawn = drawn.step_ms if single is base else draws_of(single.step, noise) if single else None
-    is_spread = len(errors) >= 3 and all(value.low is not None for value in estimates.values() if value.median)
+    is_spread = len(errors) >= 3 and all(value.low is not None for value in estimates.values() if value.centre)
     scale = math.sqrt(sum(error**2 for error in errors) / max(len(errors), 1))
     off = np.exp(scale * noise.standard_t(max(len(errors), 1), DRAWS))
     predictions: dict[int, tuple[Interval, Interval | None]] = {}
@@ -261,7 +261,7 @@ def extrapolate(
         step = _interval(centre, steps if is_spread else None)
         efficiency = None
         if single is not None and single_drawn is not None:
-            efficiency = _interval(single.step.median / centre, single_drawn / steps if is_spread else None)
+            efficiency = _interval(single.step.centre / centre, single_drawn / steps if is_spread else None)
         predictions[count] = (step, efficiency)
     return predictions
 

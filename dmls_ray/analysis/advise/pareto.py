@@ -45,7 +45,7 @@ def costs_of(table: Table) -> list[str]:
 def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:
     """The front of less time a run, less memory and more accuracy, by means.
 
-    Medians are taken to the digits of a table, so that a tenth of a MiB beats no trial. A search has no times: its
+    Means are rounded to the digits of a table, so that a tenth of a MiB beats no trial. A search has no times: its
     front is of memory and accuracy.
 
     Args:

@@ -104,12 +104,12 @@ class SweepComparison:
         rows = []
         for pair in self.pairs:
             resolution = _resolution(self.measure, pair.a, pair.b)
-            medians = [
+            means = [
                 estimate(list(values.values()), quantity, resolution=resolution) if values else None
                 for values in pair.samples
             ]
             cells = {
-                f"{side} {head} [95%]": format_interval(value, form) for side, value in zip("AB", medians, strict=True)
+                f"{side} {head} [95%]": format_interval(value, form) for side, value in zip("AB", means, strict=True)
             }
             cells[f"{change_head} [95% of all rows]"] = self._format(pair.change)
             cells["n"] = ", ".join(str(len(values)) for values in pair.samples)

@@ -23,8 +23,8 @@ _MEASURES = ("test_loss", "train_loss", "test_accuracy", "train_accuracy")
 def chart(table: Table) -> Chart | None:
     """The figure; None if no counted run has a loss or an accuracy of at least two epochs.
 
-    A point is the median over the runs of a trial. A curve ends with the shortest run of its trial, since the median
-    of the remaining runs would jump.
+    A point is the mean over the runs of a trial. A curve ends with the shortest run of its trial, since the mean of
+    the remaining runs would jump.
     """
     tested = [row for row in table.rows if any(name in row.estimates for name in _MEASURES)]
     rows, notes = limit_rows(table, tested, lambda row: any(len(curve(row, name)) > 1 for name in _MEASURES))

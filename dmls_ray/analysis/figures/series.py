@@ -1,4 +1,4 @@
-"""Trials as the series of a chart: lines of trials, labels of trials, medians with intervals, marks of OOM runs."""
+"""Trials as the series of a chart: lines of trials, labels of trials, means with intervals, marks of OOM runs."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def measured_series(
     connected: bool = False,
     same_as: str = "",
 ) -> list[Series]:
-    """One series of medians with their intervals; empty if no point has a value.
+    """One series of means with their intervals; empty if no point has a value.
 
     Args:
         name: name of the series.

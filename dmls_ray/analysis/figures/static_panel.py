@@ -132,7 +132,7 @@ def _draw_intervals(axes: Axes, x: NDArray[np.float64], series: Series, style: S
         return
 
     y = _with_nan(series.y)
-    # matplotlib refuses an interval that does not include its median, as values that no run has may give.
+    # The centre of a series may lie outside its interval; matplotlib refuses negative lengths.
     ends = np.maximum([y - _with_nan(series.low), _with_nan(series.high) - y], 0)
     colour = series_colour(series, style)
     if series.kind == "bar":  # half of the interval lies within the bar

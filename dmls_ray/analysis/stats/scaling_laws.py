@@ -37,7 +37,7 @@ def universal(ranks: float, contention: float, coherency: float) -> float:
 
 @dataclass(frozen=True)
 class Fit:
-    """A law fitted to the speed-ups of each block separately; its values are medians over blocks, with intervals."""
+    """A law fitted to the speed-ups of each block separately; its values are means over blocks, with intervals."""
 
     name: str
     law: Law

@@ -97,7 +97,7 @@ def by_quantization(results: Results, *, with_published: bool = False) -> Render
 
 
 def by_rank(results: Results, *, with_published: bool = False) -> RenderedTable:
-    """Time, memory and accuracies of each rank, as report B's second table: medians over the repeats; accuracies are
+    """Time, memory and accuracies of each rank, as report B's second table: means over the repeats; accuracies are
     over the share of the rank. A trial of which no run is ok has one row, with its outcome.
 
     Args:
@@ -115,10 +115,10 @@ def by_rank(results: Results, *, with_published: bool = False) -> RenderedTable:
         for number in numbers or [None]:
             same = [rank for rank in ranks if rank.rank == number]
             entries = {"rank": "" if number is None else str(number)}
-            entries |= {label_of(name): _median(same, name) for name in _OF_A_RANK}
+            entries |= {label_of(name): _mean(same, name) for name in _OF_A_RANK}
             if with_published:
                 published_ranks = [rank for rank in matched.record.ranks if rank.rank == number] if matched else []
-                entries |= {"published test acc.": _median(published_ranks, "test_accuracy"), **_of_match(matched)}
+                entries |= {"published test acc.": _mean(published_ranks, "test_accuracy"), **_of_match(matched)}
             entries |= {"n": str(len(same)), "outcome": row.outcome if has_failed else ""}
             cells.append(_with_factors(row, heads, entries))
     frame = _without_empty(pd.DataFrame(cells, dtype=object).fillna(""))
@@ -254,7 +254,7 @@ def _of_match(matched: Match | None) -> dict[str, str]:
     }
 
 
-def _median(ranks: Sequence[RankRecord], name: str) -> str:
+def _mean(ranks: Sequence[RankRecord], name: str) -> str:
     numbers = (rank_memory(rank, name) if name in MEMORY else getattr(rank, name) for rank in ranks)
     values = [value for value in numbers if value is not None]
     return format_value(estimate(values, quantity_of(name)), format_of(name)) if values else ""

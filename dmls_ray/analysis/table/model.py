@@ -88,8 +88,8 @@ class Table:
         return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in columns]), dtype=object)
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
-        """The cells, of some columns or of all, as numbers: of each metric the value, the ends of its interval, median,
-        mean and deviation.
+        """The cells, of some columns or of all, as numbers: of each metric the mean, the ends of its interval, median
+        and deviation.
         """
         columns = self.columns if columns is None else columns
         values = [[pair for column in columns for pair in column.values(row).items()] for row in self.rows]

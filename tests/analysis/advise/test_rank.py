@@ -377,7 +377,7 @@ def test_the_noise_scale_suggests_a_batch_with_its_source() -> None:
         if record.config["world_size"] == 2:
             record.gradient_noise_scale = (200.0, 250.0, 312.5)[record.repeat]
     text = advise(swept, "throughput").noise_scale
-    # Median 250, logarithms 0.223 apart: 2 to the power of 7.97 is nearest to 256.
+    # Geometric mean 250, logarithms 0.223 apart: 2 to the power of 7.97 is nearest to 256.
     assert text.startswith("--global-batch 256 (")
     assert "not tried, is about the gradient noise scale of world_size=2 batch_per_rank=16: 2" in text
     assert "arXiv 1812.06162" in text
