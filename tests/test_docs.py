@@ -203,12 +203,3 @@ def test_every_page_starts_with_what_the_reader_can_do_after_it(path: Path) -> N
     assert title.startswith("# ")
     assert blank == ""
     assert first.startswith("After this page you ")
-
-
-@pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
-def test_every_module_that_a_page_names_exists(name: str) -> None:
-    page = (PROJECT / name).read_text()
-    paths = re.findall(r"`((?:[\w.]+/)+(?:[\w.]+\.(?:py|md))?)`", page)
-    assert len(paths) > 8
-    for path in paths:
-        assert (PROJECT / path).exists() or (PROJECT / "dmls_ray" / path).exists(), f"{name} names {path}"

@@ -13,7 +13,7 @@ function make(tag, attributes = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
-/** Decompress what `pack` of gzip_json.py compressed: base64 of gzip. */
+/** Decompress what `pack` of render.py compressed: base64 of gzip. */
 async function unpack(id) {
   const binary = atob(byId(id).textContent);
   const bytes = new Uint8Array(binary.length);
