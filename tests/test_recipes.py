@@ -31,7 +31,9 @@ class PackageCopy:
         self.folder = folder
         # With the compiled files, so that a subprocess does not compile every module.
         shutil.copytree(PROJECT / "dmls_ray", folder / "dmls_ray")
-        shutil.copytree(PROJECT / "sweeps", folder / "sweeps")
+        for name in ("sweeps", "docs", "tests"):
+            shutil.copytree(PROJECT / name, folder / name)
+        shutil.copy(PROJECT / "pyproject.toml", folder)
 
     def write(self, path: str, text: str) -> None:
         """Create a file."""
@@ -48,6 +50,12 @@ class PackageCopy:
         at = content.index(before) if before else len(content)
         inserted = textwrap.indent(textwrap.dedent(text).lstrip("\n"), " " * indent)
         file.write_text(content[:at] + inserted + content[at:])
+
+    def replace(self, path: str, old: str, text: str, indent: int = 0) -> None:
+        """Replace the only place at which a file contains `old`."""
+        self.insert(path, old, text, indent)
+        file = self.folder / path
+        file.write_text(file.read_text().replace(old, ""))
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of all source files by path."""
@@ -91,19 +99,24 @@ def add_axis_with_a_number(copy: PackageCopy) -> None:
         '        if self.config.quantization != "off":\n            metrics["fp32_test_accuracy"]',
         """
         if self.config.first_weights:
-            weights = torch.cat([parameter.flatten() for parameter in self.model.parameters()])
+            weights = torch.cat([parameter.detach().flatten() for parameter in self.model.parameters()])
             metrics["weight_norm"] = float(weights[: self.config.first_weights].norm())
         """,
         indent=8,
     )
-    copy.insert(
-        "dmls_ray/records/training_metrics.py",
-        '    Metric(\n        name="images_per_s",',
+    workload = f"{CLASSIFICATION}/workload.py"
+    copy.insert(workload, "from dmls_ray.records.provenance", "from dmls_ray.records.metric import Metric\n")
+    copy.replace(
+        workload,
+        "    metrics = TRAINING_METRICS\n",
         """
-        Metric(
-            name="weight_norm", label="weight norm", kind="amount", direction="none", scope="run",
-            doc="Norm of the first weights.",
-        ),
+        metrics = (
+            *TRAINING_METRICS,
+            Metric(
+                name="weight_norm", label="weight norm", kind="amount", direction="none", scope="run",
+                doc="Norm of the first weights.",
+            ),
+        )
         """,
         indent=4,
     )
@@ -378,8 +391,30 @@ def axis():
 
 
 def number():
-    record = run(first_weights=8)
-    return {"value": record.measures["weight_norm"], "columns": list(table(record, run(first_weights=4)).frame())}
+    from dmls_ray.analysis.advise.rank import advise
+    from dmls_ray.analysis.figures import charts
+    from dmls_ray.analysis.results import Results
+    from dmls_ray.analysis.tensorboard.messages import run_values
+    from docs.generate import metrics as page_of_metrics
+
+    few, many = run(first_weights=4), run(first_weights=8)
+    results, both = Results(Path("nowhere"), [few, many]), table(few, many)
+    both.axis = "first_weights"
+    return {
+        "values": [record.measures["weight_norm"] for record in (few, many)],
+        "columns": list(both.frame()),
+        "panels": [panel.y.label for chart in charts(both) if chart.name == "answer" for panel in chart.panels],
+        "tags": list(run_values(few, "bench")),
+        "measure": advise(results, "accuracy", metric="weight_norm", minimizes=True).objective.measure,
+        "page": page_of_metrics(),
+    }
+
+
+def tests_of_metrics():
+    import pytest
+
+    tests = ["-p", "no:cacheprovider", "tests/records/test_training_metrics.py"]
+    return {"exit": int(pytest.main(tests))}
 
 
 def model():
@@ -440,7 +475,7 @@ def objective():
 
 
 results = {}
-for check in (axis, number, model, dataset, launcher, implementation, operation, figure, objective):
+for check in (axis, number, tests_of_metrics, model, dataset, launcher, implementation, operation, figure, objective):
     try:
         results[check.__name__] = check()
     except BaseException:
@@ -508,10 +543,22 @@ def test_a_new_axis_is_a_flag_and_changes_the_hash_and_the_loss(performed: Perfo
 
 
 @pytest.mark.slow
-def test_a_new_number_is_a_column_of_the_table(performed: Performed) -> None:
+def test_a_new_number_has_a_column_a_panel_a_tag_an_objective_and_a_line_of_the_page_of_metrics(
+    performed: Performed,
+) -> None:
     effect = performed.effect("number")
-    assert effect["value"] > 0
+    few, many = effect["values"]
+    assert 0 < few < many
     assert any(column.startswith("weight norm") for column in effect["columns"]), effect["columns"]
+    assert "weight_norm" in effect["panels"]
+    assert "Run/weight_norm" in effect["tags"]
+    assert effect["measure"] == "weight_norm"
+    assert "| weight norm | `weight_norm` | Norm of the first weights. |" in effect["page"]
+
+
+@pytest.mark.slow
+def test_a_new_number_breaks_no_test_of_metrics(performed: Performed) -> None:
+    assert performed.effect("tests_of_metrics") == {"exit": 0}
 
 
 @pytest.mark.slow

@@ -1,4 +1,8 @@
-"""`Metric`: everything that tables, figures and reports need to know about one measured number."""
+"""`Metric`: everything that tables, figures and reports need to know about one measured number.
+
+A metric of `TRAINING_METRICS` has a field of `RunRecord`. The value of any other is in `RunRecord.measures`; answers
+compare it, and sweeps repeat runs for it, without another entry.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +47,11 @@ class Metric:
     is_time: bool = False
     """Whether the number means nothing where runs shared the machine (search mode)."""
     shown: bool | Callable[[Any], bool] = True
-    """Whether a table has a column of the metric by default: True, if any trial reports it; a callable takes the
+    """Whether a table has a column of the metric: True, if any trial reports it; False, never, so that neither
+    `--columns NAME` nor `--columns all` shows it and only `runs.csv` and the page of a run do; a callable takes the
     `Table` and decides alone."""
     interval: bool = False
-    """Whether the column shows the interval besides the median."""
+    """Whether the column shows the interval besides the mean."""
     returnable: bool = False
     """Whether a user-defined function may return it under this name."""
     family: str = ""
