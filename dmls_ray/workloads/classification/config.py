@@ -105,7 +105,9 @@ class TrialConfig(TrainingConfig):
     """resident: decoded once, kept on the device; dataloader: torchvision's ordinary path with worker processes."""
 
     loader_workers: int = setting(2, at_least=0, counts_with=("loader", ("dataloader",)))
-    """Worker processes a rank has with loader=dataloader."""
+    """Worker processes of each DataLoader of a rank with loader=dataloader. A rank has one DataLoader for training, one
+    for tests and, where they are made, one for validation and one for the evaluation on training samples. The processes
+    stay until the run ends; host_mem_mib does not count them."""
 
     FIELD_ORDER: ClassVar[Sequence[str]] = (
         "model", "dataset", "data_dir", "image_size", "world_size", "machines", "ranks_per_machine", "batch_per_rank",
