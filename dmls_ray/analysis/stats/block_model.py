@@ -13,7 +13,7 @@ say nearly nothing of their spread. From there on it is that of the two, since t
 run from a long one, two ranks from one. Each pair then has its separate standard error, so the family is held together
 by Sidak's level for Student's t: Tukey's range, with 28 standard errors of 8 blocks, would err in 11 of 100 sweeps.
 
-Where few blocks already show that the noise differs (Bartlett's test, `scipy.stats.bartlett`), an interval is at least
+Where few blocks already show that the noise differs (Bartlett's test), an interval is at least
 that of the two trials' separate variances, with the degrees of freedom of Welch and Satterthwaite.
 """
 
@@ -261,17 +261,35 @@ def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
 
 def _is_unequal(residuals: Sequence[NDArray[np.float64]]) -> bool:
     """Whether the noise of some trials is beyond that of others, by Bartlett's test."""
-    from scipy.stats import bartlett
-
     rows = [row for row in residuals if len(row) > 1]
     if len(rows) < 2 or not any(row.any() for row in rows):
         return False
-    with np.errstate(divide="ignore"):  # a trial without noise among others that have some
-        return float(bartlett(*rows).pvalue) < _UNEQUAL
+    return bartlett(rows) < _UNEQUAL
+
+
+def bartlett(rows: Sequence[NDArray[np.float64]]) -> float:
+    """Return the p-value of Bartlett's test that all rows have one variance.
+
+    That of `scipy.stats.bartlett`, which takes 15 times as long for few values.
+
+    Args:
+        rows: each with two values or more; one at least has values that differ.
+    """
+    from scipy.special import chdtrc
+
+    degrees = np.array([len(row) - 1 for row in rows])
+    variances = np.array([row.var(ddof=1) for row in rows])
+    pooled = float(degrees @ variances) / int(degrees.sum())
+    with np.errstate(divide="ignore"):  # a row without noise
+        distance = degrees.sum() * math.log(pooled) - float(degrees @ np.log(variances))
+    correction = 1 + (float((1 / degrees).sum()) - 1 / int(degrees.sum())) / (3 * (len(rows) - 1))
+    return float(chdtrc(len(rows) - 1, distance / correction))
 
 
 def _count_parts(known: NDArray[np.bool_]) -> int:
     """The number of parts of a design that have no block in common."""
+    if known.all():
+        return 1
     from scipy.sparse import bmat, csr_array
     from scipy.sparse.csgraph import connected_components
 
