@@ -13,14 +13,15 @@ instead, steps would be rounded up by the same number of samples for all batches
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from dmls_ray.analysis.stats.formatting import GENERIC, format_interval
-from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate, Interval, estimate
+from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
 from dmls_ray.analysis.table.axis_groups import count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -33,6 +34,11 @@ FEWEST_BATCHES = 4
 """The curve has two parameters; one batch more says how well it fits, and another how sure that is."""
 COARSE = 0.25
 """Share of the steps to the target that may lie between two tests; with more, the middle is a rough guess."""
+_REFUTED = 0.05
+"""Level of the test of the curve's fit."""
+_NEGLIGIBLE = 0.05
+"""Relative distance of a batch from the curve that is accepted, however sure it is."""
+_NOT_TESTED = f"how well the curve fits is not tested below {MIN_REPEATS} reported repeats"
 _TUNED = "lr"
 _UNOBSERVED = (Outcome.SKIPPED, Outcome.KILLED, Outcome.ERROR)
 """Outcomes that say nothing of how many steps a training needs."""
@@ -51,6 +57,8 @@ class BatchPoint:
     """How many of them reached the target."""
     steps: Estimate | None
     """Optimizer steps to the target, to the middle between two tests; None unless all of them reached it."""
+    steps_by_repeat: Mapping[int, float]
+    """Likewise of each of them that reached it."""
     seconds: Estimate | None
     """Seconds from assignment to the test that found the target reached; None as `steps`."""
     least_steps: float | None
@@ -86,7 +94,11 @@ class CriticalBatch:
     is_split: bool
     """Whether other runs chose the learning rates than those that are reported."""
     critical: Interval | None
-    """The critical batch, in samples, with a 95% interval; None with too few batches that reached the target."""
+    """The critical batch, in samples, with a 95% interval; None with too few batches that reached the target, and where
+    their steps are not on the curve."""
+    fit: str
+    """What is said of how well the curve fits: why it does not, or why that could not be tested; empty where it does.
+    """
     fewest_steps: float | None
     """Steps that no batch, however large, goes below, by the curve."""
     noise_scale: Estimate | None
@@ -129,12 +141,16 @@ def critical_batch(table: Table) -> CriticalBatch | None:
     reported = chain.from_iterable(_reported(point.row, choosing) for point in points)
     noise = [run.gradient_noise_scale for run in reported if run.gradient_noise_scale]
     critical, fewest = _fit(points) or (None, None)
+    fit = "" if critical is None or fewest is None else _misfit(points, critical.centre, fewest)
+    if fit and fit != _NOT_TESTED:
+        critical, fewest = None, None
     return CriticalBatch(
         target=float(next(iter(targets)) or 0.0),
         points=points,
         is_split=bool(choosing),
         critical=critical,
         fewest_steps=fewest,
+        fit=fit,
         noise_scale=estimate(noise, "amount") if noise else None,
     )
 
@@ -161,7 +177,8 @@ def _point(batch: int, rows: Sequence[Row], choosing: Collection[int]) -> BatchP
     best = min(rows, key=lambda row: _rank(judged(row)))
     rates = sorted(map(_rate, rows))
     runs = _reported(best, choosing)
-    steps = _steps(runs)
+    by_repeat = _steps(runs)
+    steps = list(by_repeat.values())
     seconds = [run.target_s for run in runs if run.target_s]
     is_complete = bool(steps) and len(steps) == len(runs)
     missing = len(runs) - len(steps)
@@ -172,6 +189,7 @@ def _point(batch: int, rows: Sequence[Row], choosing: Collection[int]) -> BatchP
         run_ids=tuple(run.run_id for run in runs),
         reached=len(steps),
         steps=estimate(steps, "amount") if is_complete else None,
+        steps_by_repeat=by_repeat,
         seconds=estimate(seconds, "amount") if is_complete and seconds else None,
         least_steps=None if is_complete else _least(steps, [run.steps for run in everything], missing),
         least_seconds=None if is_complete else _least(seconds, [run.total_s for run in everything], missing),
@@ -182,7 +200,7 @@ def _point(batch: int, rows: Sequence[Row], choosing: Collection[int]) -> BatchP
 
 def _rank(runs: Sequence[RunRecord]) -> tuple[float, float]:
     """How good runs are: the share that did not reach the target, then the mean logarithm of the others' steps."""
-    steps = _steps(runs)
+    steps = _steps(runs).values()
     missing = 1 - len(steps) / len(runs) if runs else 1.0
     return missing, sum(map(math.log, steps)) / len(steps) if steps else math.inf
 
@@ -198,13 +216,16 @@ def _least(reached: Sequence[float], trained: Sequence[float | None], missing: i
     return estimate([*reached, *[longest] * missing], "amount").centre
 
 
-def _steps(runs: Sequence[RunRecord]) -> list[float]:
-    """Steps of the runs that reached the target: the middle of those after the test before, up to the test itself."""
-    return [
-        run.target_steps - (min(_steps_between_tests(run) or 1.0, run.target_steps) - 1) / 2
+def _steps(runs: Sequence[RunRecord]) -> dict[int, float]:
+    """Steps of the runs that reached the target: the middle of those after the test before, up to the test itself.
+
+    By repeat.
+    """
+    return {
+        run.repeat: run.target_steps - (min(_steps_between_tests(run) or 1.0, run.target_steps) - 1) / 2
         for run in runs
         if run.target_steps
-    ]
+    }
 
 
 def _steps_between_tests(run: RunRecord) -> float | None:
@@ -246,6 +267,31 @@ def _fit(points: Sequence[BatchPoint]) -> tuple[Interval, float] | None:
     return Interval(middle, low, high), _exp(float(found.x[0]))
 
 
+def _misfit(points: Sequence[BatchPoint], critical: float, fewest: float) -> str:
+    """Which batch is far from the curve, if its steps refute it; or that this could not be tested; empty otherwise."""
+    known = [point for point in points if point.steps is not None]
+    repeats = sorted(set.intersection(*(set(point.steps_by_repeat) for point in known)))
+    if len(repeats) < MIN_REPEATS:
+        return _NOT_TESTED
+    batches = np.array([float(point.batch) for point in known])
+    logs = np.log([[point.steps_by_repeat[repeat] for point in known] for repeat in repeats])
+    curve = fewest * (1 + critical / batches)
+    # Without what a repeat's own curve would follow: the directions in which the two parameters move it.
+    moved = np.column_stack([np.ones(len(batches)), critical / (batches + critical)])
+    residuals = logs - np.log(curve)
+    residuals -= residuals @ moved @ np.linalg.pinv(moved)
+    between = [(point.steps_between_tests or 0.0) / 2 for point in known]
+    accepted = np.maximum(_NEGLIGIBLE, np.array(between) / np.exp(logs.mean(axis=0)))
+    beyond = np.abs(residuals.mean(axis=0)) - accepted
+    probability = lack_of_fit(residuals)
+    worst = int(np.argmax(beyond))
+    if beyond[worst] <= 0 or probability is None or probability >= _REFUTED:
+        return ""
+    measured = format_interval(known[worst].steps, GENERIC)
+    at = f"at {known[worst].batch} it has {GENERIC(float(round(curve[worst])))}, and {measured} were measured"
+    return f"steps do not follow the curve S_min (1 + B_crit / B): {at}"
+
+
 def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
@@ -253,16 +299,21 @@ def _exp(value: float) -> float:
 def describe_critical(found: CriticalBatch) -> str:
     """The critical batch in words, or why it is not known."""
     if found.critical is None:
-        return f"unknown: fewer than {FEWEST_BATCHES} batches reach {found.target:g} in every run"
-    batches = [point.batch for point in found.points]
-    low, high = found.critical.low or 0.0, found.critical.high or math.inf
+        few = f"fewer than {FEWEST_BATCHES} batches reach {found.target:g} in every run"
+        return f"unknown: {found.fit or few}"
+    text = _describe(found.critical, [point.batch for point in found.points])
+    return f"{text}; {found.fit}" if found.fit else text
+
+
+def _describe(critical: Interval, batches: Sequence[int]) -> str:
+    low, high = critical.low or 0.0, critical.high or math.inf
     if low > batches[-1]:
         return f"above {batches[-1]}: all batches save steps in proportion"
     if high < batches[0]:
         return f"below {batches[0]}: no batch saves steps in proportion"
     if high > 100 * batches[-1] or low < batches[0] / 100:
-        return f"about {GENERIC(round(found.critical.centre))}, known to no factor of 100"
-    text = f"{format_interval(found.critical, GENERIC)} samples"
-    if not batches[0] <= found.critical.centre <= batches[-1]:
+        return f"about {GENERIC(round(critical.centre))}, known to no factor of 100"
+    text = f"{format_interval(critical, GENERIC)} samples"
+    if not batches[0] <= critical.centre <= batches[-1]:
         text += f", outside of the batches from {batches[0]} to {batches[-1]}"
     return text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmls_ray.analysis.memory import MEMORY
+from dmls_ray.analysis.memory import EXACT, MEMORY, hardly_differs
 from dmls_ray.analysis.metrics import format_of
 from dmls_ray.analysis.table.row import Row
 
@@ -54,6 +54,8 @@ def memory_line(rows: Sequence[Row], axis: str, metric: str) -> MemoryLine | Non
     sizes = {float(row.factors[axis]): size for row in rows if (size := row.value_of(metric)) is not None}
     for start in range(len(sizes) - MIN_BATCHES + 1):
         batches = sorted(sizes)[start:]
+        if metric not in EXACT and hardly_differs([sizes[batch] for batch in batches], metric):
+            return None  # a line through noise
         line = _fitted(axis, metric, {batch: sizes[batch] for batch in batches})
         if line.per_sample > 0 and all(
             abs(line.at(batch) - sizes[batch]) <= MOST_MISSED * sizes[batch] for batch in batches

@@ -60,6 +60,38 @@ def test_its_interval_holds_the_true_one_in_about_95_of_100_noisy_sweeps() -> No
     assert held >= 53
 
 
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_steps_that_are_on_no_such_curve_have_no_critical_batch(noise: float) -> None:
+    random = np.random.default_rng(4)
+    swept = runs(critical=60, repeats=12)
+    for record in swept.records:
+        steps = 2000 / record.config["batch_per_rank"] if record.config["batch_per_rank"] < 100 else 200
+        record.target_steps = round(steps * float(random.lognormal(0, noise)))
+    found = found_in(swept)
+    assert found.critical is None
+    assert found.curve(60) is None
+    assert describe_critical(found).startswith("unknown: steps do not follow the curve S_min (1 + B_crit / B): at ")
+    assert "is not known" in answer_on_critical_batch(found).headline
+
+
+def test_a_fit_is_refuted_by_noise_alone_at_most_5_times_in_100() -> None:
+    random = np.random.default_rng(8)
+    refuted = 0
+    for _ in range(60):
+        swept = runs(critical=60, repeats=8)
+        for record in swept.records:
+            record.target_steps = round((record.target_steps or 1) * float(random.lognormal(0, 0.1)))
+        refuted += found_in(swept).critical is None
+    assert refuted <= 6
+
+
+def test_a_fit_that_few_repeats_cannot_test_is_said_to_be_untested() -> None:
+    assert describe_critical(found_in(runs(critical=60, repeats=4))).endswith(
+        "; how well the curve fits is not tested below 3 reported repeats"
+    )
+    assert "tested" not in describe_critical(found_in(runs(critical=60, repeats=6)))
+
+
 def test_runs_that_are_tested_once_per_epoch_have_the_same_critical_batch() -> None:
     held, centres = 0, []
     random = np.random.default_rng(5)
@@ -70,9 +102,11 @@ def test_runs_that_are_tested_once_per_epoch_have_the_same_critical_batch() -> N
             steps = (record.target_steps or 1) * float(random.lognormal(0, 0.1))
             record.steps, record.target_steps = 2 * per_epoch, math.ceil(steps / per_epoch) * per_epoch
         critical = found_in(swept).critical
-        assert critical is not None
+        if critical is None:  # refuted by chance
+            continue
         centres.append(critical.centre)
         held += (critical.low or 0) <= 60 <= (critical.high or 0)
+    assert len(centres) >= 54
     assert np.median(centres) == pytest.approx(60, rel=0.06)  # by the steps to the later test it would be 76,
     assert held >= 51  # and held in 41
 

@@ -49,3 +49,12 @@ def test_small_batches_whose_peak_is_the_update_are_left_out_of_the_line() -> No
 )
 def test_there_is_no_estimate_without_a_line(size: Callable[[int], float], batches: list[int]) -> None:
     assert memory_line(rows_of(size, batches), "batch_per_rank", "tensor_mem_mib") is None
+
+
+def test_a_line_through_growth_below_the_noise_of_a_process_is_none() -> None:
+    for step, is_line in ((1.0, False), (4.0, True)):
+        runs = results({"batch_per_rank": [16, 32, 64]}, lambda values, repeat: 100.0)
+        for record in runs.records:
+            record.host_mem_mib = 1.0 + step * record.config["batch_per_rank"] / 16
+        found = memory_line(make_table(runs).rows, "batch_per_rank", "host_mem_mib")
+        assert (found is not None) == is_line

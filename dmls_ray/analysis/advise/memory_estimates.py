@@ -39,7 +39,9 @@ def _of_line(line: Line, metric: str, batch: int | None, *, says_why_not: bool) 
     fitted = memory_line(line.rows, line.axis, metric)
     if fitted is None:
         if says_why_not:
-            needs = f"it takes {MIN_BATCHES} batches whose {MEMORY[metric]} lies on a line to {MOST_MISSED:.0%}"
+            needs = (
+                f"it takes {MIN_BATCHES} batches whose {MEMORY[metric]} differs and lies on a line to {MOST_MISSED:.0%}"
+            )
             yield f"{name}no estimate for {line.axis} {batch}: {needs}."
         return
     least, largest = min(fitted.batches), max(fitted.batches)

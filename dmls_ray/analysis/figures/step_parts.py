@@ -25,7 +25,7 @@ _BOUNDS = {
     "communication": "communication and waiting for other ranks",
     "launch": "what a step takes at any batch (launch-bound)",
     "compute": "computing",
-    "compute or launch": "computing, or what a step takes at any batch (the runs do not tell which)",
+    "compute or launch": "computing, or what a step takes at any batch (not distinguished)",
 }
 
 

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
+from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, error_of_look
 
 MIN_OWN_VARIANCE = 8
@@ -155,6 +156,26 @@ class BlockModel:
         if not half_width:
             return Contrast(centre, centre, centre, count, 0.0)
         return Contrast(centre, self._shown(middle - half_width), self._shown(middle + half_width), count, half_width)
+
+    def line(self, places: Mapping[str, float]) -> tuple[Contrast, float | None] | None:
+        """Return the slope of a straight line through some trials, and how well it fits.
+
+        Args:
+            places: trial -> where it is on the axis; three at least.
+
+        Returns:
+            By what values grow from one place to the next (least squares in each block), and `lack_of_fit`; None
+            without a block that has all trials.
+        """
+        centred = np.array(list(places.values())) - np.mean(list(places.values()))
+        weights = centred / (centred @ centred)
+        slope = self.combined(dict(zip(places, weights.tolist(), strict=True)))
+        if slope is None:
+            return None
+        values = self._values[[self._places[trial] for trial in places]].T
+        values = values[~np.isnan(values).any(axis=1)]
+        residuals = values - values.mean(axis=1, keepdims=True) - np.outer(values @ weights, centred)
+        return slope, lack_of_fit(residuals)
 
     def _half_width(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
         """Half the width of the interval of a contrast.

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.axis import Axis
 from dmls_ray.analysis.summary.effects import NOT_COMPARED, Placed, at_places, range_of
@@ -14,6 +15,8 @@ from dmls_ray.analysis.table.row import Row
 
 _FEWEST_OF_TREND = 3
 """Values that make a trend; two have a ratio."""
+_REFUTED = 0.2
+"""Level of the test of a line's fit. Few blocks show a curve badly, and steps are right where a line fits, too."""
 _MOST_PLACES = 2
 """Groups of an axis whose trends are given one by one."""
 
@@ -34,27 +37,48 @@ def trends_of(axis: Axis, measure: Measure) -> str:
 
 
 def _trends(axis: Axis, groups: Sequence[Sequence[Row]], measure: Measure) -> str:
-    """The factor per doubling, or from the first value to the last, and where it stops."""
-    is_trend = all(_has_trend([row.factors[axis.name] for row in group]) for group in groups)
-    placed: list[Placed] = []
-    for group in groups:
-        if is_trend:
-            places = [math.log2(row.factors[axis.name]) for row in group]
-            change = group[0].comparisons.slope(group, places, measure.name, is_ratio=True)
-        else:
-            change = measure.against(group[-1], group[0])
-        if change is not None:
-            placed.append((axis.place(group), change))
-    if not placed:
-        return NOT_COMPARED
-    ends = (axis.value(groups[0][place]) for place in (0, -1))
-    span = "per doubling" if is_trend else f"from {' to '.join(ends)}"
-    text = at_places(placed, measure) if len(placed) <= _MOST_PLACES else range_of(placed, measure)
-    text = f"{text} {span}" if len(placed) == 1 else f"{span} {text}"
-    shapes = {axis.place(group): _shape(axis, group, measure) for group in groups} if is_trend else {}
+    """The factor per doubling, else those of the first and the last step; or from the first value to the last."""
+    if not all(_has_trend([row.factors[axis.name] for row in group]) for group in groups):
+        return _ends(axis, groups, measure, "from the first value to the last")
+    lines = {axis.place(group): _line(axis, group, measure) for group in groups}
+    slopes = [(place, line[0]) for place, line in lines.items() if line is not None]
+    misfits = [line[1] for line in lines.values() if line is not None]
+    if slopes and all(misfit is not None and misfit >= _REFUTED for misfit in misfits):
+        texts = [_spanned(slopes, measure, "per doubling")]
+    else:
+        first, last = [group[:2] for group in groups], [group[-2:] for group in groups]
+        texts = [_ends(axis, first, measure, "in the first step"), _ends(axis, last, measure, "in the last step")]
+    shapes = {axis.place(group): _shape(axis, group, measure) for group in groups}
     if len(set(shapes.values())) == 1:
         shapes = {"": next(iter(shapes.values()))}
-    return ", ".join([text, *(f"{shape}{place}" for place, shape in shapes.items() if shape)])
+    steps = "; ".join(dict.fromkeys(texts))
+    return ", ".join([steps, *(f"{shape}{place}" for place, shape in shapes.items() if shape)])
+
+
+def _line(axis: Axis, group: Sequence[Row], measure: Measure) -> tuple[Contrast, float | None] | None:
+    """The factor per doubling, and how well it fits."""
+    doublings = [math.log2(row.factors[axis.name]) for row in group]
+    return group[0].comparisons.line(group, doublings, measure.name, is_ratio=True)
+
+
+def _ends(axis: Axis, groups: Sequence[Sequence[Row]], measure: Measure, otherwise: str) -> str:
+    """The factor from the first trial of each group to its last.
+
+    Args:
+        axis: the field.
+        groups: the trials.
+        measure: what is compared.
+        otherwise: what it spans, where not all groups have the same ends.
+    """
+    compared = [(axis.place(group), measure.against(group[-1], group[0])) for group in groups]
+    placed = [(place, change) for place, change in compared if change is not None]
+    spans = {f"from {axis.value(group[0])} to {axis.value(group[-1])}" for group in groups}
+    return _spanned(placed, measure, spans.pop() if len(spans) == 1 else otherwise) if placed else NOT_COMPARED
+
+
+def _spanned(placed: Sequence[Placed], measure: Measure, span: str) -> str:
+    text = at_places(placed, measure) if len(placed) <= _MOST_PLACES else range_of(placed, measure)
+    return f"{text} {span}" if len(placed) == 1 else f"{span} {text}"
 
 
 def _has_trend(values: Sequence[float]) -> bool:
@@ -63,13 +87,13 @@ def _has_trend(values: Sequence[float]) -> bool:
 
 
 def _shape(axis: Axis, group: Sequence[Row], measure: Measure) -> str:
-    """Where the trend of a group stops: from where on the next value has no gain beyond chance."""
+    """Whether the last step of a group goes on as the whole does, else from where on a step does not."""
     steps = [measure.against(row, base) for base, row in itertools.pairwise(group)]
     ends = measure.against(group[-1], group[0])
     if is_above(ends, 1):
-        verb, goes_on = "rising", [is_above(step, 1) for step in steps]
+        verb, other, goes_on = "rising", "falling", [is_above(step, 1) for step in steps]
     elif is_below(ends, 1):
-        verb, goes_on = "falling", [is_below(step, 1) for step in steps]
+        verb, other, goes_on = "falling", "rising", [is_below(step, 1) for step in steps]
     else:
         return ""
     if goes_on[-1]:
@@ -77,8 +101,8 @@ def _shape(axis: Axis, group: Sequence[Row], measure: Measure) -> str:
     knee = len(goes_on) - next(place for place, goes in enumerate([*reversed(goes_on), True]) if goes)
     step = steps[knee]
     by = "" if step is None else f" ({axis.value(group[knee + 1])}: {measure.effect(step)})"
-    gain = "gain" if verb == "rising" else "change"
-    return f"no {gain} beyond {axis.value(group[knee])} that is more than chance{by}"
+    turns = step is not None and measure.sign(step) != 0
+    return f"{other if turns else 'not distinguished'} beyond {axis.value(group[knee])}{by}"
 
 
 def _changes(axis: Axis, group: Sequence[Row], measure: Measure) -> str:
@@ -101,7 +125,8 @@ def _changes(axis: Axis, group: Sequence[Row], measure: Measure) -> str:
     if len(others) > 1 and row is not last:
         clearly = "" if more.low is None else "clearly "
         text += f", first {clearly}{'higher' if measure.sign(more) > 0 else 'lower'} at {axis.value(row)}"
-    best, gain = max(decided, key=lambda item: item[1].centre)
-    if best is not last and measure.sign(gain) > 0:
-        text += f", highest at {axis.value(best)}: {measure.effect(gain)}"
+    best, gain = max(compared, key=lambda item: item[1].centre)
+    if best is not last and gain.centre > 0:
+        verdict = "" if measure.sign(gain) else ", not distinguished"
+        text += f", highest at {axis.value(best)}: {measure.effect(gain)}{verdict}"
     return text

@@ -83,23 +83,20 @@ class Comparisons:
             return mean
         return mean.narrowed(sum(known) / len(known), is_ratio=is_ratio)
 
-    def slope(self, rows: Sequence[Row], places: Sequence[float], measure: str, *, is_ratio: bool) -> Contrast | None:
-        """By what a metric grows from one place to the next, by a straight line through the trials (least squares).
+    def line(
+        self, rows: Sequence[Row], places: Sequence[float], measure: str, *, is_ratio: bool
+    ) -> tuple[Contrast, float | None] | None:
+        """By what a metric grows from one place to the next, and how well that fits, as in `BlockModel.line`.
 
         Args:
             rows: the trials.
             places: where each of them is on the axis, as the binary logarithm of its batch size.
             measure: a metric, or `speed`.
             is_ratio: whether it grows by a factor.
-
-        Returns:
-            None without a block that has all of them.
         """
-        centre = sum(places) / len(places)
-        total = sum((place - centre) ** 2 for place in places)
-        weights = {row.trial_id: (place - centre) / total for row, place in zip(rows, places, strict=True)}
         name = self._speed_of(*rows) if measure == "speed" else measure
-        return self._model_of_measure(name, is_ratio=is_ratio).combined(weights)
+        trials = [row.trial_id for row in rows]
+        return self._model_of_measure(name, is_ratio=is_ratio).line(dict(zip(trials, places, strict=True)))
 
     def common_blocks(self, row: Row, base: Row, *, timed: bool) -> set[int]:
         """The blocks in which two trials may be compared; by times, if `timed`."""

@@ -67,7 +67,7 @@ def step_parts(row: Row) -> StepParts | None:
 def bound_of(row: Row, smaller: Row | None = None, larger: Row | None = None) -> str:
     """What bounds the speed of a trial; empty where its parts are not known, `none` where none dominates.
 
-    Without another batch, or where the runs do not tell how a step grows with it, `compute or launch`.
+    Without another batch, or where its steps do not distinguish them, `compute or launch`.
 
     Args:
         row: the trial.

@@ -49,7 +49,8 @@ def test_the_batch_that_was_asked_for_is_the_answer_and_the_choice_a_note() -> N
         (
             of_batches([16, 32]),
             64,
-            "no estimate for batch_per_rank 64: it takes 3 batches whose tensor memory lies on a line to 5%.",
+            "no estimate for batch_per_rank 64: it takes 3 batches whose tensor memory differs and lies on a line to "
+            "5%.",
         ),
         (of_batches([16]), 64, "no estimate for batch_per_rank 64: no two trials differ in it alone."),
     ],

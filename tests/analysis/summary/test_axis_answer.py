@@ -47,6 +47,50 @@ def test_values_that_span_less_than_a_doubling_have_no_factor_per_doubling() -> 
     assert findings(answer(runs, "batch_per_rank"))["speed"] == "1.20x [1.20, 1.20] from 16 to 24"
 
 
+def speeds_along(factors: dict[int, float], noise: float = 0.02, repeats: int = 12, ranks: Any = 1) -> str:
+    random = np.random.default_rng(1)
+    runs = results(
+        {"batch_per_rank": list(factors), "world_size": ranks},
+        lambda values, repeat: 100 * factors[values["batch_per_rank"]] * float(random.lognormal(0, noise)),
+        repeats=repeats,
+    )
+    return findings(answer(runs, "batch_per_rank"))["speed"]
+
+
+@pytest.mark.parametrize(
+    ("factors", "beginning", "end"),
+    [
+        ({16: 1.0, 32: 1.5, 64: 2.25, 128: 3.4}, "1.51x [1.50, 1.52] per doubling", ", still rising at 128"),
+        ({16: 1.0, 32: 1.59, 64: 2.29, 128: 2.82}, "1.58x [", ", still rising at 128"),
+        ({16: 1.0, 32: 1.6, 64: 1.9, 128: 1.92}, "1.59x [", ", not distinguished beyond 64 (128: 1.01x ["),
+        ({16: 1.0, 32: 1.6, 64: 1.9, 128: 1.5}, "1.59x [", ", falling beyond 64 (128: 0.79x ["),
+        ({16: 1.0, 32: 2.0, 64: 1.0}, "1.98x [", ""),  # neither rises nor falls as a whole
+    ],
+)
+def test_a_factor_per_doubling_is_given_where_a_line_fits_and_else_the_first_and_the_last_step(
+    factors: dict[int, float], beginning: str, end: str
+) -> None:
+    text = speeds_along(factors)
+    assert text.startswith(beginning)
+    assert end in text
+    batches = list(factors)
+    steps = f"from {batches[0]} to {batches[1]}; ", f"from {batches[-2]} to {batches[-1]}"
+    assert ("per doubling" in text) != all(step in text for step in steps), text
+
+
+def test_where_the_fit_of_a_line_cannot_be_tested_steps_are_given() -> None:
+    assert (
+        speeds_along({16: 1.0, 32: 1.5, 64: 2.25}, noise=0.0, repeats=2) == "1.50x from 16 to 32; 1.50x from 32 to 64"
+    )
+
+
+def test_a_line_has_to_fit_on_every_number_of_ranks() -> None:
+    factors = {16: 1.0, 32: 1.59, 64: 2.29, 128: 2.82}
+    assert speeds_along(factors, ranks=[1, 2]).startswith("from 16 to 32 1.58x [")
+    of_three = speeds_along(factors, noise=0.0, repeats=3, ranks=[1, 2, 4])
+    assert of_three == "from 16 to 32 1.59x; from 64 to 128 1.23x, still rising at 128"
+
+
 def test_trials_whose_interval_includes_1_are_not_called_faster() -> None:
     noise = [0.9, 1.0, 1.1]
     runs = results(
