@@ -6,7 +6,7 @@ are means over samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -49,6 +49,9 @@ class EpochRecord:
     """Seconds of the steps that count in no rate."""
     eval_s: float | None = None
     """Seconds of the test pass, to the last rank."""
+    ended_s: float | None = None
+    """Seconds from the assignment of the run to the end of the epoch and its test, on the last rank. None in older
+    records."""
     images: Int | None = None
     """Samples trained on in the counted steps, all ranks."""
     images_per_s: float | None = None
@@ -59,6 +62,19 @@ class EpochRecord:
     def seconds(self) -> float:
         """Seconds of the epoch, as far as they are known."""
         return (self.warmup_s or 0.0) + (self.train_s or 0.0) + (self.eval_s or 0.0)
+
+
+def epoch_ends(epochs: Iterable[EpochRecord], setup_s: float | None) -> list[float]:
+    """Seconds from the assignment of the run to the end of each epoch.
+
+    Where an epoch has no `ended_s`, its seconds are added to the end of the epoch before, or to `setup_s`.
+    """
+    ends: list[float] = []
+    elapsed = setup_s or 0.0
+    for epoch in epochs:
+        elapsed = elapsed + epoch.seconds if epoch.ended_s is None else epoch.ended_s
+        ends.append(elapsed)
+    return ends
 
 
 @dataclass(kw_only=True, slots=True)
@@ -76,6 +92,8 @@ class RankRecord:
     checkpoint_s: float | None = None
     inference_s: float | None = None
     """After the last epoch: converting to int8, testing both forms, and timing inference."""
+    between_s: float | None = None
+    """In none of these phases: between epochs, waiting for the other ranks and adding up losses with them."""
     total_s: float | None = None
     instruments_s: float | None = None
     """Link probe and whatever else measures outside of training: in no phase, and not in total_s."""

@@ -114,7 +114,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     gradient_noise_scale: float | None = None
     """In samples; with noise_scale only."""
     quantize_s: float | None = None
-    """Seconds of converting and compiling to int8, over all epochs; part of eval_s and inference_s."""
+    """Seconds of converting and compiling to int8, over all epochs; part of between_s and inference_s."""
     fp32_test_accuracy: float | None = None
     """With quantization: of the trained model in fp32."""
     int8_test_accuracy: float | None = None
@@ -135,6 +135,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     eval_s: float | None = None
     checkpoint_s: float | None = None
     inference_s: float | None = None
+    between_s: float | None = None
     total_s: float | None = None
     instruments_s: float | None = None
     overhead_s: float | None = None

@@ -239,6 +239,11 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     _largest("checkpoint_s", "Seconds of saving checkpoints."),
     _largest("instruments_s", "Seconds of link probe and other measurements, in no phase and not in total_s."),
     _largest("inference_s", "Seconds of converting to int8, testing and timing inference."),
+    _largest(
+        "between_s",
+        "Seconds of total_s in none of these phases: the ranks wait for each other and add up their losses, and the "
+        "model changes between training and evaluation.",
+    ),
     _largest("step_ms_p95", "95th percentile of the counted optimizer steps on the slowest rank."),
     _largest("start_mem_mib", "CPU: resident set when the run begins; GPU: allocated then.", is_time=False),
     _largest("peak_reserved_mib", "GPU: peak that the caching allocator reserves.", is_time=False),

@@ -14,6 +14,9 @@ import torch
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.training.step_phases import StepPhases
 
+RUN_PHASES = ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")
+"""Phases that are timed. With `between_s`, the time in none of them, they add up to `total_s`."""
+
 
 class PhaseClock:
     """Seconds spent in each phase of a run; a phase on a GPU ends with a device synchronisation.
@@ -30,7 +33,7 @@ class PhaseClock:
         self._began = (now if began is None else began) + instruments_s
         self.instruments_s = instruments_s
         """Seconds that instruments took so far."""
-        self.seconds = dict.fromkeys(("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"), 0.0)
+        self.seconds = dict.fromkeys(RUN_PHASES, 0.0)
         # The time before this clock was made, mostly for the process group, is set-up.
         self.seconds["setup_s"] = now - self._began
 
@@ -64,6 +67,12 @@ class PhaseClock:
     def total_s(self) -> float:
         """Seconds since the run was assigned, without those of instruments."""
         return time.perf_counter() - self._began
+
+    def read(self) -> dict[str, float]:
+        """Seconds of each phase, `between_s`, `total_s` and `instruments_s`."""
+        total_s = self.total_s
+        between_s = total_s - sum(self.seconds.values())
+        return {**self.seconds, "between_s": between_s, "total_s": total_s, "instruments_s": self.instruments_s}
 
 
 class StepTimer:

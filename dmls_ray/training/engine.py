@@ -159,6 +159,9 @@ class RankTrainer(Generic[Task]):
         """Train over all training samples once, and evaluate."""
         epoch = EpochRecord(epoch=number)
         local: dict[str, Any] = {"epoch": number}
+        # Before the clock of the steps starts: an exported model rewrites its graph, which takes as long as hundreds of
+        # steps.
+        self.model.train()
         with self.memory.training():
             self.collective.barrier()
             meter = self.evaluator.meter()
@@ -175,6 +178,7 @@ class RankTrainer(Generic[Task]):
 
         eval_s_before = self.clock.seconds["eval_s"]
         if math.isfinite(epoch.train_loss or 0.0):
+            self.evaluator.prepare()
             with self.clock.phase("eval_s"):
                 meters = self.evaluator.test()
             for split, meter in meters.items():
@@ -182,9 +186,9 @@ class RankTrainer(Generic[Task]):
                 assert means.samples == getattr(self.task, f"{split}_samples"), (split, means.samples)
                 _store_means(epoch, local, split, means)
 
-        eval_s = self.clock.seconds["eval_s"] - eval_s_before
-        local |= {"train_s": train_s, "warmup_s": warmup_s, "eval_s": eval_s}
-        epoch.eval_s = self.collective.max([eval_s])[0]
+        eval_s, ended_s = self.clock.seconds["eval_s"] - eval_s_before, self.clock.total_s
+        local |= {"train_s": train_s, "warmup_s": warmup_s, "eval_s": eval_s, "ended_s": ended_s}
+        epoch.eval_s, epoch.ended_s = self.collective.max([eval_s, ended_s])
         self.epochs.append(epoch)
         self.local_epochs.append(local)
         self.target.observe(epoch, self.steps_per_epoch)
@@ -194,7 +198,6 @@ class RankTrainer(Generic[Task]):
         """One pass over the training samples, without waiting for the device but for tests within the epoch."""
         optimizer_step, phases = self.optimizer_step, self.timer.phases
         step = 0
-        self.model.train()
         for micro_batch, batch in phases.waiting_for(self.task.train_batches(number - 1)):
             if self.noise is not None:
                 self.noise.begin_pass(micro_batch, optimizer_step.loss_scale())
@@ -226,6 +229,7 @@ class RankTrainer(Generic[Task]):
         """Test for the target after a step. The training and its times stay as they are without this test."""
         tested = EpochRecord(epoch=number)
         with self.timer.paused(), self.clock.untimed(), self.memory.outside_training(), fork_rng(devices=[]):
+            self.evaluator.prepare()
             _store_means(tested, {}, "test", self.evaluator.test()["test"].means(self.collective))
             self.model.train()
         self.target.observe(tested, step)
@@ -280,9 +284,7 @@ class RankTrainer(Generic[Task]):
         return {
             "outcome": outcome.value,
             "reason": f"the loss is not finite in epoch {len(self.epochs)}" if outcome is Outcome.DIVERGED else "",
-            **self.clock.seconds,
-            "total_s": self.clock.total_s,
-            "instruments_s": self.clock.instruments_s,
+            **self.clock.read(),
             **self.timer.percentiles(),
             **self.memory.read(self.task.data_bytes),
             **self.agreement,

@@ -49,10 +49,19 @@ class Evaluator:
         overwrites = self._device.type == "cuda" and self._config.compile == "max-autotune"
         return self._task.meter(together=1 if overwrites else _SUMMED_TOGETHER)
 
-    def test(self) -> dict[EvalSplit, Meter]:
-        """Evaluate after an epoch: on the test samples, and on those for validation if there are any."""
+    def prepare(self) -> None:
+        """Make the model ready for `test`: equal buffers on all ranks, eval mode, conversion if the task has one.
+
+        Call it outside of all clocks: an exported model is rewritten, which takes as long as hundreds of steps.
+        """
         self._collective.broadcast_buffers(self._task.model)
-        forward = self._tested = self._task.evaluation_forward(self._ddp_model.test_forward)
+        self._tested = self._task.evaluation_forward(self._ddp_model.test_forward)
+        self._task.model.eval()
+
+    def test(self) -> dict[EvalSplit, Meter]:
+        """Evaluate after `prepare`: on the test samples, and on those for validation if there are any."""
+        forward = self._tested
+        assert forward is not None
         meters: dict[EvalSplit, Meter] = {"test": self.evaluate("test", forward)}
         if self._task.validation_samples:
             meters["validation"] = self.evaluate("validation", forward)

@@ -6,18 +6,27 @@ import pytest
 import torch
 
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
-from dmls_ray.training.clocks import PhaseClock, StepTimer
+from dmls_ray.training.clocks import RUN_PHASES, PhaseClock, StepTimer
 
 CPU = torch.device("cpu")
 
 
-def test_phases_add_up_to_no_more_than_the_total() -> None:
-    clock = PhaseClock(CPU)
+def test_phases_and_the_time_between_them_add_up_to_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    clock = PhaseClock(CPU, now - 0.5)
     for name in ("setup_s", "eval_s", "eval_s"):
         with clock.phase(name):
-            time.sleep(0.01)
-    assert clock.seconds["eval_s"] > clock.seconds["setup_s"] > 0
-    assert sum(clock.seconds.values()) <= clock.total_s
+            now += 1.0
+        now += 0.25
+    assert clock.read() == {
+        **dict.fromkeys(RUN_PHASES, 0.0),
+        "setup_s": 1.5,
+        "eval_s": 2.0,
+        "between_s": 0.75,
+        "total_s": 4.25,
+        "instruments_s": 0.0,
+    }
 
 
 def test_what_instruments_take_is_in_no_phase_and_not_in_the_total(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from dmls_ray.launchers.spawn import run_spawned
 from dmls_ray.records.epoch_and_rank import STEP_QUANTILES
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import EpochEnded, Progress, RankEvent
+from dmls_ray.training.clocks import RUN_PHASES
 from dmls_ray.training.process import prepare_process
 from dmls_ray.training.rank import RankInfo
 from dmls_ray.training.sharding import evaluation_shards, hold_out, train_evaluation_samples
@@ -150,15 +151,41 @@ def test_it_learns() -> None:
 
 def test_phases_sum_up_to_the_total_and_rates_leave_the_warm_up_out() -> None:
     result = run_inline(config(warmup_steps=4))
-    phases = [
-        result.values[name] for name in ("setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s")
-    ]
+    phases = [result.values[name] for name in (*RUN_PHASES, "between_s")]
     assert all(seconds >= 0 for seconds in phases)
-    assert sum(phases) <= result.values["total_s"]
-    assert sum(phases) >= 0.5 * result.values["total_s"], "the rest is what the phases do not name"
+    assert sum(phases) == pytest.approx(result.values["total_s"], rel=1e-9)
     steps = 2 * math.ceil(101 / 8)
     assert (result.run["steps"], result.run["warmup_steps"]) == (steps, 4)
     assert sum(item["images"] for item in result.run["epochs"]) == 2 * 101 - 4 * 8
+
+
+def test_a_model_that_takes_long_to_change_its_mode_is_not_timed_in_steps_and_tests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = rank_trainer(config(epochs=3, target_accuracy=1.0, target_tests=2), RankInfo())
+    now, change, changes = time.perf_counter(), made.model.train, 0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+
+    def slow(mode: bool = True) -> torch.nn.Module:
+        nonlocal now, changes
+        if mode != made.model.training:
+            now += 1.0
+            changes += 1
+        return change(mode)
+
+    monkeypatch.setattr(made.model, "train", slow)
+    before = {**made.clock.seconds, "total_s": made.clock.total_s}
+    made.run(lambda event: None)
+    result = made.result(Outcome.OK)
+    assert changes == 11, "to test within and after each epoch, and back but for the last time"
+    assert all(result[name] == before[name] for name in RUN_PHASES)
+    assert set(made.timer.step_ms) == {0.0}
+    assert sum(made.timer.phases.mean_ms().values()) == 0
+    # The tests within epochs are untimed.
+    assert result["between_s"] == pytest.approx(result["total_s"] - sum(before[name] for name in RUN_PHASES))
+    assert result["total_s"] - before["total_s"] == pytest.approx(5.0)
+    ends = [item["ended_s"] - before["total_s"] for item in result["run"]["epochs"]]
+    assert ends == pytest.approx([1.0, 3.0, 5.0])
 
 
 @pytest.mark.parametrize("changes", [{}, {"early_stopping": "test_accuracy", "patience": 1}, {"validation_share": 0.2}])

@@ -1,6 +1,6 @@
 // The dialog of one run, with buttons for the other runs of the same point.
 
-const PHASES = ["setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s"];
+const PHASES = ["setup_s", "warmup_s", "train_s", "eval_s", "checkpoint_s", "inference_s", "between_s"];
 const OUTSIDE = ["total_s", "overhead_s"];
 const OUTCOME = ["outcome", "reason"];
 const ORIGIN = ["order", "order_seed", "seed", "sweep", "session", "isolation", "mode", "oversubscribed", "attempts",

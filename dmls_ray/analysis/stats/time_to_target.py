@@ -11,6 +11,7 @@ import numpy as np
 
 from dmls_ray.analysis.stats.formatting import SECONDS, NumberFormat, format_interval
 from dmls_ray.analysis.stats.intervals import Interval, estimate
+from dmls_ray.records.epoch_and_rank import epoch_ends
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 
@@ -99,11 +100,10 @@ def _seconds_to(record: RunRecord, target: float) -> float | None:
     """Seconds from assignment to the end of the first epoch that reached the target."""
     if record.config.get("target_accuracy") == target and record.target_s is not None:
         return record.target_s
-    elapsed = record.setup_s or 0.0
-    for epoch in record.epochs:
-        elapsed += epoch.seconds
+    ends = epoch_ends(record.epochs, record.setup_s)
+    for epoch, end in zip(record.epochs, ends, strict=True):
         if epoch.test_accuracy is not None and epoch.test_accuracy >= target:
-            return elapsed
+            return end
     return None
 
 

@@ -12,6 +12,7 @@ from dmls_ray.analysis.summary.independent_ranks import describe_independent_ran
 from dmls_ray.analysis.summary.phrases import describe_configuration, join_names
 from dmls_ray.analysis.table.model import Note, Table
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.analysis.table.uneven_steps import describe_uneven_steps
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.provenance import differing_facts, software_facts
@@ -42,6 +43,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     for text in _incomparable(records, rows, len(machines)):
         yield Note("comparability", text)
     for text in describe_independent_ranks(rows):
+        yield Note("comparability", text)
+    if text := describe_uneven_steps(rows):
         yield Note("comparability", text)
     for text in _of_scaling(results, rows, table.fixed_batch_field):
         yield Note("baseline", text)

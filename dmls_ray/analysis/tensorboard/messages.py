@@ -6,7 +6,6 @@ The messages are the protobuf classes of the tensorboard package, which needs no
 from __future__ import annotations
 
 import io
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import is_time, label_of
-from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
+from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord, epoch_ends
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import LEARNED
 
@@ -195,9 +194,8 @@ def started(record: RunRecord) -> float:
 
 
 def _epoch_ends(record: RunRecord, setup_s: float | None, epochs: Sequence[EpochRecord]) -> list[float]:
-    """Estimated end of each epoch: the record has no times of checkpoints and of waiting."""
-    durations = [epoch.seconds for epoch in epochs]
-    return list(itertools.accumulate(durations, initial=started(record) + (setup_s or 0.0)))[1:]
+    """End of each epoch in seconds since 1970."""
+    return [started(record) + end for end in epoch_ends(epochs, setup_s)]
 
 
 def ended(record: RunRecord) -> float:

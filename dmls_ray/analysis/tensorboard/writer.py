@@ -62,7 +62,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.workloads.registry import workload_of
 
-_RANK_EPOCH_FIELDS = frozenset(("epoch", "train_s", "warmup_s", "eval_s", *LEARNED))
+_RANK_EPOCH_FIELDS = frozenset(("epoch", "train_s", "warmup_s", "eval_s", "ended_s", *LEARNED))
 
 _EXPERIMENT = "experiment-"
 

@@ -65,7 +65,7 @@ def run_user_function(
     agreement = AgreementMeter() if rank.world_size > 1 else None
     steps = FunctionSteps(device, emit, agreement)
     # What precedes a report, as a test of the model, is in no forward pass.
-    reporter = _Reporter(rank, emit, on_report=steps.leave_out)
+    reporter = _Reporter(rank, emit, clock, on_report=steps.leave_out)
     returned: dict[str, Any] = {}
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
         returned = checked_returned(train(given, rank, reporter.emit) or {}, "what it returned")
@@ -109,8 +109,8 @@ class Stopped(BaseException):
 class _Reporter:
     """What the function reports while it runs."""
 
-    def __init__(self, rank: RankInfo, emit: Emit, on_report: Callable[[], None]) -> None:
-        self._rank, self._emit, self._on_report = rank, emit, on_report
+    def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock, on_report: Callable[[], None]) -> None:
+        self._rank, self._emit, self._clock, self._on_report = rank, emit, clock, on_report
         self.epochs: list[dict[str, Any]] = []
         self.not_finite = ""
         self.stopped_epoch: int | None = None
@@ -135,7 +135,7 @@ class _Reporter:
             raise ValueError(f"epoch={number!r} in what it emitted is no whole number.")
         metrics = {name: value for name, value in values.items() if name in RETURNABLE_PER_EPOCH and value is not None}
         measures = {name: value for name, value in values.items() if name not in RETURNABLE_PER_EPOCH}
-        epoch = {"epoch": number, **metrics, "measures": measures}
+        epoch = {"epoch": number, **metrics, "ended_s": self._clock.total_s, "measures": measures}
         self.epochs.append(epoch)
         if (wrong := _not_finite(values)) and not self.not_finite:
             self.not_finite = f"{wrong} of epoch {number}"

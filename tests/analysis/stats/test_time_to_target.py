@@ -91,6 +91,9 @@ def test_any_target_is_found_in_the_epochs() -> None:
     assert found is not None
     assert found.median == pytest.approx(3.5)
     assert str(found) == "3.500"
+    # What lies between the phases counts as well, in records that have it.
+    run.epochs[1].ended_s = 3.75
+    assert str(time_to_target([run], 0.7)) == "3.750"
 
 
 def test_without_a_target_or_a_run_that_tried_there_is_nothing() -> None:
