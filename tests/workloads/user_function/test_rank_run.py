@@ -135,9 +135,11 @@ def test_a_picture_that_it_returns_is_the_runs_and_no_measure() -> None:
 
 def test_what_it_emits_becomes_epochs_and_the_last_one_stands_for_the_run() -> None:
     record, events = result_of(emits=True)
+    ends = [epoch.ended_s or 0.0 for epoch in record.epochs]
+    assert 0 < ends[0] < ends[1] < (record.total_s or 0.0), "when each epoch ended needs no report"
     assert record.epochs == [
-        EpochRecord(epoch=1, train_loss=3.0, measures={"grad_norm": 1}),
-        EpochRecord(epoch=2, train_loss=2.0, measures={"grad_norm": 0.5}),
+        EpochRecord(epoch=1, train_loss=3.0, ended_s=ends[0], measures={"grad_norm": 1}),
+        EpochRecord(epoch=2, train_loss=2.0, ended_s=ends[1], measures={"grad_norm": 0.5}),
     ]
     assert record.train_loss == 2.0
     assert record.measures == {"grad_norm": 0.5}
