@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 
 from dmls_ray.analysis.stats.formatting import ACCURACY, GENERIC, INTEGER, MEMORY, RATE, RATIO, SECONDS, NumberFormat
 from dmls_ray.analysis.stats.intervals import Quantity
@@ -39,10 +40,30 @@ def format_of(name: str) -> NumberFormat:
     return _FORMATS[metric.format] if metric else GENERIC
 
 
-def quantity_of(name: str) -> Quantity:
-    """Return what kind of number a metric is; a custom metric may be any number."""
+def quantity_of(name: str, values: Collection[float] = ()) -> Quantity:
+    """Return what kind of number a metric is.
+
+    Args:
+        name: the metric; a custom one may be any number.
+        values: its values: a custom accuracy is a share if none is outside of 0 to 1.
+    """
     metric = registered_metrics().get(name)
+    if metric is None and name.endswith("accuracy") and values and all(0 <= value <= 1 for value in values):
+        return "share"
     return metric.kind if metric and metric.label else "value"
+
+
+def limit_of(name: str, values: Collection[float] = ()) -> float:
+    """Return the largest possible difference between two values of a metric: of shares, or of differences of shares.
+
+    Args:
+        name: the metric.
+        values: its values, as for `quantity_of`.
+    """
+    if quantity_of(name, values) == "share":
+        return 1.0
+    metric = registered_metrics().get(name)
+    return 2.0 if metric and metric.share_of else math.inf
 
 
 def resolution_of(name: str, records: Iterable[RunRecord]) -> float:

@@ -137,7 +137,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
         doc="Median of the counted optimizer steps on the slowest rank.",
     ),
     Metric(
-        name="overhead_s", label="start-up s", kind="value", direction="min", scope="run", format="seconds",
+        name="overhead_s", label="start-up s", kind="amount", direction="min", scope="run", format="seconds",
         is_time=True, family="speed", shown=_varies_launcher,
         doc="Seconds that the orchestration adds to total_s and instruments_s since the end of the run before (of the "
         "first run: since its start), seen from the driver.",

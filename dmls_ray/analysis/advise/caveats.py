@@ -78,5 +78,5 @@ def _rise(best: Candidate) -> str:
     flag = f" (--epochs {2 * epochs})" if isinstance(epochs, int) else ""
     return (
         f"the accuracy after more epochs{flag}: test accuracy of {best.name} still rose in the last epoch, by "
-        f"{format_interval(rise, with_sign(ACCURACY))} (n={rise.n})."
+        f"{format_interval(rise, with_sign(ACCURACY))} (n={len(best.row.counted)})."
     )

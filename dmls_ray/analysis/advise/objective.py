@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import format_of, is_time, label_of, quantity_of, resolution_of
+from dmls_ray.analysis.metrics import format_of, is_time, label_of, limit_of, quantity_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel
 from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_interval, with_sign
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
@@ -145,6 +145,7 @@ class Objective:
             resolution=resolution_of(self.measure, (record for row in rows for record in row.counted)),
             is_exact=self.is_exact,
             looks=looks,
+            limit=limit_of(self.measure, [value for row in rows for value in row.by_block(self.measure).values()]),
         )
 
     def compared(self, candidate: Candidate, baseline: Candidate, model: BlockModel) -> Interval | None:
@@ -290,7 +291,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
     resolution = resolution_of(objective.measure, row.counted)
     value = estimate(
         [value * price for value in values.values()],
-        quantity_of(objective.measure),
+        quantity_of(objective.measure, values.values()),
         resolution=resolution,
         is_exact=objective.is_exact,
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import quantity_of
+from dmls_ray.analysis.metrics import limit_of, quantity_of
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, compare_apart, estimate, verdict_of
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, clipped, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
@@ -110,7 +110,7 @@ def change_of(
         if not more:
             return None
         value = estimate(more, level=level, resolution=resolution)
-        interval = Interval(value.centre, value.low, value.high)
+        interval = clipped(value, limit_of(measure, [*a.values(), *b.values()]))
     elif a and b:
         # Of times the inverse, so that more is faster.
         power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import (
@@ -108,7 +109,7 @@ def _panel(measure: Measure, axis: str, lines: Sequence[Line], title: str) -> li
 def _series(measure: Measure, line: Line, x: Axis) -> list[Series]:
     points = [(_place(row, line.axis, x), row, _values(measure, row)) for row in line.rows]
     return measured_series(
-        line.name, points, quantity=_quantity(measure), metric=_metric(measure), connected=not x.categories
+        line.name, points, quantity=_quantity(measure, points), metric=_metric(measure), connected=not x.categories
     )
 
 
@@ -124,7 +125,7 @@ def _tuned(measure: Measure, lines: Sequence[Line], x: Axis) -> list[Series]:
         return []
     ordered = sorted(best.items(), key=lambda item: str(item[0]) if x.categories else float(item[0]))
     points = [(place, row, _values(measure, row)) for place, row in ordered]
-    found = measured_series(f"best {_TUNED}", points, quantity=_quantity(measure), metric=_metric(measure))
+    found = measured_series(f"best {_TUNED}", points, quantity=_quantity(measure, points), metric=_metric(measure))
     texts = [f"{_TUNED} {format_factor(row.factors[_TUNED])}" for _, row in ordered]
     return [replace(item, texts=texts, connected=not x.categories) for item in found]
 
@@ -148,8 +149,9 @@ def _metric(measure: Measure) -> str:
     return "" if measure.name == "speed" else measure.name
 
 
-def _quantity(measure: Measure) -> Quantity:
-    return "rate" if measure.name == "speed" else quantity_of(measure.name)
+def _quantity(measure: Measure, points: Sequence[tuple[Any, Row, Mapping[int, float]]]) -> Quantity:
+    values = [value for _, _, by_block in points for value in by_block.values()]
+    return "rate" if measure.name == "speed" else quantity_of(measure.name, values)
 
 
 def _label(measure: Measure, rows: Sequence[Row]) -> str:

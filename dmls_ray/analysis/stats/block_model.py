@@ -20,9 +20,9 @@ that of the two trials' separate variances, with the degrees of freedom of Welch
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -56,17 +56,19 @@ class Contrast(Interval):
     """Number of blocks that have both."""
     half_width: float | None
     """Half of the interval: of the logarithm of a ratio, or of the difference."""
+    half_width_after: Callable[[int], float] | None = field(default=None, compare=False, repr=False)
+    """What it would be after another number of blocks, if the noise stays as it is."""
 
     def narrowed(self, half_width: float, *, is_ratio: bool) -> Contrast:
         """With another half-width, if that is the smaller one."""
-        if self.half_width is None or half_width >= self.half_width:
+        if self.half_width is None or self.low is None or self.high is None or half_width >= self.half_width:
             return self
         if is_ratio:
             factor = math.exp(half_width)
             low, high = self.centre / factor, self.centre * factor
         else:
             low, high = self.centre - half_width, self.centre + half_width
-        return Contrast(self.centre, low, high, self.n, half_width)
+        return Contrast(self.centre, max(low, self.low), min(high, self.high), self.n, half_width)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class BlockModel:
             spread counts as half of it at least.
         is_exact: the value is the same in every repeat, so that equal values have an interval from one block on.
         looks: how the number of blocks came about.
+        limit: the largest possible difference of two values; no interval goes beyond it.
     """
 
     def __init__(
@@ -103,8 +106,10 @@ class BlockModel:
         resolution: float = 0.0,
         is_exact: bool = False,
         looks: Looks = "none",
+        limit: float = math.inf,
     ) -> None:
         self._is_ratio, self._resolution, self._is_exact = is_ratio, resolution, is_exact
+        self._limit = limit
         self._looks: Looks = looks
         self._places = {trial: place for place, trial in enumerate(values)}
         blocks = {block: place for place, block in enumerate(dict.fromkeys(b for row in values.values() for b in row))}
@@ -155,7 +160,10 @@ class BlockModel:
             return Contrast(centre, None, None, count, None)
         if not half_width:
             return Contrast(centre, centre, centre, count, 0.0)
-        return Contrast(centre, self._shown(middle - half_width), self._shown(middle + half_width), count, half_width)
+        limit = math.inf if self._is_ratio else self._limit * float(np.abs(factors).sum()) / 2
+        low, high = max(middle - half_width, -limit), min(middle + half_width, limit)
+        after = partial(self._half_width_after, differences, weights_of_all)
+        return Contrast(centre, self._shown(low), self._shown(high), count, half_width, after)
 
     def line(self, places: Mapping[str, float]) -> tuple[Contrast, float | None] | None:
         """Return the slope of a straight line through some trials, and how well it fits.
@@ -208,6 +216,22 @@ class BlockModel:
             return common
         degrees = variance**2 / float((shares**2 / noise.degrees_by_trial[weights != 0]).sum())
         return max(common, half_width(max(own, variance), round(degrees, 1), of_pair_alone=True))
+
+    def _half_width_after(self, differences: NDArray[np.float64], weights: NDArray[np.float64], blocks: int) -> float:
+        """The half-width of a contrast that is expected after so many blocks.
+
+        Args:
+            differences: of shape (blocks so far,), the contrast in each.
+            weights: of shape (trials,), those of the contrast.
+            blocks: their number.
+        """
+        squares = float((weights**2).sum())
+        variance = max(float(differences.var(ddof=1)), squares * self._resolution**2 / 8)
+        if len(differences) < MIN_OWN_VARIANCE:
+            variance = max(variance, squares * self._noise.variance)
+        looks: Looks = "none" if self._looks == "none" else "last"
+        critical = critical_value(self.trials, blocks - 1, blocks, looks, of_pair_alone=True)
+        return critical * math.sqrt(variance / blocks)
 
     @cached_property
     def _noise(self) -> _Noise:

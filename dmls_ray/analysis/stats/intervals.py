@@ -109,6 +109,12 @@ class Interval:
     high: float | None
 
 
+def clipped(value: Estimate | Interval, limit: float) -> Interval:
+    """Return a difference with its interval, which ends at the largest possible one."""
+    low, high = (None if end is None else min(max(end, -limit), limit) for end in (value.low, value.high))
+    return Interval(value.centre, low, high)
+
+
 def estimate(
     values: Sequence[float],
     quantity: Quantity = "value",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,9 @@ from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.until import Until
+
+_MOST_COUNTED = 100_000
+"""Repeats beyond which none are counted."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,16 @@ class Claim:
     def repeats_wanted(self, until: Until) -> int | None:
         """About how many repeats decide it: its interval is as narrow as is wanted, or excludes no difference.
 
-        The width of an interval falls with the square root of their number. None without an interval.
+        If its noise stays as it is; at most `_MOST_COUNTED`. None without an interval.
         """
-        centre, half_width = self.contrast.centre, self.contrast.half_width
-        if not half_width or not math.isfinite(half_width):
+        centre, after = self.contrast.centre, self.contrast.half_width_after
+        if after is None:
             return None
         is_ratio = bool(self.measure.null)
         wanted = math.log1p(until.within) if is_ratio else until.within
         apart = abs(math.log(centre) if is_ratio else centre)
-        return math.ceil(self.contrast.n * (half_width / max(wanted, apart)) ** 2)
+        counts = range(self.contrast.n + 1, _MOST_COUNTED)
+        return counts.start + bisect.bisect_left(counts, -max(wanted, apart), key=lambda count: -after(count))
 
     @property
     def is_within_trial(self) -> bool:

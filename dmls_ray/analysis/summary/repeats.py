@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from dmls_ray.analysis.advise.race import race_for
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
@@ -20,6 +21,9 @@ from dmls_ray.util.quantities import duration
 
 _SHOWN = 2
 """Open comparisons that are named."""
+_MOST_REPEATS = 100
+_MOST_S = 86_400
+"""Repeats, and seconds of further ones, beyond which more are not advised."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +108,22 @@ class Look:
             why = f"the most that --max-repeats {until.max_repeats} allows"
         else:
             why = f"as many as --budget {until.budget:g} has time for"
-        wanted_s = max(0, self._wanted - FIRST_LOOK) * self.stage.block_s
-        needs_time = until.budget is not None and wanted_s > until.budget
-        flags = [f"--budget {_round_up(wanted_s)}"] if needs_time else []
-        flags += [f"--max-repeats {self._wanted}"] if self._wanted > until.max_repeats else []
-        way_out = " ".join(flags) or "the same command with a larger --budget"
-        wanted = f"about {self._wanted} repeats would decide: {way_out}"
-        text = f"{self._count_of(self.open)} {after}, {why}: {self._open_names}; {wanted}"
+        text = "; ".join(
+            filter(None, [f"{self._count_of(self.open)} {after}, {why}: {self._open_names}", self._way_out])
+        )
         return f"{text}.{self._left_out.rstrip('.')}" if self.beaten else text
+
+    @property
+    def _way_out(self) -> str:
+        """About how many repeats decide what is open, and the flags that allow them."""
+        stage, until = self.stage, self.stage.until
+        in_time = stage.blocks + math.floor(_MOST_S / stage.block_s) if stage.block_s > 0 else _MOST_REPEATS
+        wanted = _Wanted.of(self.open, until, min(in_time, _MOST_REPEATS))
+        repeats = max(stage.blocks + 1, wanted.repeats)
+        wanted_s = max(0, repeats - FIRST_LOOK) * stage.block_s
+        flags = [f"--budget {_round_up(wanted_s)}"] if until.budget is not None and wanted_s > until.budget else []
+        flags += [f"--max-repeats {repeats}"] if repeats > until.max_repeats else []
+        return wanted.describe(repeats, " ".join(flags) or "the same command with a larger --budget")
 
     @property
     def _left_out(self) -> str:
@@ -127,10 +139,6 @@ class Look:
     def _open_names(self) -> str:
         return join_names([claim.text for claim in self.open], most=_SHOWN)
 
-    @property
-    def _wanted(self) -> int:
-        return max(self.stage.blocks + 1, _repeats_wanted(self.open, self.stage.until))
-
 
 def _open_claims(claims: Sequence[Claim], until: Until) -> list[Claim]:
     """The comparisons that are not decided, the widest interval first."""
@@ -141,10 +149,45 @@ def _widest_first(claims: Sequence[Claim]) -> list[Claim]:
     return sorted(claims, key=lambda claim: -(claim.contrast.half_width or 0.0))
 
 
-def _repeats_wanted(claims: Sequence[Claim], until: Until) -> int:
-    """About how many repeats decide all of some comparisons; 0 without an interval of any."""
-    wanted = (claim.repeats_wanted(until) for claim in claims)
-    return max((count for count in wanted if count is not None), default=0)
+@dataclass(frozen=True)
+class _Wanted:
+    """About how many repeats decide some comparisons."""
+
+    repeats: int
+    """As many as decide those that a realistic number decides; 0 where there is none."""
+    decided: int
+    """The number of these comparisons."""
+    hopeless: int
+    """The number of those that would take more."""
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim], until: Until, most: int = _MOST_REPEATS) -> Self:
+        """Of some comparisons.
+
+        Args:
+            claims: the comparisons; those without an interval say nothing.
+            until: when they are decided.
+            most: repeats that are realistic.
+        """
+        wanted = [count for claim in claims if (count := claim.repeats_wanted(until)) is not None]
+        within = [count for count in wanted if count <= most]
+        return cls(max(within, default=0), len(within), len(wanted) - len(within))
+
+    def describe(self, repeats: int, way_out: str) -> str:
+        """What decides them.
+
+        Args:
+            repeats: their number, as the flags have it.
+            way_out: the flags that allow them.
+        """
+        texts = []
+        if self.decided:
+            which = f" {self.decided} of them" if self.hopeless else ""
+            texts.append(f"about {repeats} repeats would decide{which}: {way_out}")
+        if self.hopeless:
+            which = "the others" if self.decided else "this"
+            texts.append(f"no realistic number of repeats decides {which} on this machine")
+        return "; ".join(texts)
 
 
 def _round_up(seconds: float) -> str:
@@ -193,7 +236,7 @@ def undecided_of(table: Table, varied: Sequence[str], changed: Sequence[str] = (
     if not (open_ := _open_claims(claims, until)):
         return ""
     count = f"{len(open_)} of {count_noun(len(claims), 'comparison')}"
-    if not (wanted := _repeats_wanted(open_, until)):
+    wanted = _Wanted.of(open_, until)
+    if not (way_out := wanted.describe(wanted.repeats, f"--repeats {wanted.repeats}")):
         return f"{count}: below {FIRST_LOOK} repeats there is no interval; --repeats auto decides"
-    names = join_names([claim.text for claim in open_], most=_SHOWN)
-    return f"{count}: {names}; about {wanted} repeats would decide: --repeats {wanted}"
+    return f"{count}: {join_names([claim.text for claim in open_], most=_SHOWN)}; {way_out}"

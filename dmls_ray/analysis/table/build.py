@@ -93,7 +93,7 @@ def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[s
     for name in field_names(record.measures for record in row.counted):
         custom = (record.measures.get(name) for record in (row.timed if is_time(name) else row.counted))
         if reported := [value for value in custom if isinstance(value, int | float)]:
-            row.custom_metrics[name] = estimate(reported, quantity_of(name))
+            row.custom_metrics[name] = estimate(reported, quantity_of(name, reported))
     return row
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import is_time, resolution_of
+from dmls_ray.analysis.metrics import is_time, limit_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel, Contrast
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.records.model import RunRecord
@@ -53,8 +54,9 @@ class Comparisons:
     def within(self, row: Row, metric: str, base: str, *, is_ratio: bool) -> Contrast | None:
         """A metric of a trial against another one of the same runs: their ratio or difference; None without a run."""
         values = {name: row.by_block(name) for name in (metric, base)}
-        resolution = resolution_of(metric, row.counted)
-        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, looks=self._looks).against(metric, base)
+        resolution, limit = resolution_of(metric, row.counted), limit_of(metric)
+        model = BlockModel(values, is_ratio=is_ratio, resolution=resolution, looks=self._looks, limit=limit)
+        return model.against(metric, base)
 
     def mean(self, pairs: Sequence[tuple[Row, Row]], measure: str, *, is_ratio: bool) -> Contrast | None:
         """The mean of the comparisons of several pairs of trials, of each the first against the second.
@@ -112,6 +114,7 @@ class Comparisons:
         resolution: float = 0.0,
         is_exact: bool = False,
         looks: Looks | None = None,
+        limit: float = math.inf,
     ) -> BlockModel:
         """The model of some values of these trials.
 
@@ -122,10 +125,11 @@ class Comparisons:
             resolution: the smallest step of the values; 0 where they have none.
             is_exact: the value is the same in every repeat.
             looks: how the number of blocks came about, if otherwise than for all comparisons.
+            limit: the largest possible difference of two values.
         """
         looks = looks or self._looks
         values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
-        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, looks=looks)
+        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, looks=looks, limit=limit)
 
     def _speed_of(self, *rows: Row) -> str:
         names = {row.throughput for row in rows if row.by_block(row.throughput)}
@@ -148,6 +152,7 @@ class Comparisons:
                 is_ratio=is_ratio,
                 resolution=resolution_of(measure, (run for trial in samples for run in self._rows[trial].counted)),
                 is_exact=measure in EXACT,
+                limit=limit_of(measure, [value for row in samples.values() for value in row.values()]),
             )
         return self._models[measure, is_ratio]
 

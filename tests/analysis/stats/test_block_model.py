@@ -15,6 +15,7 @@ from dmls_ray.analysis.stats.block_model import (
     critical_value,
     is_decided,
 )
+from dmls_ray.analysis.stats.looks import Looks
 
 
 def blocks(*values: float) -> dict[int, float]:
@@ -185,3 +186,29 @@ def test_a_comparison_is_decided_if_it_excludes_1_or_is_as_good_as_1_or_narrow(
 def test_what_has_no_interval_is_not_decided() -> None:
     assert not is_decided(None, null=1, precision=0.05, equivalent=0.02)
     assert not is_decided(Contrast(1.0, None, None, 2, None), null=1, precision=0.05, equivalent=0.02)
+
+
+def test_an_interval_ends_at_the_largest_possible_difference() -> None:
+    values = {"a": blocks(0.9, 0.2, 0.95), "b": blocks(0.1, 0.9, 0.2), "c": blocks(0.9, 0.9, 0.1)}
+    for limit in (1.0, math.inf):
+        model = BlockModel(values, is_ratio=False, limit=limit)
+        found = contrast(model, "a", "b")
+        mean = model.combined({"a": 0.5, "b": 0.5, "c": -1.0})
+        assert mean is not None
+        ends = [found.low, found.high, mean.low, mean.high]
+        assert [abs(end or 0) <= 1 for end in ends] == [limit == 1.0] * 4
+        assert found.half_width is not None
+        assert found.half_width > 1, "how rough it is does not change"
+
+
+@pytest.mark.parametrize("looks", ["none", "last"])
+def test_the_half_width_after_more_blocks_is_that_of_as_many_blocks_of_the_same_noise(looks: Looks) -> None:
+    noise = np.log(1.1) * np.array([1, -1, 1, -1, -1, 1, -1, 1] * 5)
+    few, many = (
+        contrast(
+            BlockModel({"a": blocks(*np.exp(noise[:n])), "b": blocks(*[1.0] * n)}, is_ratio=True, looks=looks), "a", "b"
+        )
+        for n in (12, 40)
+    )
+    assert few.half_width_after is not None
+    assert few.half_width_after(40) == pytest.approx(many.half_width, rel=0.05)

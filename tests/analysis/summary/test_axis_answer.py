@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,18 @@ def test_a_loss_of_accuracy_is_said_with_the_steps_that_led_to_it() -> None:
         "batch_per_rank 128 trains 8.00x as fast as 16 and loses 11.0 points of test accuracy (56 optimizer steps "
         "instead of 450)."
     )
+
+
+def test_no_interval_of_accuracies_is_wider_than_100_points() -> None:
+    levels = {16: (0.2, 0.9, 0.1), 32: (0.9, 0.1, 0.9)}
+    runs = results(
+        {"batch_per_rank": [16, 32], "world_size": [1, 2]},
+        lambda values, repeat: 100.0,
+        accuracy=lambda values, repeat: levels[values["batch_per_rank"]][(repeat + values["world_size"]) % 3],
+    )
+    text = answer(runs, "batch_per_rank").text
+    assert "points [-100, +100]" in text
+    assert all(abs(float(number)) <= 100 for number in re.findall(r"[-+]\d+(?:\.\d+)?", text))
 
 
 def test_undecided_losses_are_not_worded_as_a_difference() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from dmls_ray.analysis.summary.repeats import Look, look_at, undecided_of
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.config.until import Until
@@ -73,13 +75,46 @@ def test_a_sweep_that_may_have_no_more_repeats_says_what_would_decide() -> None:
     assert found.undecided.startswith("1 of 2 comparisons after 5 repeats, the most that --max-repeats 5 allows: batch")
     assert found.end == f"Undecided: {found.undecided}."
     wanted = found.open[0].repeats_wanted(found.stage.until)
-    assert found.undecided.endswith(f"about {wanted} repeats would decide: --max-repeats {wanted}")
+    assert found.undecided.endswith(f"]; about {wanted} repeats would decide: --max-repeats {wanted}")
+
+
+@pytest.mark.parametrize(("speed", "power"), [(1.0, 2.0), (0.002, 1.0)])
+def test_more_than_100_repeats_and_those_that_take_longer_than_a_day_are_not_advised(
+    speed: float, power: float
+) -> None:
+    until = Until(max_repeats=5, budget=None)
+    found = look(lambda values, repeat: speed * noisy(values, repeat) ** power, until, repeats=5)
+    assert found.undecided.endswith("]; no realistic number of repeats decides this on this machine")
+
+
+def test_as_many_repeats_as_are_advised_decide_where_the_noise_stays_as_it_is() -> None:
+    def rate(values: dict[str, Any], repeat: int) -> float:
+        return 1000.0 * (1.14 ** (-1) ** repeat if values["batch_per_rank"] == 17 else 1.0)
+
+    until = Until(max_repeats=100, budget=None)
+    wanted = look(rate, until, repeats=8).open[0].repeats_wanted(until)
+    assert wanted is not None
+    assert look(rate, until, repeats=wanted // 4 * 2).open
+    assert not look(rate, until, repeats=wanted // 2 * 2 + 2).open
+
+
+def test_of_several_comparisons_those_that_no_number_of_repeats_decides_are_counted_apart() -> None:
+    def shaken(values: dict[str, Any], repeat: int) -> float:
+        return 100.0 * (1.0 + {16: 0.0, 17: 0.05, 18: 0.6}[values["batch_per_rank"]] * (-1) ** repeat)
+
+    swept = results({"batch_per_rank": [16, 17, 18]}, shaken, repeats=9)
+    swept.until = None
+    text = undecided_of(make_table(swept, ["batch_per_rank"]), ["batch_per_rank"])
+    assert re.search(
+        r"; about \d\d repeats would decide 1 of them: --repeats \d\d; no realistic number of repeats ", text
+    )
+    assert text.endswith("no realistic number of repeats decides the others on this machine")
 
 
 def test_a_sweep_that_may_take_no_more_time_says_what_would_decide() -> None:
-    found = look(noisy, Until(budget=2.0))
+    found = look(lambda values, repeat: noisy(values, repeat) ** 0.5, Until(budget=20.0))
     assert not found.goes_on
-    assert found.undecided.startswith("1 of 2 comparisons after 3 repeats, as many as --budget 2 has time for: batch")
+    assert found.undecided.startswith("1 of 2 comparisons after 3 repeats, as many as --budget 20 has time for: batch")
     assert " repeats would decide: --budget " in found.undecided
 
 
