@@ -12,27 +12,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import joblib
+from typing import Any
 
 from dmls_ray.cluster.address_check import check_address, head_answers
 from dmls_ray.cluster.auth import keep_token_private
 from dmls_ray.cluster.compat import (
     connect_by_itself,
-    loopback_only,
     prestart_autoscaling_coordinator,
     show_cluster_messages,
 )
 from dmls_ray.cluster.current_cluster import current_cluster
+from dmls_ray.cluster.local_cluster import LocalCluster, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError
-from dmls_ray.util.temporary_folder import OwnedFolder, remove_abandoned
+from dmls_ray.util.temporary_folder import OwnedFolder
 from dmls_ray.util.text import first_line
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
-
-_LOOPBACK = "127.0.0.1"
 
 _ANSWER_TIMEOUT_S = 10.0
 """Seconds that the head of this process's own connection has to answer."""
@@ -53,6 +50,9 @@ _QUIET = {
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     # Tune's newer console prints its configuration whatever its verbosity.
     "RAY_AIR_NEW_OUTPUT": "0",
+    # By default 30: on a busy machine the start of its processes takes longer.
+    "RAY_raylet_start_wait_time_s": "60",
+    "RAY_gcs_server_port_wait_time_s": "60",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     # How soon Train sees that a rank died, or that all have ended; by default 2 s.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
@@ -141,12 +141,10 @@ class RaySession:
         on_sigterm = signal.getsignal(signal.SIGTERM)
         is_whole = False
         try:
-            self._session = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose)
+            started = connect(self._joined, dashboard=self._dashboard, verbose=self._verbose, notify=self._notify)
+            if started is not None:
+                self._session, self._folder = started.session, started.folder
             self._watch()
-            if self._session is not None and not self._verbose:
-                # By default Ray keeps the logs of every cluster, also after a sweep without a failure.
-                remove_abandoned(self._session.parent, "session_*")
-                self._folder = OwnedFolder(self._session)
             if threading.current_thread() is threading.main_thread():
                 # Ray installs a handler that would end the process at once.
                 signal.signal(signal.SIGTERM, on_sigterm)
@@ -219,13 +217,16 @@ class RaySession:
             threading.Thread(target=look, daemon=True, name=look.func.__name__).start()
 
 
-def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | None:
-    """Join a running cluster, or start one here; returns the folder of Ray's files of a cluster that was started.
+def connect(
+    address: str | None, *, dashboard: bool, verbose: bool, notify: Callable[[str], None] = print
+) -> LocalCluster | None:
+    """Join a running cluster, or start one here; returns a cluster that was started.
 
     Args:
         address: of a running cluster, or None to start one.
         dashboard: whether a cluster that is started shows Ray's dashboard, on the loopback interface only.
-        verbose: show what Ray and the ranks print.
+        verbose: show what Ray and the ranks print, and keep Ray's files.
+        notify: receives a line where the start takes long.
 
     Raises:
         ClusterError: the cluster cannot be started, reached or joined, or a token is not kept private.
@@ -245,7 +246,7 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
     logging.getLogger("ray").setLevel(logging.INFO if verbose else logging.ERROR)
     # Tune logs a traceback for each death of its actor, which it starts again. What ends a sweep is raised.
     logging.getLogger("ray.tune.execution.tune_controller").setLevel(logging.INFO if verbose else logging.CRITICAL)
-    common = {
+    common: dict[str, Any] = {
         "namespace": NAMESPACE,
         "log_to_driver": verbose,
         "logging_level": logging.INFO if verbose else logging.ERROR,
@@ -253,23 +254,9 @@ def connect(address: str | None, *, dashboard: bool, verbose: bool) -> Path | No
     }
     keep_token_private(make=address is None)
     if address is None:
-        try:
-            with loopback_only():
-                started = ray.init(
-                    address="local",
-                    num_cpus=joblib.cpu_count(),
-                    include_dashboard=dashboard,
-                    dashboard_host=_LOOPBACK,
-                    _node_ip_address=_LOOPBACK,
-                    **common,
-                )
-        except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
-            raise ClusterError(
-                f"Ray could not be started on this machine ({first_line(error)}). Is it too busy, or short of memory? "
-                "Give the command again later; runs that are finished are kept."
-            ) from error
+        started = start_cluster(keep_files=verbose, notify=notify, include_dashboard=dashboard, **common)
         show_cluster_messages(verbose)
-        return Path(started.address_info["session_dir"])
+        return started
     try:
         check_address(address, started_here=address == current_cluster(lambda _: None))
     except ClusterError as error:

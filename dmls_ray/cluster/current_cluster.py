@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from dmls_ray.cluster.address_check import no_answer, raylet_commands
+from dmls_ray.cluster.local_cluster import temporary_folder_of_ray
 
 _LONGEST_ADDRESS = 1000
 _LISTENS = "0A"
@@ -33,7 +34,7 @@ def current_cluster(notify: Callable[[str], None]) -> str | None:
         notify: receives one line about a cluster of another user, which is not joined.
     """
     # `ray start` writes this file, and `ray stop` removes it; a machine that went down does not.
-    path = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    path = temporary_folder_of_ray()[1] / "ray" / "ray_current_cluster"
     try:
         address = _read_trusted(path)
         if address is None or no_answer(address) is not None:

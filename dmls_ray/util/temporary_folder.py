@@ -69,14 +69,16 @@ class TemporaryFolder(OwnedFolder):
 
     Args:
         kind: stands in the name of the folder.
+        parent: another folder for it.
     """
 
-    def __init__(self, kind: str) -> None:
-        remove_abandoned(Path(tempfile.gettempdir()), f"{PREFIX}*")
+    def __init__(self, kind: str, parent: Path | None = None) -> None:
+        parent = Path(tempfile.gettempdir()) if parent is None else parent
+        remove_abandoned(parent, f"{PREFIX}*")
         while True:
             # Another process may see the file before its lock, and remove the folder.
             with contextlib.suppress(BlockingIOError, FileNotFoundError):
-                super().__init__(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-")))
+                super().__init__(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent)))
                 return
 
 

@@ -43,20 +43,6 @@ def test_an_address_of_the_environment_is_not_blamed_on_a_flag(monkeypatch: pyte
         connect(address, dashboard=False, verbose=False)
 
 
-def test_a_machine_too_busy_to_start_ray_in_time_ends_the_command_with_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import ray
-
-    def init(**_: Any) -> None:
-        raise Exception("The current node timed out during startup.")
-
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "given, so that none is made")
-    monkeypatch.setattr(ray, "init", init)
-    with pytest.raises(ClusterError, match=r"^Ray could not be started .*timed out during startup.*again later"):
-        connect(None, dashboard=False, verbose=False)
-
-
 @pytest.mark.parametrize("address", [None, "127.0.0.1:6379"])
 def test_paragraphs_of_ray_about_dead_workers_are_printed_only_with_verbose(
     address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,16 @@ def test_the_cluster_of_this_user_is_found_while_it_runs(mark: Path, listener: s
     assert notes == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Ray does not read TMPDIR")
+def test_the_cluster_is_found_in_the_folder_for_temporary_files_that_ray_start_has_used(
+    mark: Path, listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_TMPDIR")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    mark.write_text(address_of(listener))
+    assert current_cluster(print) == address_of(listener)
+
+
 def test_a_cluster_that_another_user_names_is_neither_joined_nor_contacted(
     mark: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

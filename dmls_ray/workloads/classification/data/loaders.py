@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.util
 import os
 import sys
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -26,6 +28,7 @@ from dmls_ray.training.sharding import (
     train_evaluation_samples,
 )
 from dmls_ray.training.task import EvalSplit
+from dmls_ray.util.socket_paths import room_above, short_folders
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.data.augmentation import Augmentation
 from dmls_ray.workloads.classification.data.decoded_images import DecodedSplit, decoded_splits, load_decoded
@@ -247,10 +250,24 @@ def _worker_context() -> Any:
     DataLoader's default forks the rank itself. A worker may then inherit a lock that one of the rank's threads (gloo's,
     the autograd engine's) has at that moment, and hang: seen at world size 2.
     """
+    _shorten_socket_paths()
     context = multiprocessing.get_context("forkserver")
     # The workers load what the rank's main module loads; modules that are preloaded cost them nothing.
     context.set_forkserver_preload([name for name in ("torch", "ray", __name__) if name in sys.modules])
     return context
+
+
+def _shorten_socket_paths() -> None:
+    """Let multiprocessing make its folder of sockets, by which rank and workers talk, where their paths are short."""
+    folder = next(short_folders(), None)
+    if folder is None or len(os.fsencode(tempfile.gettempdir())) <= room_above("/pymp-abcdefgh/listener-abcdefgh"):
+        return
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        multiprocessing.util.get_temp_dir()  # made once in a process, and kept
+    finally:
+        tempfile.tempdir = before
 
 
 def _end_with_the_rank(worker: int) -> None:

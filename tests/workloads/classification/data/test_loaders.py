@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -63,8 +65,13 @@ if __name__ == "__main__":
 """
 
 
-def test_loader_workers_end_when_their_rank_is_killed() -> None:
-    rank = subprocess.Popen([sys.executable, "-c", RANK], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+def test_loader_workers_start_in_a_long_temporary_folder_and_end_when_their_rank_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / ("a" * 90)
+    folder.mkdir()
+    rank = subprocess.Popen(
+        [sys.executable, "-c", RANK], cwd=PROJECT, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )  # fmt: skip
     assert rank.stdout is not None
     with rank.stdout:
         assert rank.stdout.readline() == "ready\n"

@@ -1,0 +1,166 @@
+"""Start a Ray cluster on this machine: in a folder with a short path, and again where its processes were too slow."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from dmls_ray.cluster.compat import loopback_only
+from dmls_ray.records.provenance import load_average
+from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.socket_paths import room_above, short_folders
+from dmls_ray.util.temporary_folder import OwnedFolder, TemporaryFolder, remove_abandoned
+from dmls_ray.util.text import first_line
+
+LOOPBACK = "127.0.0.1"
+
+_STARTS = 3
+"""How often Ray is started. Its node process gives up after 15 s without a port of its agents, which is no setting; the
+libraries that they load are in memory by the next time."""
+
+_SLOW_AFTER_S = 20.0
+"""Seconds after which a line says what is waited for."""
+
+
+@dataclass
+class LocalCluster:
+    """A cluster that was started here."""
+
+    session: Path
+    """Folder of Ray's files of the cluster."""
+    folder: OwnedFolder | None
+    """The folder to remove with the cluster; None to keep it."""
+
+
+def temporary_folder_of_ray() -> tuple[str, Path]:
+    """Where Ray puts its files by default: the variable that names the folder, empty for none, and the folder."""
+    for name in ("RAY_TMPDIR", "TMPDIR") if sys.platform == "linux" else ("RAY_TMPDIR",):
+        if name in os.environ:
+            return name, Path(os.environ[name])
+    return "", Path("/tmp")
+
+
+def start_cluster(*, keep_files: bool, notify: Callable[[str], None], **options: Any) -> LocalCluster:
+    """Start Ray for this machine alone; nothing outside can reach it.
+
+    Args:
+        keep_files: whether Ray's files outlive the cluster.
+        notify: receives a line where the start takes long, and one where it is made again.
+        options: further ones of ray.init.
+
+    Raises:
+        ClusterError: Ray cannot be started.
+    """
+    own: OwnedFolder | None = _own_folder()
+    parent = temporary_folder_of_ray()[1] / "ray" if own is None else own.path
+    if own is not None:
+        options["_temp_dir"] = str(own.path)
+    try:
+        session = _start(parent, options, notify)
+    except ClusterError:
+        if own is not None:
+            own.keep()
+        raise
+    if keep_files:
+        if own is not None:
+            own.keep()
+        return LocalCluster(session, None)
+    if own is None:
+        # By default Ray keeps the logs of every cluster, also after a sweep without a failure.
+        remove_abandoned(parent, "session_*")
+        own = OwnedFolder(session)
+    return LocalCluster(session, own)
+
+
+def _own_folder() -> TemporaryFolder | None:
+    """A folder with a short path, where sockets in Ray's usual one would have too long a path.
+
+    Raises:
+        ClusterError: RAY_TMPDIR is too long, or there is no other folder.
+    """
+    variable, folder = temporary_folder_of_ray()
+    room = room_above(f"/ray/session_0000-00-00_00-00-00_000000_{os.getpid()}/sockets/plasma_store")
+    if len(os.fsencode(folder)) <= room:
+        return None
+    if variable != "RAY_TMPDIR":
+        for parent in short_folders():
+            return TemporaryFolder("ray", parent)
+    raise ClusterError(
+        f"{variable}={folder} has {len(os.fsencode(folder))} bytes, and the paths of Ray's sockets in it would be too "
+        f"long for the system; name a folder of {room} bytes or less in RAY_TMPDIR."
+    )
+
+
+def _start(parent: Path, options: Mapping[str, Any], notify: Callable[[str], None]) -> Path:
+    import ray
+
+    for number in range(1, _STARTS + 1):
+        before = _sessions(parent)
+        try:
+            with _said_when_slow(notify), loopback_only():
+                started = ray.init(
+                    address="local",
+                    num_cpus=joblib.cpu_count(),
+                    dashboard_host=LOOPBACK,
+                    _node_ip_address=LOOPBACK,
+                    **options,
+                )
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"Ray could not be started on this machine ({first_line(error)}).") from error
+        except Exception as error:  # a bare Exception, where Ray's processes need more than 30 s
+            reason = first_line(error).rstrip(".")
+            failed = _sessions(parent) - before
+            _end(failed)
+            if number == _STARTS:
+                logs = "".join(f"; its logs are in {session}/logs" for session in failed)
+                raise ClusterError(
+                    f"Ray could not be started on this machine in {_STARTS} attempts ({reason}{logs}). Is it too busy"
+                    f"{_load()}, or short of memory? Give the command again later; runs that are finished are kept."
+                ) from error
+            for session in failed:
+                shutil.rmtree(session, ignore_errors=True)
+            notify(f"Ray's processes did not start in time ({reason}){_load()}; they are started again.")
+        else:
+            return Path(started.address_info["session_dir"])
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _sessions(parent: Path) -> set[Path]:
+    """Folders of the clusters that this process has started."""
+    return set(parent.glob(f"session_*_{os.getpid()}"))
+
+
+def _end(sessions: set[Path]) -> None:
+    """End what a failed start has left."""
+    from dmls_ray.cluster.cluster_watch import end_processes
+
+    for session in sessions:
+        end_processes(session)
+
+
+@contextmanager
+def _said_when_slow(notify: Callable[[str], None]) -> Iterator[None]:
+    def say() -> None:
+        notify(f"Ray's processes have not started after {_SLOW_AFTER_S:g} s; waiting for them{_load()}.")
+
+    timer = threading.Timer(_SLOW_AFTER_S, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _load() -> str:
+    load = load_average()
+    return "" if load is None else f" (load average {load:.1f} on {joblib.cpu_count()} cores)"
