@@ -41,10 +41,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Temporary folder of this session; all processes of pytest-xdist have the same one."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of decoded images and downloads, so that tests do not touch the cache of the user."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Folder of decoded images and compiled kernels, so that tests do not touch the cache of the user."""
+    folder = shared_folder(tmp_path_factory) / "cache"
+    folder.mkdir(exist_ok=True)
     os.environ["DMLS_RAY_CACHE"] = str(folder)
     # Tests must not use a cluster that runs on this machine.
     os.environ.pop("RAY_ADDRESS", None)
@@ -58,8 +65,7 @@ def main_job_folder(cache: Path, tmp_path_factory: pytest.TempPathFactory, reque
     It is no child of this process: some tests look at the children. Of several processes of pytest-xdist the first
     begins it.
     """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "main job"
+    folder = shared_folder(tmp_path_factory) / "main job"
     try:
         folder.mkdir()
     except FileExistsError:

@@ -49,6 +49,7 @@ NEEDS = {
     'pip install -e ".[search]"': "a fresh environment; part of .[dev]: .ci/run",
     'pip install -e ".[images]"': "a fresh environment; part of .[dev]: .ci/run",
     "cp examples/char_lm.py .": "tests/test_sweeps.py::test_the_example_language_model_is_swept_from_the_command_line",
+    "dmls-ray figures results/batch_size": "many seconds to draw: tests/cli/test_main.py",
     "python -m dmls_ray": "the command dmls-ray in another form: dmls_ray/__main__.py",
     "tensorboard --logdir results/batch_size/tensorboard": "a browser: tests/analysis/tensorboard",
     "python sweeps/batch_size.py --out s3://BUCKET/NAME": "an object store: tests/test_sweeps_remote.py",

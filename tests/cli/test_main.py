@@ -303,9 +303,7 @@ def test_bad_words_are_one_line_with_exit_code_2(
     assert complaint in err
 
 
-@pytest.mark.parametrize(
-    ("form", "expected"), [("csv", "w"), ("text", " "), ("markdown", "|")]
-)  # fmt: skip
+@pytest.mark.parametrize(("form", "expected"), [("csv", "w"), ("text", " ")])
 def test_a_reader_that_has_read_enough_is_no_error(folder: Path, form: str, expected: str) -> None:
     command = f"{sys.executable} -m dmls_ray table {folder} --format {form} | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=PROJECT)

@@ -46,7 +46,7 @@ def test_runs_of_one_configuration_need_equal_memory_and_its_kinds_add_up() -> N
 
 @pytest.mark.parametrize("model", ["convnet", "digits_convnet", "mnist_convnet", "simplecnn"])
 def test_a_larger_batch_needs_more_memory(model: str) -> None:
-    small, large = (tensors(run_inline(config(model=model, batch_per_rank=batch))) for batch in (16, 128))
+    small, large = (tensors(run_inline(config(model=model, batch_per_rank=batch))) for batch in (8, 32))
     assert large["tensor"] > small["tensor"]
     assert large["activation"] > small["activation"]
     assert large["parameter"] == small["parameter"]

@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_written_is_named_and_the_others_are_written(folde
 
 
 def _write(folder: Path) -> None:
-    for _ in range(3):
+    for _ in range(2):
         write_derived_files(load(folder))
 
 

@@ -53,13 +53,13 @@ def lognormal(random: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 def test_intervals_hold_the_true_mean_95_times_in_100(
     quantity: Quantity, drawn: Callable[[np.random.Generator, tuple[int, int]], np.ndarray], n: int
 ) -> None:
-    fixed_batch_field = 0
+    covered = 0
     for values in drawn(np.random.default_rng(1), (DRAWS, n)):
         found = estimate(values, quantity)
         assert found.low is not None
         assert found.high is not None
-        fixed_batch_field += found.low <= 10 <= found.high
-    assert 0.92 <= fixed_batch_field / DRAWS <= 0.98
+        covered += found.low <= 10 <= found.high
+    assert 0.92 <= covered / DRAWS <= 0.98
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
@@ -120,8 +120,8 @@ def test_equal_values_give_equal_intervals() -> None:
     assert (same.low, same.high) == (0.1, 0.1)
 
 
-@pytest.mark.parametrize("n", [3, 4, 5, 10, 19, 20, 30])
-@pytest.mark.parametrize("deviation", [0.3, 0.7, 1.0, 1.5, 3.0])
+@pytest.mark.parametrize("n", [3, 5, 10, 30])
+@pytest.mark.parametrize("deviation", [0.3, 1.0, 3.0])
 def test_accuracies_that_take_few_values_differ_at_most_5_times_in_100_where_they_do_not(
     deviation: float, n: int
 ) -> None:
@@ -189,13 +189,13 @@ def test_more_repeats_distinguish_at_least_as_much_where_the_method_changes() ->
 
 def test_intervals_that_are_to_hold_together_do() -> None:
     random = np.random.default_rng(6)
-    level, fixed_batch_field = bonferroni_level(6), 0
+    level, covered = bonferroni_level(6), 0
     for _ in range(DRAWS):
         intervals = [estimate(list(random.normal(10, 1, 3)), level=level) for _ in range(6)]
-        fixed_batch_field += all(
+        covered += all(
             item.low is not None and item.high is not None and item.low <= 10 <= item.high for item in intervals
         )
-    assert fixed_batch_field / DRAWS >= 0.92
+    assert covered / DRAWS >= 0.92
 
 
 def test_a_very_high_level_still_has_ends() -> None:

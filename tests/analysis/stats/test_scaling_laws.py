@@ -49,10 +49,10 @@ def test_a_law_that_is_far_from_what_was_measured_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("serial", [0.0, 0.05, 0.3])
+@pytest.mark.parametrize("serial", [0.0, 0.3])
 def test_the_interval_of_a_parameter_holds_it_95_times_in_100_at_its_bound_too(serial: float) -> None:
     random = np.random.default_rng(7)
-    fixed_batch_field = count = 0
+    covered = count = 0
     for _ in range(200):
         noisy = {
             size: {block: amdahl(size, serial) * random.lognormal(0, 0.03) for block in range(4)} for size in (2, 4)
@@ -62,9 +62,9 @@ def test_the_interval_of_a_parameter_holds_it_95_times_in_100_at_its_bound_too(s
             share = fit.parameters["serial share"]
             assert share.low is not None
             assert share.high is not None
-            fixed_batch_field, count = fixed_batch_field + (share.low <= serial <= share.high), count + 1
+            covered, count = covered + (share.low <= serial <= share.high), count + 1
     assert count >= 190
-    assert 0.9 <= fixed_batch_field / count <= 0.99
+    assert 0.9 <= covered / count <= 0.99
 
 
 def test_amdahls_law_is_not_fitted_to_a_problem_that_grew() -> None:

@@ -260,7 +260,7 @@ COMMON = {"deadline": None, "derandomize": True, "database": None, "suppress_hea
 
 
 def test_every_run_ends_once_whatever_fails() -> None:
-    run_state_machine_as_test(SchedulerMachine, settings=settings(**COMMON, max_examples=80, stateful_step_count=40))
+    run_state_machine_as_test(SchedulerMachine, settings=settings(**COMMON, max_examples=40, stateful_step_count=40))
 
 
 @pytest.mark.slow

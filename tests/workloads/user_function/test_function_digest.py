@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,30 +74,54 @@ for line in sys.stdin:
     # As IPython compiles a cell: its file name has the kernel's pid; a cell that is run again makes new objects.
     for _ in range(2):
         exec(compile(eval(line), f"/tmp/ipykernel_{os.getpid()}/1.py", "exec"), names)
-        print(*function_digest(names["train"], config_class_of(names["train"], "train")), sep="; ")
+        print(*function_digest(names["train"], config_class_of(names["train"], "train")), sep="; ", flush=True)
 """
 
+Digests = Callable[..., list[str]]
+"""Returns the digest of each cell's function."""
 
-def digests(*cells: str, folder: Path = PROJECT) -> list[str]:
-    """The digest of each cell's function in a new kernel, in which each cell runs twice."""
-    done = subprocess.run(
-        [sys.executable, "-c", KERNEL], input="\n".join(map(repr, cells)), capture_output=True, text=True, check=True,
+
+@contextmanager
+def new_kernel(folder: Path = PROJECT) -> Iterator[Digests]:
+    """A kernel in a new interpreter, in which each cell runs twice."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", KERNEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         cwd=folder, env={**os.environ, "PYTHONPATH": str(PROJECT)},
     )  # fmt: skip
-    lines = done.stdout.splitlines()
-    assert lines[::2] == lines[1::2], "a cell that runs again makes the same function"
-    return lines[::2]
+    with process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def digests(*cells: str) -> list[str]:
+            found = []
+            for cell in cells:
+                print(repr(cell), file=stdin, flush=True)
+                first, again = stdout.readline(), stdout.readline()
+                assert first == again != "", "a cell that runs again makes the same function"
+                found.append(first.rstrip("\n"))
+            return found
+
+        yield digests
 
 
-def test_a_restarted_kernel_has_the_same_functions() -> None:
-    cells = [DICT, DATACLASS, CLOSURE, NETWORK]
+@pytest.fixture(scope="module")
+def digests() -> Iterator[Digests]:
+    """A kernel of all tests, which loads PyTorch once."""
+    with new_kernel() as of_cells:
+        yield of_cells
+
+
+def test_a_restarted_kernel_has_the_same_functions(digests: Digests) -> None:
+    cells = [DICT, DATACLASS, CLOSURE, NETWORK, METHODS]
     both = digests(*cells, *(f"# A comment.\n\n{cell}" for cell in cells))
     first, moved = both[: len(cells)], both[len(cells) :]
     assert len(set(first)) == len(cells)
-    assert first == digests(*cells) == moved
+    with new_kernel() as after_restart:
+        assert first == after_restart(*cells) == moved
 
 
-def test_what_a_function_does_uses_and_is_configured_by_changes_its_digest() -> None:
+def test_what_a_function_does_uses_and_is_configured_by_changes_its_digest(digests: Digests) -> None:
     changes = [
         (DICT, [('config["lr"]', 'config["rate"]'), ("SCALE, TABLE, NAMES = 2", "SCALE, TABLE, NAMES = 3"),
                 ("x * SCALE", "x + SCALE"), ("arange(5.0)", "arange(6.0)"), ('{"a", "b"}', '{"a", "c"}')]),
@@ -111,9 +137,10 @@ def test_what_a_function_does_uses_and_is_configured_by_changes_its_digest() -> 
 def test_the_users_modules_that_a_function_uses_are_named_since_their_files_have_digests(tmp_path: Path) -> None:
     (tmp_path / "here_settings.py").write_text("def rate(): return 1\n")
     (tmp_path / "here_lazy.py").write_text("def f(x): return x()\n")
-    (line,) = digests(HERE, folder=tmp_path)
-    assert line.endswith("; ('here_lazy', 'here_settings')")
-    assert digests(DICT, folder=tmp_path)[0].endswith("; ()"), "numpy is no code of the user"
+    with new_kernel(tmp_path) as digests:
+        here, library = digests(HERE, DICT)
+    assert here.endswith("; ('here_lazy', 'here_settings')")
+    assert library.endswith("; ()"), "numpy is no code of the user"
 
 
 METHODS = """
@@ -139,21 +166,18 @@ def train(config, rank, emit):
 """
 
 
-def test_code_in_static_methods_properties_caches_autograd_functions_and_sets_counts() -> None:
+def test_code_in_static_methods_properties_caches_autograd_functions_and_sets_counts(digests: Digests) -> None:
     edits = [("x + 1", "x + 9"), ("x + 2", "x + 9"), ("return 3", "return 9"), ("x * 4", "x * 9"), ("x - 5", "x - 9"),
              ("x + 6", "x + 9"), ("x - 7", "x - 9"), ("zeros(8)", "ones(8)")]  # fmt: skip
-    first, *edited = digests(METHODS, *(METHODS.replace(*edit) for edit in edits))
-    (again,) = digests(METHODS)
-    assert first == again
-    assert len({first, *edited}) == 1 + len(edits)
+    assert len({*digests(METHODS, *(METHODS.replace(*edit) for edit in edits))}) == 1 + len(edits)
 
 
-def test_a_global_that_has_the_name_of_an_attribute_does_not_count() -> None:
+def test_a_global_that_has_the_name_of_an_attribute_does_not_count(digests: Digests) -> None:
     cell = "data = {}\ndef train(config, rank, emit):\n    return {{'x': config.data}}\n"
     assert len(set(digests(cell.format(1), cell.format(2)))) == 1
 
 
-def test_values_that_cannot_be_read_count_by_their_type_with_a_warning() -> None:
+def test_values_that_cannot_be_read_count_by_their_type_with_a_warning(digests: Digests) -> None:
     cell = """
 import ctypes, threading, torch
 class Raises:
