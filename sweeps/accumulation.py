@@ -11,6 +11,7 @@ if __name__ == "__main__":
     main(
         name="accumulation",
         question=__doc__,
+        has_modules=False,
         axis="accum_steps",
         defaults={"accum_steps": [1, 2, 4, 8], "batch_per_rank": [16], "world_size": [2]},
     )

@@ -10,6 +10,7 @@ if __name__ == "__main__":
     main(
         name="backend",
         question=__doc__,
+        has_modules=False,
         axis="backend",
         defaults={"backend": ["gloo", "nccl"], "batch_per_rank": [32, 128], "world_size": [2]},
     )

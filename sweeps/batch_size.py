@@ -10,6 +10,7 @@ if __name__ == "__main__":
     main(
         name="batch_size",
         question=__doc__,
+        has_modules=False,
         axis="batch_per_rank",
         defaults={"batch_per_rank": [16, 32, 64, 128], "world_size": [1, 2]},
     )

@@ -12,6 +12,7 @@ if __name__ == "__main__":
     main(
         name="critical_batch",
         question=__doc__,
+        has_modules=False,
         axis="global_batch",
         defaults={
             "global_batch": [8, 16, 32, 64, 128, 256, 512],

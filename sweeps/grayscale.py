@@ -13,6 +13,7 @@ if __name__ == "__main__":
     main(
         name="grayscale",
         question=__doc__,
+        has_modules=False,
         axis="implementation",
         workload="grayscale",
         defaults={"implementation": list(IMPLEMENTATIONS)},

@@ -9,6 +9,7 @@ if __name__ == "__main__":
     main(
         name="grid",
         question=__doc__,
+        has_modules=False,
         axis=None,
         defaults={"batch_per_rank": [32], "world_size": [1]},
     )

@@ -11,6 +11,7 @@ if __name__ == "__main__":
     main(
         name="launcher",
         question=__doc__,
+        has_modules=False,
         axis="launcher",
         defaults={
             "launcher": ["ray", "inline", "spawn", "torchrun", "mpirun"],

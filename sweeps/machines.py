@@ -12,6 +12,7 @@ if __name__ == "__main__":
     main(
         name="machines",
         question=__doc__,
+        has_modules=False,
         axis="machines",
         defaults={"machines": [1, 2], "ranks_per_machine": [1, 2], "batch_per_rank": [32]},
         layout="machines",

@@ -9,6 +9,7 @@ if __name__ == "__main__":
     main(
         name="optimizer",
         question=__doc__,
+        has_modules=False,
         axis="optimizer",
         defaults={
             "optimizer": ["adam", "adamw", "sgd", "rmsprop"],

@@ -10,6 +10,7 @@ if __name__ == "__main__":
     main(
         name="precision",
         question=__doc__,
+        has_modules=False,
         axis="precision",
         defaults={"precision": ["fp32", "tf32", "amp-bf16"], "batch_per_rank": [64], "world_size": [1]},
     )

@@ -11,6 +11,7 @@ if __name__ == "__main__":
     main(
         name="quantization",
         question=__doc__,
+        has_modules=False,
         axis="quantization",
         defaults={
             "quantization": ["off", "dynamic", "static", "qat"],

@@ -10,6 +10,7 @@ if __name__ == "__main__":
     main(
         name="regularization",
         question=__doc__,
+        has_modules=False,
         axis=None,
         defaults={"batch_per_rank": [32], "world_size": [1], "epochs": [15]},
         variants=[

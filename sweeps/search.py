@@ -12,6 +12,7 @@ if __name__ == "__main__":
     main(
         name="search",
         question=__doc__,
+        has_modules=False,
         axis=None,
         defaults={
             "lr": Range(1e-4, 1e-1, log=True),

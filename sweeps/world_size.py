@@ -11,6 +11,7 @@ if __name__ == "__main__":
     main(
         name="world_size",
         question=__doc__,
+        has_modules=False,
         axis="world_size",
         defaults={"world_size": [1, 2], "batch_per_rank": [64]},
     )

@@ -47,9 +47,9 @@ def choose_workload(parser: Parser, words: list[str], default: Workload) -> Work
     for name, *values in given.set:
         if not values:
             raise ConfigError(f"--set {name} names no value; give one or several: --set {name} 1 2.")
-    if given.train and given.workload:
+    if given.train is not None and given.workload:
         raise ConfigError(f"--workload {given.workload} and --train {given.train} are both given; give one of them.")
-    if given.train:
+    if given.train is not None:
         return workload_of_function(given.train, [name for name, *_ in given.set])
     chosen = workload(given.workload) if given.workload else default
     if given.set:
@@ -84,15 +84,19 @@ def add_flags(parser: Parser, schema: Schema, defaults: Mapping[str, Any], optio
     fields = parser.add_argument_group("what to train (each takes one value or several; several make an axis)")
     for spec in schema.specs.values():
         # A switch without a value is on.
-        _add_flag(fields, spec, defaults.get(spec.name, spec.default), nargs="*" if spec.type == "bool" else "+")
+        # A default is one value, and a script has several.
+        shown = defaults.get(spec.name, [] if spec.default is None else [spec.default])
+        _add_flag(fields, spec, shown, nargs="*" if spec.type == "bool" else "+")
+    for name in schema.refused.keys() - RESERVED:
+        fields.add_argument(_flag(name), nargs="*", help=argparse.SUPPRESS)
 
     how = parser.add_argument_group("how to run it")
     for spec in OPTIONS.values():
         default = options.get(spec.name, spec.default)
         if spec.type == "bool":
-            how.add_argument(_flag(spec), action="store_true", help=_help(spec))
+            how.add_argument(_flag(spec.name), action="store_true", help=_help(spec))
         else:
-            _add_flag(how, spec, default, default=default)
+            _add_flag(how, spec, [] if default is None else [default], default=default)
     for flag, kind in (("--range", "numbers"), ("--log-range", "numbers, uniform in their logarithm")):
         how.add_argument(
             flag,
@@ -161,19 +165,19 @@ def parse_range(name: str, low: str, high: str, *, log: bool = False) -> Range:
 
 def _add_flag(group: Any, spec: FieldSpec, shown: Any, **how: Any) -> None:
     """Add a flag with a value; its help shows the default, one value or several."""
-    values = shown if isinstance(shown, list | tuple) else [] if shown is None else [shown]
+    values = shown if isinstance(shown, list) else [shown]
     choices = spec.choices or (("true", "false") if spec.type == "bool" else ())
     group.add_argument(
-        _flag(spec),
+        _flag(spec.name),
         type=_argument(spec),
-        metavar="{" + ",".join(map(str, choices)) + "}" if choices else spec.type.upper(),
+        metavar="{" + ",".join(map(as_flag_value, choices)) + "}" if choices else spec.type.upper(),
         help=_help(spec, " ".join(map(as_flag_value, values))),
         **how,
     )
 
 
-def _flag(spec: FieldSpec) -> str:
-    return f"--{spec.name.replace('_', '-')}"
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _help(spec: FieldSpec, default: str = "") -> str:

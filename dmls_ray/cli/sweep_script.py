@@ -24,6 +24,7 @@ from dmls_ray.execution.run_plan import check_plan, run_plan
 from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import HeadLostError, InputError, NotKeptError, WorkerGroupError
+from dmls_ray.util.module_path import leave_out_folder
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
@@ -40,6 +41,7 @@ def main(
     workload: str = registry.DEFAULT,
     train: str | None = None,
     layout: str | None = None,
+    has_modules: bool = True,
     arguments: Sequence[str] | None = None,
 ) -> NoReturn:
     """Run a sweep from the command line, and exit.
@@ -58,8 +60,12 @@ def main(
         workload: the workload that runs unless a flag names another.
         train: a training function that runs instead of a workload, `module:function`.
         layout: name of a table in `analysis.table.layouts` that is shown instead of the sweep's.
+        has_modules: whether the folder of the script has modules to import. Without, a module of the user that has the
+            name of a script, as optimizer.py, is found in the working folder.
         arguments: the command line without the program; by default that of sys.argv.
     """
+    if not has_modules:
+        leave_out_folder(os.path.dirname(os.path.realpath(sys.argv[0])))
     # A job that is stopped by SIGTERM keeps its runs, as after Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     words = sys.argv[1:] if arguments is None else list(arguments)

@@ -24,7 +24,7 @@ class TrainerSettings:
     working_dir: str
     """Working directory of the driver."""
     module_path: tuple[str, ...]
-    """Module search path of the driver."""
+    """`module_path` of the driver."""
     machine_names: Mapping[str, str] = field(default_factory=dict)
     """Ray's id of a machine -> its name, unique in the cluster."""
     machine_order: Mapping[str, int] = field(default_factory=dict)

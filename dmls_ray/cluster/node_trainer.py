@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,10 +112,3 @@ def make_trainer(settings: TrainerSettings, *, ranks: int, per_rank: dict[str, f
             checkpoint_config=CheckpointConfig(num_to_keep=1),
         ),
     )
-
-
-def module_path() -> tuple[str, ...]:
-    """The module search path without the folders of Python itself."""
-    installed = tuple(os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
-    folders = dict.fromkeys(os.path.abspath(folder) for folder in sys.path)
-    return tuple(folder for folder in folders if not os.path.realpath(folder).startswith(installed))

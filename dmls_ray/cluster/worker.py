@@ -6,7 +6,6 @@ import gc
 import importlib
 import os
 import socket
-import sys
 import threading
 import time
 import traceback
@@ -29,6 +28,7 @@ from dmls_ray.records.provenance import describe_machine
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.rank import Emit
 from dmls_ray.util.importing import import_function
+from dmls_ray.util.module_path import search_module_path
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.registry import DEFAULT, workload
 
@@ -245,13 +245,10 @@ def _register(settings: TrainerSettings) -> tuple[RankRegistration, TCPStore]:
 
 
 def _enter_working_dir(folder: str, module_path: Sequence[str]) -> None:
-    """Use the driver's working directory and module search path, where they exist on this machine."""
+    """Use the driver's working directory, where it exists on this machine, and its module search path."""
     if os.path.isdir(folder):
         os.chdir(folder)
-    # As in the driver, `import_function` adds the working directory after installed packages.
-    for entry in reversed(module_path):
-        if entry not in sys.path:
-            sys.path.insert(0, entry)
+    search_module_path(module_path)
 
 
 def _preload_imports() -> None:

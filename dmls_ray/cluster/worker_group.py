@@ -22,12 +22,13 @@ from dmls_ray.cluster.broker_supervisor import BrokerSupervisor
 from dmls_ray.cluster.cluster_watch import watch_nodes
 from dmls_ray.cluster.messages import ExpectedTrainer, TrainerSettings
 from dmls_ray.cluster.node_check import check_machines
-from dmls_ray.cluster.node_trainer import NodeTrainer, module_path
+from dmls_ray.cluster.node_trainer import NodeTrainer
 from dmls_ray.cluster.placement import WorkerGroupSpec
 from dmls_ray.cluster.resources import Machine, Resources, cluster_resources
 from dmls_ray.cluster.trainer_lives import run_trainer
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.util.errors import ClusterError
+from dmls_ray.util.module_path import module_path
 from dmls_ray.util.temporary_folder import TemporaryFolder
 from dmls_ray.util.text import first_line
 

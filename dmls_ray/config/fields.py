@@ -1,26 +1,22 @@
 """`FieldSpec` and `Setting`: what a configuration class says about each field, and the check of a value.
 
-A configuration class is a dataclass; a docstring under a field is its help. Types are int, float, str, bool, a
-Literal of one of these, or one of these or None; a field of any other type takes plain values as they are.
+A configuration class is a dataclass; a docstring under a field is its help. `field_type` lists the types.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
-import enum
-import functools
 import inspect
-import math
 import operator
 import textwrap
-import types
-import typing
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any
 
+from dmls_ray.config.annotations import UnsupportedError, annotation_of, field_type
+from dmls_ray.config.field_types import FieldType, OneOf, UnfitError
+from dmls_ray.config.value_texts import as_flag_value
 from dmls_ray.util.errors import ConfigError, ConflictError
 
 
@@ -78,17 +74,17 @@ def setting(default: Any, **metadata: Any) -> Any:
     return field(default=default, metadata={"setting": Setting(**metadata)})
 
 
+_PLAIN = FieldType()
+
+
 @dataclass(frozen=True)
 class FieldSpec:
-    """Everything that the command line and the tables need to know about a field."""
+    """Everything that the command line and the tables need to know about a field. Its values are plain ones."""
 
     name: str
     help: str = ""
     default: Any = None
-    kind: type = object
-    """`int`, `float`, `str` or `bool`; `tuple` for several values; `object` for any plain value."""
-    choices: tuple[Any, ...] = ()
-    """The allowed values; empty if all of its type are allowed."""
+    kind: FieldType = _PLAIN
     or_none: bool = True
     """None is a value, too."""
     setting: Setting = Setting()
@@ -97,7 +93,12 @@ class FieldSpec:
     @property
     def type(self) -> str:
         """`int`, `float`, `str`, `bool` or `tuple`; `value` for any plain value."""
-        return "value" if self.kind is object else self.kind.__name__
+        return self.kind.name
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The allowed values; empty if all of its type are allowed."""
+        return self.kind.choices
 
     def parse(self, text: str) -> Any:
         """The value of a flag's text.
@@ -105,103 +106,140 @@ class FieldSpec:
         Raises:
             ConfigError: the text is no value of this field.
         """
-        if self.or_none and text.lower() == self.setting.none_word:
+        if self.or_none and text.lower() == self.setting.none_word and text not in self.choices:
             return None
         if self.setting.reads is not None:
             return self.check(text)
-        if self.kind is tuple:
-            return self.check([_plain_of(part) for part in text.split(",")])
-        if self.kind is object:
-            return self.check(_plain_of(text))
-        if self.kind is bool:
-            if text.lower() not in _BOOLS:
-                raise ConfigError(f"{self.name}={text} is unknown; choose from true, false.")
-            return _BOOLS[text.lower()]
         try:
-            value = self.kind(text)
-        except ValueError as error:
-            raise ConfigError(self._wrong_type(text)) from error
-        return self.check(value)
-
-    def _wrong_type(self, value: str) -> str:
-        kind = _TYPE_NAMES[self.kind]
-        none = f", or {self.setting.none_word}" if self.or_none else ""
-        return f"{self.name}={value} is not {kind}; give {kind}{none}."
+            return self.kind.parse(text)
+        except UnfitError as error:
+            raise self._unfit(text, str(error)) from error
 
     def check(self, value: Any) -> Any:
-        """The value, converted to the type of the field.
+        """The plain value of a value given in Python.
 
         Raises:
             ConfigError: the value is of the wrong type or not among the choices.
         """
-        name, kind = self.name, self.kind
-        if self.or_none and (value is None or (value == self.setting.none_word != "none")):
+        if self.or_none and (value is None or (isinstance(value, str) and value == self.setting.none_word != "none")):
             return None
         if self.setting.reads is not None and isinstance(value, str):
             try:
                 value = self.setting.reads(value)
             except ValueError as error:
-                raise ConfigError(f"{name}={value} is not {_TYPE_NAMES[kind]}; {error}.") from error
-        if kind is tuple and not isinstance(value, list | tuple):
-            raise ConfigError(f"{name}={value!r} is no tuple; give one, or a list of several.")
-        if kind in (object, tuple):
-            return _checked_plain(name, value)
+                raise ConfigError(f"{self.name}={value} is not {self.kind.singular}; {error}.") from error
+        try:
+            return self.kind.check(value)
+        except UnfitError as error:
+            raise self._unfit(str(value) if str(error) else repr(value), str(error)) from error
 
-        # An int is a good float, numpy scalars are good numbers, and a bool is neither.
-        if not isinstance(value, bool):
-            if kind is float and hasattr(value, "__float__") and not isinstance(value, str):
-                value = float(value)
-            elif kind is int and hasattr(value, "__index__"):
-                value = value.__index__()
-        if isinstance(value, int) and abs(value) >= 2**63:
-            raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one.")
-        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-            raise ConfigError(self._wrong_type(repr(value)))
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{name}={value} is not finite; give a number.")
-        if self.choices and value not in self.choices:
-            raise ConfigError(f"{name}={value} is unknown; choose from {', '.join(map(str, self.choices))}.")
-        return value
+    def native(self, value: Any) -> Any:
+        """A value as the annotation of the field has it: a list, a path, a member of an enumeration.
+
+        Raises:
+            ConfigError: as `check`.
+        """
+        return None if value is None else self.kind.native(self.check(value))
+
+    def plain(self, value: Any) -> Any:
+        """The plain value of one that `native` has returned."""
+        return value if value is None or not self.kind.is_converted else self.kind.check(value)
+
+    def _unfit(self, shown: str, reason: str) -> ConfigError:
+        none = f", or {self.setting.none_word}" if self.or_none else ""
+        shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+        return ConfigError(
+            f"{self.name}={shown} {reason or f'is not {self.kind.singular}; give {self.kind.singular}{none}'}."
+        )
+
+
+_LONGEST_SHOWN = 100
+"""Most characters of a wrong value in a message."""
 
 
 def field_specs(config_class: type) -> dict[str, FieldSpec]:
-    """Every field of a configuration class with its help, default and choices, in the order of `ordered_fields`."""
-    return _field_specs(config_class)
+    """Every field of a configuration class that can be varied, in the order of `ordered_fields`.
+
+    Raises:
+        ConfigError: a default is no value of its field, or cannot be made.
+    """
+    return _fields_of(config_class)[0]
 
 
-@functools.cache
-def _field_specs(config_class: type) -> dict[str, FieldSpec]:
+def fixed_fields(config_class: type) -> dict[str, str]:
+    """The fields that stay at their defaults, since no plain value stands for one of theirs -> the reason."""
+    return _fields_of(config_class)[1]
+
+
+def remember_field_specs(config_class: type, specs: dict[str, FieldSpec]) -> None:
+    """Let `field_specs` return these of a class that has come from another process."""
+    _known[config_class] = specs, {}
+
+
+_known: dict[type, tuple[dict[str, FieldSpec], dict[str, str]]] = {}
+
+
+def _fields_of(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]]:
+    if config_class not in _known:
+        _known[config_class] = _read_fields(config_class)
+    return _known[config_class]
+
+
+def _read_fields(config_class: type) -> tuple[dict[str, FieldSpec], dict[str, str]]:
     docs: dict[str, str] = {}
     for base in reversed(config_class.__mro__):
         if dataclasses.is_dataclass(base):
             docs |= _field_docs(base)
-    hints = typing.get_type_hints(config_class)
-    specs = {}
-    for item in ordered_fields(config_class):
-        if item.init:
-            factory, setting = item.default_factory, item.metadata.get("setting", Setting())
-            default = item.default if item.default is not MISSING else None if factory is MISSING else factory()
-            kind, choices, or_none = _shape(hints[item.name], setting)
-            specs[item.name] = FieldSpec(item.name, docs.get(item.name, ""), default, kind, choices, or_none, setting)
-    return specs
+    specs, fixed = {}, {}
+    for item in _fields_of_init(config_class):
+        given = item.metadata.get("setting")
+        setting = given if isinstance(given, Setting) else Setting()
+        default = _default_of(config_class, item)
+        try:
+            kind, or_none = field_type(annotation_of(config_class, item), default)
+        except UnsupportedError as error:
+            fixed[item.name] = (
+                f"{item.name} of {config_class.__name__} is of type {error}, of which no flag or axis has values; use "
+                "a number, a text, a Literal of names, or a field for each of its parts"
+            )
+            if item.default is item.default_factory is MISSING:
+                raise ConfigError(f"{fixed[item.name]}, or give it a default.") from error
+            continue
+        kind = OneOf(setting.choices) if setting.choices else kind
+        spec = FieldSpec(item.name, docs.get(item.name, ""), None, kind, or_none, setting)
+        if default is not None:
+            try:
+                default = spec.check(default)
+            except ConfigError as error:
+                raise ConfigError(f"the default in {config_class.__name__}: {error}") from error
+        specs[item.name] = dataclasses.replace(spec, default=default)
+    return specs, fixed
 
 
-def _shape(hint: Any, setting: Setting) -> tuple[type, tuple[Any, ...], bool]:
-    """The `kind`, `choices` and `or_none` of a field, from its annotation."""
-    or_none = False
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        args = typing.get_args(hint)
-        kinds = [arg for arg in args if arg is not type(None)]
-        hint, or_none = kinds[0] if len(kinds) == 1 else object, len(kinds) < len(args)
-    if typing.get_origin(hint) is Literal:
-        choices = typing.get_args(hint)
-        if len({type(choice) for choice in choices}) == 1:
-            return type(choices[0]), choices, or_none
-    if setting.choices:
-        return str, setting.choices, or_none
-    if (typing.get_origin(hint) or hint) in (tuple, list):
-        return tuple, (), or_none
-    return hint if hint in _TYPE_NAMES else object, (), or_none
+def _fields_of_init(config_class: type) -> list[Field[Any]]:
+    """The fields that the class takes when an object is made, also those of type InitVar."""
+    ordered = ordered_fields(config_class)
+    taken = inspect.signature(config_class).parameters
+    every: dict[str, Field[Any]] = vars(config_class)["__dataclass_fields__"]
+    others = [item for item in every.values() if item not in ordered and item.name in taken]
+    return [*(item for item in ordered if item.init), *others]
+
+
+def _default_of(config_class: type, item: Field[Any]) -> Any:
+    """The default of a field; None without.
+
+    Raises:
+        ConfigError: the function that makes it fails.
+    """
+    if item.default_factory is MISSING:
+        return None if item.default is MISSING else item.default
+    try:
+        return item.default_factory()
+    except Exception as error:
+        raise ConfigError(
+            f"the default of {item.name} in {config_class.__name__} cannot be made ({type(error).__name__}: {error}); "
+            "give it a plain default."
+        ) from error
 
 
 def ordered_fields(config_class: type) -> list[Field[Any]]:
@@ -217,7 +255,7 @@ def ordered_fields(config_class: type) -> list[Field[Any]]:
 
 def required_fields(config_class: type) -> list[str]:
     """The names of the fields without a default."""
-    return [item.name for item in fields(config_class) if item.init and item.default is item.default_factory is MISSING]
+    return [item.name for item in _fields_of_init(config_class) if item.default is item.default_factory is MISSING]
 
 
 def field_defaults(config_class: type) -> dict[str, Any]:
@@ -235,7 +273,7 @@ def set_checked(config: Any, specs: Collection[FieldSpec]) -> None:
         value = spec.check(getattr(config, spec.name))
         if way_out := spec.setting.range_error(value):
             raise ConfigError(f"{spec.name}={value} is out of range; {way_out}.")
-        object.__setattr__(config, spec.name, value)
+        object.__setattr__(config, spec.name, spec.native(value))
 
 
 def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any]) -> ConflictError:
@@ -252,39 +290,6 @@ def no_effect(spec: FieldSpec, values: Collection[Any], others: Collection[Any])
         f"{spec.name}={', '.join(map(str, values))} has no effect with {condition}={', '.join(map(str, others))}; use "
         f"{condition} {' or '.join(counts)}, or {spec.name} {as_flag_value(spec.default)}."
     )
-
-
-def as_flag_value(value: Any) -> str:
-    """A value as it is typed after a flag."""
-    return str(value).lower() if isinstance(value, bool | None) else str(value)
-
-
-_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-_BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-
-
-def _plain_of(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return text
-
-
-def _checked_plain(name: str, value: Any) -> Any:
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # numpy's scalars, PyTorch's of one element
-        value = value.item()
-    if isinstance(value, list | tuple):
-        return tuple(_checked_plain(name, item) for item in value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{name}={value} is not finite; give a number.")
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise ConfigError(f"{name}={value} has more than 64 bits; give a smaller one, or a float.")
-    if value is not None and (not isinstance(value, bool | int | float | str) or isinstance(value, enum.Enum)):
-        raise ConfigError(f"{name}={value!r} is no plain value; give a number, a text, true, false or none.")
-    return value
 
 
 def _field_docs(config_class: type) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dmls_ray.config.fields import no_effect
+from dmls_ray.config.fields import FieldSpec, no_effect
 from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
@@ -212,9 +212,7 @@ def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:
     Raises:
         ConfigError: there is no such field, or a value is wrong for it.
     """
-    # For a field of type tuple, a tuple is one value and a list has several.
-    is_one = schema.check_name(name).type == "tuple" and isinstance(given, tuple)
-    values = list(given) if _is_sequence(given) and not is_one else [given]
+    values = list(given) if _has_several_values(given, schema.check_name(name)) else [given]
     if not values:
         raise ConfigError(f"{name} has no value; give at least one.")
     checked = [schema.check(name, value) for value in values]
@@ -222,7 +220,19 @@ def values_of(name: str, given: Any, schema: Schema) -> tuple[Any, ...]:
     return tuple({repr(value): value for value in checked}.values())
 
 
-def _is_sequence(value: Any) -> bool:
-    return (isinstance(value, Sequence | range | set | frozenset) and not isinstance(value, str | bytes)) or (
-        isinstance(value, Iterable) and hasattr(value, "tolist")
-    )
+def _has_several_values(given: Any, spec: FieldSpec) -> bool:
+    """Whether what is given for an axis are its values; where one value has parts, a tuple, or its parts, is one."""
+    is_array = isinstance(given, Iterable) and hasattr(given, "tolist")
+    if not is_array and (not isinstance(given, Sequence | set | frozenset) or isinstance(given, str | bytes)):
+        return False
+    if not spec.kind.has_parts:
+        return True
+    return not isinstance(given, tuple) and all(_is_value(item, spec) for item in given)
+
+
+def _is_value(value: Any, spec: FieldSpec) -> bool:
+    try:
+        spec.check(value)
+    except ConfigError:
+        return False
+    return True

@@ -160,9 +160,9 @@ class RuntimeConfig:
 
     def canonical(self) -> dict[str, Any]:
         """All fields as plain values, without those in `DERIVED`."""
-        return {
-            item.name: getattr(self, item.name) for item in ordered_fields(type(self)) if item.name not in self.DERIVED
-        }
+        specs = field_specs(type(self))
+        names = [item.name for item in ordered_fields(type(self)) if item.name not in self.DERIVED]
+        return {name: specs[name].plain(getattr(self, name)) for name in names if name in specs}
 
     def factors(self) -> dict[str, Any]:
         """All fields as plain values, with those that follow from others."""

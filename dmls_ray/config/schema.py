@@ -25,6 +25,8 @@ class Schema:
     """The trial_id of values, also of values that conflict."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Recorded values that are no fields: the workload or the function."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Fields that cannot be varied -> the reason and the way out."""
 
     @cached_property
     def counts_with(self) -> dict[str, tuple[str, tuple[Any, ...]]]:
@@ -51,6 +53,8 @@ class Schema:
         Raises:
             ConfigError: there is none.
         """
+        if name in self.refused:
+            raise ConfigError(f"{self.refused[name]}.")
         if name not in self.specs:
             raise ConfigError(f"{name} is no field of {self.title}; the fields are {', '.join(self.specs)}.")
         return self.specs[name]

@@ -18,6 +18,7 @@ from dmls_ray.launchers.base import launcher
 from dmls_ray.launchers.command import PARENT
 from dmls_ray.launchers.job_folder import JobFolder
 from dmls_ray.util.importing import import_function
+from dmls_ray.util.module_path import search_module_path
 
 
 def main(path: Path) -> None:
@@ -27,7 +28,7 @@ def main(path: Path) -> None:
     threading.Thread(target=_end_with, args=ends_with, daemon=True).start()
     folder = JobFolder(path)
     job = folder.read_job()
-    sys.path[:0] = [entry for entry in job.module_path if entry not in sys.path]
+    search_module_path(job.module_path)
     train = import_function(job.train, flag="train")
     launcher(job.config.launcher).run(folder, job, train=train)
 

@@ -30,6 +30,9 @@ PARENT = "DMLS_RAY_PARENT"
 RUN = "DMLS_RAY_RUN"
 """Environment variable with the folder of the run: it shows which processes belong to the run."""
 
+_PACKAGE = str(Path(__file__).parents[2])
+"""Folder from which dmls_ray is imported."""
+
 _KILL_TIMEOUT_S = 10.0
 """How long killed processes may take to end; one that waits in the kernel for a device or a network disk does not."""
 
@@ -60,14 +63,15 @@ def run_command(
         train: `module:function` of the training function.
         identity: the code and the data of the run.
         artifacts: files that the run leaves next to its record.
-        path: module search path of the driver.
+        path: `module_path` of the driver.
         cwd: working folder, if it exists on this machine.
         emit: takes rank 0's events.
         end_reason: called now and then; a reason it returns ends the run.
     """
     with TemporaryFolder("run") as path_of_run:
         folder = JobFolder(path_of_run)
-        folder.write_job(LaunchedJob(config, train, identity or Identity(), artifacts, path))
+        # Last, although PYTHONPATH has this package first.
+        folder.write_job(LaunchedJob(config, train, identity or Identity(), artifacts, [*path, _PACKAGE]))
         command = launcher(config.launcher).command(config, ["-m", "dmls_ray.launchers", str(path_of_run)])
         with open(folder.log_file, "wb") as log:
             process = subprocess.Popen(
@@ -99,8 +103,7 @@ def run_command(
 
 
 def _environment(path_of_run: Path) -> Mapping[str, str]:
-    package = str(Path(__file__).parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [_PACKAGE, *filter(None, [os.environ.get("PYTHONPATH")])]
     # All ranks are on this machine; by default gloo takes the interface of the host name.
     of_run = {PARENT: str(os.getpid()), RUN: str(path_of_run), "PYTHONPATH": os.pathsep.join(paths)}
     return {**_loopback_interface(), **os.environ, **of_run}

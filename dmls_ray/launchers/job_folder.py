@@ -37,7 +37,7 @@ class LaunchedJob:
     """The code and the data of the run."""
     artifacts: ArtifactOptions | None
     module_path: Sequence[str]
-    """Module search path of the driver."""
+    """`module_path` of the driver."""
 
 
 class JobFolder:

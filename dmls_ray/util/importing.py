@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from dmls_ray.util.errors import UnknownNameError, UserCodeError
+from dmls_ray.util.module_path import is_in_standard_library, search_working_folder
 
 _importing = 0
 """Number of imports of user-defined modules that are in progress."""
@@ -22,53 +27,42 @@ def is_importing() -> bool:
 
 
 def is_reference(name: str) -> bool:
-    """Whether the name is of the form `module:function`."""
+    """Whether the name is of the form `module:function`, or `module:Class.function`."""
     module, colon, function = name.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in module.split(".")) and function.isidentifier()
+    return bool(colon) and _is_dotted_name(module) and _is_dotted_name(function)
+
+
+def names_file(name: str) -> bool:
+    """Whether a name means a function in a file, and names the file in place of the module: `nets/m.py:net`, say."""
+    file, colon, _ = name.partition(":")
+    return file.endswith((".py", ".ipynb")) or (bool(colon) and ("/" in file or "-" in file))
 
 
 def import_function(reference: str, *, flag: str) -> Callable[..., Any]:
     """Import the function that `module:function` names; the working folder is searched, too.
 
     Args:
-        reference: `package.module:function`.
+        reference: `package.module:function`, or `package.module:Class.function`.
         flag: the flag or field to name in an error.
 
     Raises:
         UnknownNameError: there is no such module, or no such function in it.
         UserCodeError: the module is there and failed to import; the cause is chained.
     """
+    if not is_reference(reference) or names_file(reference):
+        raise UnknownNameError(f"{flag}={reference}: {_way_out(reference)}.")
     module_name, _, function_name = reference.partition(":")
-    if not is_reference(reference):
-        meant = module_name.removesuffix(".py").replace("/", ".")
-        raise UnknownNameError(f"{flag}={reference}: name a function as module:function, {meant}:train, say.")
-    search_working_folder()
-    global _importing
-    _importing += 1
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # The missing module is the user-defined one or its parent; any other is missing inside the user-defined module.
-        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise UnknownNameError(
-                f"{flag}={reference}: no module named {error.name!r}; run from the folder that contains it, or install "
-                "it."
-            ) from error
-        raise UserCodeError(_failed(reference, flag, error)) from error
-    except (Exception, SystemExit) as error:
-        raise UserCodeError(_failed(reference, flag, error)) from error
-    finally:
-        _importing -= 1
-    function = getattr(module, function_name, None)
+    module = _imported(module_name, f"{flag}={reference}")
+    function: Any = module
+    for name in function_name.split("."):
+        function = getattr(function, name, None)
+    if another := _another_module(module_name, is_missing=function is None):
+        raise UnknownNameError(f"{flag}={reference}: {another}.")
     if not callable(function):
-        offered = sorted(
-            name
-            for name, item in vars(module).items()
-            if callable(item) and not name.startswith("_") and getattr(item, "__module__", None) == module_name
-        )
+        found = "no function" if function is None else f"a value of type {type(function).__name__}, and no function,"
         raise UnknownNameError(
-            f"{flag}={reference}: module {module_name!r} has no function {function_name!r}; "
-            f"it has {', '.join(offered) or 'none'}."
+            f"{flag}={reference}: module {module_name!r} has {found} {function_name!r}; "
+            f"it has {', '.join(_functions_of(module)) or 'none'}."
         )
     return function
 
@@ -78,27 +72,103 @@ def try_import(module: str) -> None:
 
     A failure is not reported here: `import_function` of the same module reports it.
     """
+    with contextlib.suppress(Exception, SystemExit):
+        _import(module)
+
+
+def _imported(module_name: str, given: str) -> ModuleType:
+    try:
+        return _import(module_name)
+    except ModuleNotFoundError as error:
+        # The missing module is the user-defined one or its parent; any other is missing inside the user-defined module.
+        if not error.name or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise UserCodeError(_failed(given, error)) from error
+        reason = (
+            _another_module(module_name, is_missing=True)
+            or f"no module named {error.name!r}; run from the folder that contains it, or install it"
+        )
+        raise UnknownNameError(f"{given}: {reason}.") from error
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(_failed(given, error)) from error
+
+
+def _import(module_name: str) -> ModuleType:
     global _importing
     search_working_folder()
     _importing += 1
     try:
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(module)
+        return importlib.import_module(module_name)
     finally:
         _importing -= 1
 
 
-def search_working_folder() -> None:
-    """Let imports search the working folder, too."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        # Last, so that a user's file does not replace an installed package of the same name.
-        sys.path.append(here)
-
-
-def _failed(reference: str, flag: str, error: BaseException) -> str:
+def _failed(given: str, error: BaseException) -> str:
     place = traceback.extract_tb(error.__traceback__)[-1]
     return (
-        f"{flag}={reference}: your module was found but failed to import: {type(error).__name__}: {error} "
+        f"{given}: your module was found but failed to import: {type(error).__name__}: {error} "
         f"({Path(place.filename).name}, line {place.lineno})."
     )
+
+
+def _another_module(module_name: str, *, is_missing: bool) -> str:
+    """Why the file of the working folder is not the module of its name; empty if it is, or if there is none.
+
+    Args:
+        module_name: the module.
+        is_missing: what was asked for is not in the module that was found. Else only Python's own modules count: of two
+            modules of the user, the search path decides.
+    """
+    top = module_name.partition(".")[0]
+    own = next((file for file in (f"{top}.py", f"{top}/__init__.py") if os.path.exists(file)), None)
+    found = getattr(sys.modules.get(top), "__file__", None)
+    if (
+        own is None
+        or top not in sys.modules
+        or (found is not None and os.path.realpath(found) == os.path.realpath(own))
+    ):
+        return ""
+    of_python = is_in_standard_library(found)
+    if not of_python and not is_missing:
+        return ""
+    where = f"a module of Python ({found or 'built in'})" if of_python else found
+    return f"module {top} is {where}, and ./{own} is not it; rename yours"
+
+
+def _functions_of(module: ModuleType) -> list[str]:
+    """The names that may be meant: of what is callable and defined in the module."""
+    return sorted(
+        name
+        for name, item in vars(module).items()
+        if callable(item)
+        and not name.startswith("_")
+        and (getattr(item, "__module__", None) == module.__name__ or isinstance(item, functools.partial))
+    )
+
+
+def _way_out(reference: str) -> str:
+    """How to name the function that a text means."""
+    file, _, given = reference.partition(":")
+    given = given.removesuffix("()")
+    if file.endswith(".ipynb"):
+        return (
+            "a notebook is no module; call sweep() in it with the function itself, or save the function to a .py file"
+        )
+    is_path = file.endswith(".py") or "/" in file
+    if not is_path and not given and os.path.exists(f"{file.rpartition('.')[0]}.py"):
+        return "name it {}:{}".format(*file.rsplit(".", 1))
+    function = given if _is_dotted_name(given) else "train"
+    path = Path(os.path.relpath(file.removesuffix(".py"))) if is_path else Path(*file.split("."))
+    if ".." in path.parts:
+        return f"run from the folder {Path(file).parent}, and name it {path.name}:{function}"
+    if wrong := next((part for part in path.parts if not part.isidentifier()), ""):
+        better = re.sub(r"\W", "_", wrong)
+        better = better if better.isidentifier() else f"m_{better}"
+        return f"rename {wrong}, to {better}, say: the name of a module has no hyphen, only letters, digits and _"
+    module = ".".join(path.parts) or "m"
+    if function == given and file:
+        return f"name it {module}:{function}"
+    return f"name a function as module:function, {module}:{function}, say"
+
+
+def _is_dotted_name(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))

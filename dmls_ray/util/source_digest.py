@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from dmls_ray.util.importing import search_working_folder
+from dmls_ray.util.module_path import is_installed, search_working_folder
 
 AND_IMPORTS = " and its imports"
 """End of the name of the entry of a module with all files that it imports."""
 
 _DIGITS = 16
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -97,7 +96,7 @@ def _find_user_module(name: str, specs: dict[str, ModuleSpec | None], *, whereve
     spec = _find(name, specs)
     if spec is None or not spec.origin or not spec.has_location:
         return None
-    return spec if wherever or _INSTALLED.isdisjoint(Path(spec.origin).parts) else None
+    return spec if wherever or not is_installed(spec.origin) else None
 
 
 def _find(name: str, specs: dict[str, ModuleSpec | None]) -> ModuleSpec | None:

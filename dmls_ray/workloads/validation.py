@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Sequence
 from typing import Any
 
-from dmls_ray.config.fields import field_specs
+from dmls_ray.config.fields import field_specs, fixed_fields
 from dmls_ray.config.runtime import RuntimeConfig
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.model import RunRecord
@@ -41,11 +42,14 @@ def _mistake_in_config(config: Any) -> str:
     if not is_runtime_config or "__dataclass_fields__" not in vars(config):
         return f"its config {config!r} is not a frozen dataclass that extends RuntimeConfig; make it one"
     try:
-        specs = field_specs(config)
+        typing.get_type_hints(config)
+        specs, fixed = field_specs(config), fixed_fields(config)
     except Exception as error:  # noqa: BLE001 - annotations are code of another package
         return f"the fields of {config.__name__} cannot be read ({type(error).__name__}: {error}); correct their types"
     reserved = [field for field in RESERVED_FIELDS if field in specs]
-    return f"its field {reserved[0]} has a reserved name; give it another name" if reserved else ""
+    if reserved:
+        return f"its field {reserved[0]} has a reserved name; give it another name"
+    return next(iter(fixed.values()), "")
 
 
 def _mistake_in_metrics(workload: type[Workload]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dmls_ray import load
 from dmls_ray.cli.sweep_script import main
 from dmls_ray.storage.folder import Store
 from dmls_ray.workloads.user_function.schema import user_function_schema
@@ -90,6 +91,9 @@ BAD_INPUT = [
     (["--model", "convnet", "--image-size", "4"], "model=convnet takes images of 8 pixels a side or more"),
     (["--out", "/dev/null/below"], "--out /dev/null/below cannot be made a folder"),
     (["--train", "absent_module:train"], "--train=absent_module:train: no module named 'absent_module'"),
+    (["--train", ""], "--train=: name a function as module:function"),
+    (["--model", "my-nets/m.py:net"], "model=my-nets/m.py:net: rename my-nets, to my_nets, say"),
+    (["--dataset", "data.py:load"], "dataset=data.py:load: name it data:load."),
     (["--train", f"{FUNCTIONS}:of_two"], "cannot be called as train(config, rank, emit)"),
     (["--train", f"{FUNCTIONS}:train"], "batch_per_rank, which this script asks about, is no field of"),
     (["--set", "lr", "0.1"], "--set lr is for a training function; give it with --train module:function"),
@@ -285,6 +289,50 @@ def test_each_sweep_script_plans_its_question(script: str, sweep_in_process: Com
     known = ("needs GPUs", "launcher=inline is one process", "needs 2 machines of", "runs on cuda, and device=cpu")
     assert all(any(reason in line for reason in known) for line in skipped)
     assert "to run" in done.stdout
+
+
+OWN_MODULES = {
+    "optimizer.py": "VALUE = 1\n",
+    "records.py": "VALUE = 2\n",
+    "data/__init__.py": "VALUE = 3\n",
+    "mine_imports.py": (
+        "import importlib.util\nimport data\nimport optimizer\nimport queue\n"
+        "def train(config, rank, emit):\n    import records\n"
+        "    others = [name for name in ('search', 'grid') if importlib.util.find_spec(name)]\n"
+        "    return {'sum': optimizer.VALUE + records.VALUE + data.VALUE, 'others': len(others)}\n"
+    ),
+    "queue.py": "raise SystemExit('installed packages import this name')\n",
+}
+"""A user's files, among them one with the name of a script and one with the name of a module of Python."""
+
+
+@pytest.fixture
+def own_modules(empty_folder: Path) -> Path:
+    for name, content in OWN_MODULES.items():
+        (empty_folder / name).parent.mkdir(exist_ok=True)
+        (empty_folder / name).write_text(content)
+    return empty_folder
+
+
+def test_a_script_finds_the_users_modules_and_is_no_module_itself(own_modules: Path, sweep_command: Command) -> None:
+    (own_modules / "mine_finds.py").write_text(
+        "from mine_imports import train as original\ndef train(config, rank, emit): ...\n"
+        "assert original(None, None, None) == {'sum': 6, 'others': 0}\n"
+    )
+    done = sweep_command("grid", "--train", "mine_finds:train", "--dry-run")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_ranks_find_the_modules_that_the_driver_finds_under_every_launcher(
+    own_modules: Path, sweep_command: Command
+) -> None:
+    launchers = ("ray", "inline", "spawn", "torchrun")
+    flags = ("--train", "mine_imports:train", "--launcher", *launchers, "--repeats", "1", "--out", "out")
+    done = sweep_command("grid", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    measures = {record.config["launcher"]: record.measures for record in load(own_modules / "out").records}
+    assert measures == {launcher: {"sum": 6, "others": 0} for launcher in launchers}
 
 
 def test_no_sweep_script_is_left_untested() -> None:

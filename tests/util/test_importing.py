@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -21,13 +22,22 @@ def test_a_function_is_found_in_the_folder_of_the_call(folder: Path) -> None:
     assert import_function("mine_found:build", flag="model")() == 42
 
 
-def test_an_installed_package_comes_before_a_file_of_the_working_folder_with_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reference", ["colorsys:rgb_to_hsv", "colorsys:build", "colorsys.inner:build", "sys:build"])
+def test_a_file_with_the_name_of_a_module_of_python_is_refused_with_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
 ) -> None:
+    name = reference.partition(":")[0].partition(".")[0]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    (tmp_path / "colorsys.py").write_text("raise SystemExit('the file of the working folder ran')\n")
+    (tmp_path / f"{name}.py").write_text("raise SystemExit('the file of the working folder ran')\n")
+    where = getattr(importlib.import_module(name), "__file__", "built in")
+    with pytest.raises(UnknownNameError) as refused:
+        import_function(reference, flag="model")
+    assert where in str(refused.value)
+    assert f"./{name}.py is not it; rename yours" in str(refused.value)
+
+
+def test_a_module_of_python_can_be_named_where_no_file_has_its_name(folder: Path) -> None:
     assert import_function("colorsys:rgb_to_hsv", flag="model")(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
 
 
@@ -66,11 +76,52 @@ def test_a_wrong_function_lists_the_right_ones(folder: Path) -> None:
         import_function("mine_other:make", flag="dataset")
 
 
-@pytest.mark.parametrize("name", ["a:b", "a.b.c:d_e"])
+@pytest.mark.parametrize(
+    ("reference", "way_out"),
+    [
+        ("m.py:net", "name it m:net"),
+        ("./m:net", "name it m:net"),
+        ("./m.py:net", "name it m:net"),
+        ("nets/m.py:Net.make", "name it nets.m:Net.make"),
+        ("m:net()", "name it m:net"),
+        ("my-net:net", "rename my-net, to my_net, say: the name of a module has no hyphen"),
+        ("my-nets/m:net", "rename my-nets, to my_nets"),
+        ("2nets:net", "rename 2nets, to m_2nets"),
+        ("../m:net", "run from the folder .., and name it m:net"),
+        ("/nets/m.py:net", "run from the folder /nets, and name it m:net"),
+        ("m.ipynb:net", "a notebook is no module"),
+        ("m", "name a function as module:function, m:train, say"),
+        ("m.py", "name a function as module:function, m:train, say"),
+        ("mine_dotted.net", "name it mine_dotted:net"),
+        (":net", "name a function as module:function, m:net, say"),
+        ("", "name a function as module:function, m:train, say"),
+    ],
+)
+def test_a_wrong_reference_is_answered_with_one_that_can_be_right(folder: Path, reference: str, way_out: str) -> None:
+    (folder / "mine_dotted.py").write_text("")
+    with pytest.raises(UnknownNameError) as refused:
+        import_function(reference, flag="--train")
+    assert str(refused.value).startswith(f"--train={reference}: {way_out}")
+
+
+def test_a_function_of_a_class_and_an_object_that_can_be_called_are_found(folder: Path) -> None:
+    (folder / "mine_class.py").write_text(
+        "class Net:\n    @staticmethod\n    def make(): return 1\n    def __call__(self): return 2\n"
+        "net = Net()\nsize = 3\n"
+    )
+    assert import_function("mine_class:Net.make", flag="model")() == 1
+    assert import_function("mine_class:net", flag="model")() == 2
+    with pytest.raises(UnknownNameError, match=r"has a value of type int, and no function, 'size'; it has Net, net\."):
+        import_function("mine_class:size", flag="model")
+    with pytest.raises(UnknownNameError, match=r"has no function 'Net.build'; it has Net, net\."):
+        import_function("mine_class:Net.build", flag="model")
+
+
+@pytest.mark.parametrize("name", ["a:b", "a.b.c:d_e", "a:B.c"])
 def test_a_reference_is_module_colon_function(name: str) -> None:
     assert is_reference(name)
 
 
-@pytest.mark.parametrize("name", ["convnet", "a:", ":b", "a/b:c", "a:b:c", "synthetic:shape=3x8x8", "a..b:c"])
+@pytest.mark.parametrize("name", ["convnet", "a:", ":b", "a/b:c", "a:b:c", "synthetic:shape=3x8x8", "a..b:c", "a:b."])
 def test_other_names_are_no_references(name: str) -> None:
     assert not is_reference(name)

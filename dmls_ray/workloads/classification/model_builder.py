@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
-from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.util.importing import import_function, is_reference, names_file
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
 from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
@@ -34,7 +34,7 @@ def find_model(name: str) -> ModelBuilder:
         return spec.build
     if name.startswith("torchvision:"):
         return _torchvision_model(name)
-    if is_reference(name):
+    if is_reference(name) or names_file(name):
         function = import_function(name, flag="model")
         return lambda shape, classes: _build_user_model(name, function, shape, classes)
     raise UnknownNameError(

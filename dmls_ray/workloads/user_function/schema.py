@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import importlib
 import inspect
 import pickle
@@ -20,7 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.config.fields import FieldSpec, field_defaults, field_specs, required_fields
+from dmls_ray.config.fields import (
+    FieldSpec,
+    field_defaults,
+    field_specs,
+    fixed_fields,
+    remember_field_specs,
+    required_fields,
+)
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
@@ -36,7 +44,7 @@ class SentFunction:
     """A function that no other process can import, such as one of a notebook: the driver sends it to the ranks."""
 
     pickled: str
-    """The function and the dataclass of its configuration, in base64."""
+    """The function, the dataclass of its configuration and the fields of that, in base64."""
     digest: str
     """Digest of both and of all that they use."""
     modules: tuple[str, ...]
@@ -81,8 +89,8 @@ class UserFunctionConfig(RuntimeConfig):
         given = {name: value for name, value in self.canonical().items() if name != "train"}
         if config_class is None:
             return given
-        names = {item.name for item in dataclasses.fields(config_class) if item.init}
-        return config_class(**{name: value for name, value in given.items() if name in names})
+        specs = field_specs(config_class)
+        return config_class(**{name: spec.native(given[name]) for name, spec in specs.items() if name in given})
 
 
 def find_function(train: str | Callable[..., Any]) -> tuple[str, SentFunction | None, type | None]:
@@ -101,12 +109,7 @@ def find_function(train: str | Callable[..., Any]) -> tuple[str, SentFunction | 
     """
     function = import_function(train, flag=FLAG) if isinstance(train, str) else train
     name, importable = (train, True) if isinstance(train, str) else function_name(function)
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except TypeError as error:
-        raise ConfigError(
-            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({error}); give it these three parameters."
-        ) from error
+    _check_is_called_as_train(function, name)
     config_class = config_class_of(function, name)
     if importable:
         return name, None, config_class
@@ -122,7 +125,10 @@ def load_function(config: UserFunctionConfig) -> tuple[Callable[..., Any], type 
         UnknownNameError, UserCodeError: as `import_function`.
     """
     if config.sent is not None:
-        function, config_class = pickle.loads(base64.b64decode(config.sent.pickled))
+        function, config_class, specs = pickle.loads(base64.b64decode(config.sent.pickled))
+        if config_class is not None:
+            # Its annotations may name what only the module has that it comes from.
+            remember_field_specs(config_class, specs)
         return function, config_class
     function = import_function(config.train, flag=FLAG)
     return function, config_class_of(function, config.train)
@@ -140,7 +146,7 @@ def config_class_of(function: Callable[..., Any], name: str) -> type | None:
     # Of this parameter alone: the names of others may be imported for a type checker only.
     parameter = types.SimpleNamespace(__annotations__={first.name: first.annotation})
     try:
-        names = getattr(inspect.unwrap(function), "__globals__", {})
+        names = getattr(_plain_function(function), "__globals__", {})
         hint = typing.get_type_hints(parameter, globalns=names)[first.name]
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
         raise ConfigError(f"{FLAG}={name}: the annotation of {first.name} cannot be resolved ({error}).") from error
@@ -181,9 +187,6 @@ def function_schema(
     """
     specs = _specs(config_class, names)
     required = [item for item in required_fields(config_class or RuntimeConfig) if item not in RUNTIME_FIELDS]
-    for key, spec in specs.items():
-        if key not in required and spec.default is not None:
-            specs[key] = dataclasses.replace(spec, default=spec.check(spec.default))
 
     def make(**given: Any) -> UserFunctionConfig:
         missing = [field_name for field_name in required if field_name not in given]
@@ -203,7 +206,7 @@ def function_schema(
 
     return Schema(
         title=f"the configuration of {name}", specs=specs, make=make,
-        hash_of=_hash_of, fixed={"train": name},
+        hash_of=_hash_of, fixed={"train": name}, refused={} if config_class is None else fixed_fields(config_class),
     )  # fmt: skip
 
 
@@ -215,7 +218,8 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
     else:
         custom = dict(field_specs(config_class))
         for name in custom.keys() & place.keys():
-            place[name] = dataclasses.replace(place[name], default=custom.pop(name).default)
+            default = custom.pop(name).default
+            place[name] = dataclasses.replace(place[name], default=place[name].check(default))
     if "train" in custom:
         raise ConfigError("train is the name of the function itself; give that field of its configuration another.")
     return {"world_size": place.pop("world_size"), **custom, **place}
@@ -226,11 +230,53 @@ def _hash_of(values: Mapping[str, Any]) -> str:
     return digest_of_changes(values, field_defaults(RuntimeConfig))
 
 
+def _check_is_called_as_train(function: Callable[..., Any], name: str) -> None:
+    """
+    Raises:
+        ConfigError: with what the function is, and the way out.
+    """
+    if isinstance(function, type):
+        raise ConfigError(f"{FLAG}={name} is a class; name a function, or an object of the class that can be called.")
+    try:
+        signature = inspect.signature(function)
+        signature.bind(None, None, None)
+    except (TypeError, ValueError) as error:
+        signature, reason = None, error
+    plain = _plain_function(function)
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0].rpartition(".")[2]
+    if plain is function and owner.isidentifier() and [*inspect.signature(plain).parameters][:1] == ["self"]:
+        method, variable = function.__name__, owner.lower()
+        raise ConfigError(
+            f"{FLAG}={name} is a method of the class {owner} and needs an object: assign one in the module, {variable} "
+            f"= {owner}(), and name {variable}.{method} in place of {owner}.{method}."
+        )
+    if signature is None:
+        raise ConfigError(
+            f"{FLAG}={name} cannot be called as train(config, rank, emit) ({reason}); give it these three parameters."
+        ) from reason
+    if inspect.iscoroutinefunction(plain) or inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise ConfigError(f"{FLAG}={name} is async, or has a yield; use an ordinary function that returns its result.")
+
+
+def _plain_function(function: Any) -> Any:
+    """The function that a partial, a method, a decorated function or an object with __call__ calls."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function) or hasattr(function, "__wrapped__"):
+            function = function.__func__ if inspect.ismethod(function) else function.__wrapped__
+        elif not inspect.isfunction(function) and inspect.isfunction(type(function).__call__):
+            function = type(function).__call__
+        else:
+            return function
+
+
 def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
     """`module:function`, or the name of a function without a module; and whether another process can import it."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    if module is None or not name.isidentifier():
-        return name or type(function).__name__, False
+    module = getattr(_plain_function(function), "__module__", None)
+    name = _name_in_module(module, function)
+    if not name:
+        return getattr(function, "__qualname__", type(function).__name__), False
     if module == "__main__":
         main = sys.modules["__main__"]
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -243,15 +289,31 @@ def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
             )
         module = spec.name if spec else Path(str(file)).stem
         return f"{module}:{name}", True
-    imported = getattr(sys.modules.get(module) or importlib.import_module(module), name, None)
-    return f"{module}:{name}", imported is function
+    return f"{module}:{name}", True
+
+
+def _name_in_module(module: str | None, function: Callable[..., Any]) -> str:
+    """How a module names a function, `Class.function` for one of a class; empty if it does not."""
+    if module is None:
+        return ""
+    names = vars(sys.modules.get(module) or importlib.import_module(module))
+    qualified = getattr(function, "__qualname__", None)
+    if qualified is None:  # a partial, or an object that can be called
+        return next((name for name, value in names.items() if value is function), "")
+    first, *others = qualified.split(".")
+    found = names.get(first)
+    for name in others:
+        found = getattr(found, name, None)
+    # Each access makes another object of a class method; these are equal.
+    return qualified if found == function else ""
 
 
 def _pickled(function: Callable[..., Any], config_class: type | None, name: str) -> str:
     import cloudpickle  # type: ignore[import-untyped]
 
     try:
-        return base64.b64encode(cloudpickle.dumps((function, config_class))).decode()
+        specs = None if config_class is None else field_specs(config_class)
+        return base64.b64encode(cloudpickle.dumps((function, config_class, specs))).decode()
     except (pickle.PicklingError, TypeError) as error:
         raise UserCodeError(
             f"{FLAG}={name} cannot be sent to another process ({error}); put it in a module, at its top level."

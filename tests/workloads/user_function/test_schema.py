@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -57,11 +59,44 @@ def without_annotation(config, rank, emit):  # type: ignore[no-untyped-def]
     return config
 
 
+class Experiment:
+    """What may stand for a function, and what may not."""
+
+    def train(self, config: Settings, rank: RankInfo, emit: Emit) -> None: ...
+
+    def step(self, config: Settings, rank: RankInfo) -> None: ...
+
+    def __call__(self, config: Settings, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+        return {"depth": config.depth}
+
+    @staticmethod
+    def plain(config: Settings, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+        return {"depth": config.depth}
+
+    @classmethod
+    def of_class(cls, config: Settings, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+        return {"depth": config.depth}
+
+
+def of_four(config: Settings, rank: RankInfo, emit: Emit, factor: int) -> dict[str, Any]:
+    return {"depth": config.depth * factor}
+
+
+async def later(config: Settings, rank: RankInfo, emit: Emit) -> None: ...
+def in_parts(config: Settings, rank: RankInfo, emit: Emit) -> Iterator[int]:
+    yield 1
+
+
+part = functools.partial(of_four, factor=1)
+experiment = Experiment()
+
+
 def of_two(config: Settings, rank: RankInfo) -> None: ...
 def of_a_list(config: list[int], rank: RankInfo, emit: Emit) -> None: ...
 
 
-TRAIN = "tests.workloads.user_function.test_schema:train"
+MODULE = "tests.workloads.user_function.test_schema"
+TRAIN = f"{MODULE}:train"
 
 
 def test_the_fields_of_its_dataclass_and_of_its_place_can_be_varied() -> None:
@@ -113,7 +148,7 @@ def test_a_combination_that_its_dataclass_refuses_is_skipped_with_the_reason() -
         ({"depth": 1, "width": 3}, f"width is no field of the configuration of {TRAIN}; the fields are"),
         ({"lr": 0.1}, f"{TRAIN} needs a value of depth"),
         ({"depth": 1, "kind": "deep"}, "kind=deep is unknown; choose from plain, wide"),
-        ({"depth": 1, "sizes": [object()]}, "sizes=<object"),
+        ({"depth": 1, "sizes": [object()]}, "sizes=.<object"),
         ({"depth": 1, "sizes": 4}, "sizes=4 is no tuple"),
         ({"depth": 1, "heads": 2**70}, "heads=1180591620717411303424"),
         ({"depth": 1, "world_size": 0}, "world_size=0 is out of range"),
@@ -129,6 +164,15 @@ def test_wrong_values_are_refused(axes: dict[str, Any], message: str) -> None:
     ("function", "message"),
     [
         (of_two, "cannot be called as train"),
+        (of_four, "cannot be called as train"),
+        (sum, "cannot be called as train"),
+        (3, "cannot be called as train"),
+        (Experiment, "Experiment is a class; name a function"),
+        (Experiment.train, r"is a method of the class Experiment and needs an object: .* and name experiment.train in"),
+        (Experiment.step, "is a method of the class Experiment and needs an object"),
+        (f"{MODULE}:Experiment.train", "is a method of the class Experiment and needs an object"),
+        (later, "is async, or has a yield"),
+        (in_parts, "is async, or has a yield"),
         (of_a_list, "use a dataclass or a dict"),
         ("tests.workloads.user_function.test_schema:trian", "has no function 'trian'"),
         ("no_such_module:train", "no module named"),
@@ -200,6 +244,28 @@ def test_functions_that_share_a_name_are_distinguished_by_their_code_and_not_by_
     one, same, other = (workload_of_function("<lambda>").functions(config)[config.train] for config in made)
     assert one == same != other
     assert len({config.hash for config in made}) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["part", "experiment", "Experiment.plain", "Experiment.of_class", "experiment.of_class"]
+)
+def test_what_can_be_called_as_a_function_is_one_by_its_name_and_as_an_object(name: str) -> None:
+    given = operator.attrgetter(name)(sys.modules[MODULE])
+    named = f"{MODULE}:{name.replace('experiment.', 'Experiment.')}"
+    assert find_function(given) == find_function(named) == (named, None, Settings)
+    config = user_function_schema(f"{MODULE}:{name}").make(depth=3)
+    assert isinstance(config, UserFunctionConfig)
+    function, config_class = load_function(config)
+    assert function(config.for_function(config_class), None, None) == {"depth": 3}
+
+
+def test_a_method_of_an_object_and_a_partial_without_a_name_are_sent_along() -> None:
+    for given in (functools.partial(of_four, factor=2), functools.partial(part, factor=2), Experiment().__call__):
+        config = user_function_schema(given).make(depth=3)
+        assert isinstance(config, UserFunctionConfig)
+        assert config.sent is not None
+        function, config_class = load_function(pickle.loads(pickle.dumps(config)))
+        assert function(config.for_function(config_class), None, None)["depth"] in (3, 6)
 
 
 def test_a_script_that_would_sweep_itself_in_every_rank_is_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from dmls_ray.util.errors import DataError, DmlsRayError, UnknownNameError, UserCodeError
 from dmls_ray.util.file_digest import digest_of_files
-from dmls_ray.util.importing import import_function, is_reference
+from dmls_ray.util.importing import import_function, is_reference, names_file
 from dmls_ray.util.source_digest import source_digests
 from dmls_ray.workloads.classification.data.samples import read_sample
 from dmls_ray.workloads.classification.datasets import DATASET_NAMES, Samples, Source, Split, builtin_dataset
@@ -35,7 +35,7 @@ def check_source(name: str, data_dir: str | None) -> None:
     """
     if spec := builtin_dataset(name):
         spec.check(name, data_dir)
-    elif is_reference(name):
+    elif is_reference(name) or names_file(name):
         import_function(name, flag="dataset")
     else:
         raise UnknownNameError(
