@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from dmls_ray.config.runtime import RuntimeConfig
+from dmls_ray.config.training import TrainingConfig
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import DEEPEST_RESULT, checked_epoch, plain_values
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
@@ -20,9 +21,9 @@ from dmls_ray.training.process import wait_for_others
 from dmls_ray.training.process_state.undo import ProcessState
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
 from dmls_ray.training.torchrun_environment import torchrun_environment
+from dmls_ray.training.ways_out import describe_error
 from dmls_ray.util.errors import DivergedError, InfeasibleError
 from dmls_ray.util.importing import try_import
-from dmls_ray.util.text import first_line
 
 
 def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emit: Emit) -> RankResult:
@@ -55,7 +56,7 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
         except KeyboardInterrupt:
             raise  # a Ctrl-C ends the sweep
         except BaseException as error:  # noqa: BLE001 - any error ends this run only, asyncio.CancelledError too
-            result = failure(error, rank)
+            result = failure(error, rank, has_flags=isinstance(config, TrainingConfig))
         # By now no traceback keeps what the function has made.
         return replace(result, left_behind=state.restore())
 
@@ -83,8 +84,8 @@ _DISCONNECTED = (
 _PEER_IS_GONE = ("gloo", *_DISCONNECTED)
 
 
-def failure(error: BaseException, rank: RankInfo) -> RankResult:
-    """The result of a rank that raised."""
+def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) -> RankResult:
+    """The result of a rank that raised; `has_flags`: in a loop of dmls_ray, which flags set."""
     outcome = Outcome.ERROR
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _message_has(error, _OUT_OF_MEMORY):
         outcome = Outcome.OOM
@@ -97,7 +98,7 @@ def failure(error: BaseException, rank: RankInfo) -> RankResult:
         machine=rank.machine,
         device=rank.device,
         outcome=outcome,
-        reason=f"{type(error).__name__}: {first_line(error, empty='')}".rstrip(": "),
+        reason=describe_error(error, has_flags=has_flags),
         traceback="".join(traceback.format_exception(error)),
         # After an assertion on the device, for example, every further call in this process fails.
         device_lost=outcome is Outcome.ERROR and _message_has(error, ("CUDA error",)),

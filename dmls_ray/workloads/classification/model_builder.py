@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import nn
@@ -12,10 +12,15 @@ from dmls_ray.util.errors import ConfigError, UnknownNameError, UserCodeError
 from dmls_ray.util.importing import import_function, is_reference, names_file
 from dmls_ray.util.text import first_line
 from dmls_ray.workloads.classification.config import TrialConfig
+from dmls_ray.workloads.classification.model_contract import prepare_model
 from dmls_ray.workloads.classification.models import MODEL_NAMES, ModelBuilder, Shape, builtin_model
 
 # Without this option, these models return the logits of auxiliary classifiers as well.
 _WITHOUT_AUX = {name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")}
+
+
+_ARGUMENTS = ("shape", "classes")
+"""What a user-defined function gets if it names it."""
 
 
 def find_model(name: str) -> ModelBuilder:
@@ -36,7 +41,8 @@ def find_model(name: str) -> ModelBuilder:
         return _torchvision_model(name)
     if is_reference(name) or names_file(name):
         function = import_function(name, flag="model")
-        return lambda shape, classes: _build_user_model(name, function, shape, classes)
+        taken = _arguments_of(name, function)
+        return lambda shape, classes: _build_user_model(name, function, taken, shape, classes)
     raise UnknownNameError(
         f"model={name} is unknown; choose from {', '.join(MODEL_NAMES)}, torchvision:NAME (torchvision:resnet18, say), "
         "or a user-defined module:function."
@@ -108,16 +114,41 @@ def _torchvision_model(reference: str) -> ModelBuilder:
     return build
 
 
-def _build_user_model(name: str, function: Callable[..., object], shape: Shape, classes: int) -> nn.Module:
-    arguments = {"shape": shape, "classes": classes}
-    parameters = inspect.signature(function).parameters
-    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+def _arguments_of(name: str, function: Callable[..., object]) -> list[str]:
+    """Which of `shape` and `classes` the user's function takes.
+
+    Raises:
+        UserCodeError: it needs others.
+    """
     try:
-        module = function(**{key: value for key, value in arguments.items() if takes_all or key in parameters})
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise UserCodeError(
+            f"model={name} cannot be called ({error}); name a function that returns a model."
+        ) from error
+    kinds = inspect.Parameter
+    variable = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
+    needed = [key for key, item in parameters.items() if item.default is item.empty and item.kind not in variable]
+    if others := [key for key in needed if key not in _ARGUMENTS]:
+        raise UserCodeError(
+            f"model={name}: your function needs {', '.join(others)}, and gets {' and '.join(_ARGUMENTS)} only; give "
+            "defaults, or name a function that needs no others."
+        )
+    takes_all = any(item.kind is kinds.VAR_KEYWORD for item in parameters.values())
+    return [key for key in _ARGUMENTS if takes_all or key in parameters]
+
+
+def _build_user_model(
+    name: str, function: Callable[..., object], taken: Collection[str], shape: Shape, classes: int
+) -> nn.Module:
+    arguments = {"shape": shape, "classes": classes}
+    try:
+        module = function(**{key: arguments[key] for key in taken})
     except Exception as error:
         raise UserCodeError(f"model={name}: your function failed: {type(error).__name__}: {error}.") from error
     if not isinstance(module, nn.Module):
         raise UserCodeError(f"model={name}: your function returned {type(module).__name__}; return a torch.nn.Module.")
+    prepare_model(module, name, shape)
     return module
 
 

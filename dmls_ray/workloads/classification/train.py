@@ -26,6 +26,7 @@ from dmls_ray.workloads.classification.data.loaders import (
 )
 from dmls_ray.workloads.classification.inference_benchmark import measure_inference
 from dmls_ray.workloads.classification.model_builder import build_model
+from dmls_ray.workloads.classification.model_contract import check_logits, wrong_format
 from dmls_ray.workloads.classification.quantization import QuantizedModel, check_available
 from dmls_ray.workloads.classification.workload import ClassificationWorkload
 from dmls_ray.workloads.data_check import check_data
@@ -58,6 +59,8 @@ class ClassificationTask(TrainingTask):
         self.test_samples = self.loader.test_samples
         self.train_eval_samples = self.loader.train_eval_samples
         self.data_bytes = self.loader.data_bytes
+        self._checked: set[bool] = set()
+        """Whether logits of passes with (True) and without (False) a gradient were checked."""
         self.stops_at_target, self.target_tests = config.stop_at_target, config.target_tests
 
     def train_batches(self, epoch: int) -> Iterator[tuple[MicroBatch, Batch]]:
@@ -73,7 +76,15 @@ class ClassificationTask(TrainingTask):
         return to_memory_format(images, self.config), torch.zeros(samples, dtype=torch.int64, device=self.device)
 
     def predict(self, forward: Forward, batch: Batch) -> Tensor:
-        logits: Tensor = forward(batch[0])
+        try:
+            logits: Tensor = forward(batch[0])
+        except RuntimeError as error:
+            if wrong := wrong_format(error, self.config.model, self.model):
+                raise wrong from error
+            raise
+        if (trains := torch.is_grad_enabled()) not in self._checked:
+            check_logits(logits, len(batch[1]), self.loader.classes, self.config.model, self.model)
+            self._checked.add(trains)
         return logits
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
