@@ -103,6 +103,9 @@ class RunRecord(msgspec.Struct, kw_only=True):
     """amp-fp16: steps without an update, since a gradient was not finite."""
     fast_units: bool | None = None
     """Whether the device computes faster in this precision than in fp32."""
+    vnni: bool | None = None
+    """With quantization: whether the x86 processors of all ranks have VNNI or AMX. If False, int8 weights have 7 bits.
+    None on other processors, and in older records, whose weights have 8 bits."""
     compile_s: float | None = None
     """Seconds of setup_s that torch.compile took."""
     compile_cache: str = ""

@@ -17,7 +17,7 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import BY_NAME, RETURNABLE
 from dmls_ray.records.validation import DEEPEST, check_picture
 
-RUN_FACTS = ("device", "backend", "fast_units", "compile_cache")
+RUN_FACTS = ("device", "backend", "fast_units", "vnni", "compile_cache")
 """Fields of a run that are equal on all of its ranks, and no numbers."""
 
 DEEPEST_RESULT = DEEPEST + 2

@@ -1,7 +1,8 @@
-"""Number formats of the forward and backward pass, and whether the hardware has fast units for them."""
+"""Number formats of the forward and backward pass, and whether the hardware has units for them and for int8."""
 
 from __future__ import annotations
 
+import platform
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -33,6 +34,18 @@ def autocast(config: TrainingConfig, device: torch.device) -> AbstractContextMan
 def make_scaler(config: TrainingConfig, device: torch.device) -> torch.amp.GradScaler:
     """The scaler that keeps small fp16 gradients from vanishing; for the other formats it does nothing."""
     return torch.amp.GradScaler(device.type, enabled=config.precision == "amp-fp16")
+
+
+def has_vnni() -> bool | None:
+    """Whether an x86 processor has VNNI or AMX, which add products of 8-bit integers in 32 bits.
+
+    Without them, kernels add two products in 16 bits, which overflow. None on other processors: those of ARM have no
+    such kernels, with dot product instructions or without.
+    """
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return None
+    has = torch.cpu.get_capabilities()
+    return any(has.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
 
 
 def has_fast_units(precision: str, device: torch.device) -> bool:

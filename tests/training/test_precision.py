@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
-from dmls_ray.training.precision import has_fast_units, make_scaler, set_tf32
+from dmls_ray.training.precision import has_fast_units, has_vnni, make_scaler, set_tf32
 from dmls_ray.workloads.classification.config import TrialConfig
 
 CPU = torch.device("cpu")
@@ -57,6 +58,27 @@ def test_the_fast_units_are_those_that_the_processor_reports(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
     assert tuple(has_fast_units(name, CPU) for name in ("fp32", "amp-bf16", "amp-fp16")) == fast
+
+
+@pytest.mark.parametrize(
+    ("machine", "has", "vnni"),
+    [
+        ("x86_64", {"avx2": True}, False),
+        ("AMD64", {"avx512_f": True, "avx512_vnni": False}, False),
+        ("x86_64", {"avx512_vnni": True}, True),
+        ("x86_64", {"avx_vnni": True}, True),
+        ("x86_64", {"amx_int8": True}, True),
+        ("aarch64", {"dot": True, "i8mm": True}, None),
+        ("arm64", {}, None),
+        ("ppc64le", {}, None),
+    ],
+)
+def test_int8_may_overflow_on_x86_processors_without_vnni_alone(
+    machine: str, has: dict[str, bool], vnni: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    assert has_vnni() is vnni
 
 
 @pytest.mark.gpu

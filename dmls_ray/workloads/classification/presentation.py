@@ -15,7 +15,7 @@ from dmls_ray.analysis.summary.claims import Claim
 from dmls_ray.analysis.summary.critical_batch import answer_on_critical_batch
 from dmls_ray.analysis.summary.quantization import quantization_claims, quantization_findings, quantization_headline
 from dmls_ray.analysis.table.columns import default_columns
-from dmls_ray.analysis.table.model import Column, Table
+from dmls_ray.analysis.table.model import Column, Note, Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.util.errors import ConfigError
@@ -32,6 +32,18 @@ class ClassificationPresentation(Presentation):
 
     def columns(self, table: Table) -> list[Column]:
         return default_columns(table, losses=False)
+
+    def notes(self, rows: Sequence[Row]) -> list[Note]:
+        records = [record for row in rows for record in row.counted if record.vnni is False]
+        if not records:
+            return []
+        cpus = sorted({str(record.machine.get("cpu", "an unknown CPU")) for record in records})
+        text = (
+            f"{' and '.join(cpus)} without VNNI: int8 has no fast instructions there and may be slower than fp32. Its "
+            "weights have 7 bits, since sums of products of 8 bits would overflow, so its accuracy may be higher with "
+            "VNNI."
+        )
+        return [Note("comparability", text)]
 
     def claims_within_trials(self, table: Table) -> list[Claim]:
         return list(quantization_claims(table)) if table.axis == "quantization" else []

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.training.engine import RankTrainer, run_training
+from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.process import Collective
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.sharding import MicroBatch
@@ -52,7 +53,8 @@ class ClassificationTask(TrainingTask):
         self.loader = make_loader(config, rank, device)
         model = build_model(config, self.loader.shape, self.loader.classes).to(device)
         model.to(memory_format=MEMORY_FORMATS[config.memory_format])
-        self.quantized = QuantizedModel(config, model, self.loader.shape)
+        self._vnni = None if config.quantization == "off" else _all_have_vnni(Collective(rank, device))
+        self.quantized = QuantizedModel(config, model, self.loader.shape, reduce_range=self._vnni is False)
         self.model = self.quantized.trained
         self.train_samples = self.loader.train_samples
         self.validation_samples = self.loader.validation_samples
@@ -107,6 +109,7 @@ class ClassificationTask(TrainingTask):
             metrics["fp32_test_accuracy"] = evaluate(self.quantized.fp32()).overall["accuracy"]
             metrics["int8_test_accuracy"] = evaluate(self.quantized.forward()).overall["accuracy"]
             metrics["quantize_s"] = self.quantized.seconds
+            metrics["vnni"] = self._vnni
         if self.config.inference_batch is not None and self.rank.rank == 0:
             pixels = torch.randint(256, (self.config.inference_batch, *self.loader.shape), dtype=torch.uint8)
             images = to_memory_format(normalize(pixels.to(self.device)), self.config)
@@ -122,6 +125,13 @@ class ClassificationTask(TrainingTask):
 
     def close(self) -> None:
         self.loader.close()
+
+
+def _all_have_vnni(collective: Collective) -> bool | None:
+    """`has_vnni` for the processors of all ranks, which have the same int8 model. All ranks call it together."""
+    vnni = has_vnni()
+    (lacks,) = collective.max([vnni is False])
+    return False if lacks else vnni
 
 
 class LossAccuracyMeter:

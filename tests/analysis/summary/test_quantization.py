@@ -32,6 +32,20 @@ def test_the_answer_on_quantization_says_what_int8_does_to_accuracy_size_and_lat
     )
 
 
+def test_a_processor_without_vnni_is_named_where_int8_is_compared() -> None:
+    runs = results({"quantization": ["off", "static"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+
+    def notes() -> list[str]:
+        return [note.text for note in make_table(runs).typed_notes if "VNNI" in note.text]
+
+    for vnni, count in ((None, 0), (True, 0), (False, 1)):
+        for record in runs.records:
+            record.machine = {"cpu": "EPYC 7003"}
+            record.vnni = vnni if record.config["quantization"] == "static" else None
+        assert len(notes()) == count
+    assert notes()[0].startswith("EPYC 7003 without VNNI: int8 ")
+
+
 def test_int8_against_fp32_is_a_comparison_that_the_sweep_repeats_for() -> None:
     runs = results({"quantization": ["off", "static"], "batch_per_rank": 16}, lambda values, repeat: 100.0)
     static = [record for record in runs.records if record.config["quantization"] == "static"]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dmls_ray.launchers.inline import run_inline
+from dmls_ray.training.precision import has_vnni
 from dmls_ray.training.rank import ArtifactOptions
 from dmls_ray.util.errors import ConflictError
 from dmls_ray.workloads.classification import inference_benchmark, quantization
@@ -48,6 +49,7 @@ def test_an_int8_model_has_int8_weights_and_differs_from_fp32_by_rounding_only(k
     weights = weights_of(int8)
     shapes = sorted(tuple(value.shape) for value in weights.values() if value.dtype == torch.int8)
     assert shapes == sorted(tuple(item.shape) for item in model.parameters() if item.ndim > 1)
+    assert largest_int8(int8) > 120
     assert not [name for name, value in weights.items() if value.ndim > 1 and value.dtype == torch.float32]
     assert 2 * checkpoint_bytes(int8) < checkpoint_bytes(model)
     with torch.no_grad():
@@ -62,6 +64,33 @@ def test_dynamic_quantization_converts_the_linear_layers_alone(images: torch.Ten
     weights = weights_of(to_int8(built(), "dynamic", images[:2], [images[:2]]))
     assert [tuple(value.shape) for value in weights.values() if value.dtype == torch.int8] == [(10, 128)]
     assert "features.0.weight" in weights
+
+
+@pytest.mark.parametrize("kind", ["static", "qat", "dynamic"])
+def test_a_reduced_range_takes_a_bit_from_the_weights(kind: str, images: torch.Tensor) -> None:
+    model = built()
+    if kind == "qat":
+        model = prepare_for_training(model, images[:2], reduce_range=True)
+        model(images)
+    int8 = to_int8(model, kind, images[:2], [images], reduce_range=True)
+    assert 60 < largest_int8(int8) <= 64
+
+
+def largest_int8(model: torch.nn.Module) -> int:
+    return int(max(item.int().abs().max() for item in weights_of(model).values() if item.dtype == torch.int8))
+
+
+@pytest.mark.slow
+def test_a_compiled_int8_model_computes_what_the_converted_one_does_with_the_largest_activations_and_weights() -> None:
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4)).requires_grad_(False)
+    model[1].weight.fill_(1.0)
+    images = torch.ones(8, *SHAPE)
+    images[0, 0, 0, 0] = 0.0
+    int8 = to_int8(model, "static", images[:2], [images], reduce_range=has_vnni() is False)
+    forward = compiled_for(int8, len(images))
+    with torch.inference_mode():
+        torch.testing.assert_close(forward(images), int8(images), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(forward(images), model(images), rtol=0.02, atol=0.1)
 
 
 @pytest.mark.slow
@@ -97,6 +126,7 @@ def test_a_run_reports_the_numbers_of_report_c_for_the_fp32_and_the_int8_model(t
         last = run["epochs"][-1]["test_accuracy"]
         assert last == run["int8_test_accuracy" if kind == "qat" else "fp32_test_accuracy"]
         assert run["quantize_s"] > 0
+        assert run["vnni"] is has_vnni()
     assert {path.name for path in tmp_path.iterdir()} == {"profile_fp32.txt", "profile_int8.txt"}
     assert "int8_test_accuracy" not in fp32
 
