@@ -17,6 +17,7 @@ from dmls_ray.analysis.stats.formatting import RATIO, NumberFormat, format_inter
 from dmls_ray.analysis.stats.intervals import Estimate, Interval, estimate
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.time_to_target import time_to_target
+from dmls_ray.analysis.summary.losers import Loser, losers_of
 from dmls_ray.analysis.summary.phrases import describe_configuration
 from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.model import Table
@@ -34,7 +35,9 @@ class Unable:
 
     text: str
     """Text of its table cell."""
-    kind: Literal["times_unknown", "target_not_reached", "independent_ranks", "other"] = "other"
+    kind: Literal["times_unknown", "target_not_reached", "independent_ranks", "loses", "other"] = "other"
+    loser: Loser | None = None
+    """What it loses, of the kind `loses`."""
 
 
 _SEARCHED = Unable("searched: no times")
@@ -54,6 +57,8 @@ class Request:
     minimizes: bool | None = None
     batch: int | None = None
     """Batch whose memory is estimated."""
+    any_accuracy: bool = False
+    """Whether a configuration may lose accuracy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,10 +235,12 @@ def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
         ("--batch", request.batch, kind.takes_batch, ", or give --for memory"),
         ("--metric", request.metric, kind.is_learned, ", or give --for accuracy"),
         ("--goal", goal, kind.is_learned, ", or give --for accuracy"),
+        ("--any-accuracy", "" if request.any_accuracy else None, not kind.is_learned, ""),
     ):
         if given is not None and not has_meaning:
             text = given if isinstance(given, str) else f"{given:g}"
-            raise ConfigError(f"{flag} {text} means nothing for --for {kind.name}; leave it out{instead}.")
+            given_flag = f"{flag} {text}".rstrip()
+            raise ConfigError(f"{given_flag} means nothing for --for {kind.name}; leave it out{instead}.")
 
     if not any(row.counted for row in table.rows):
         raise ConfigError("no run ended ok, so there is nothing to choose from; see the reasons in its table.md.")
@@ -245,12 +252,25 @@ def settle(kind: type[Objective], table: Table, request: Request) -> Objective:
     return kind.settle(table, request)
 
 
-def candidates(table: Table, objective: Objective) -> tuple[list[Candidate], list[tuple[Row, Unable]]]:
-    """The configurations that can be chosen, the best first, and the others, each with the reason."""
+def candidates(
+    table: Table, objective: Objective, *, any_accuracy: bool = False, comparisons: Comparisons | None = None
+) -> tuple[list[Candidate], list[tuple[Row, Unable]]]:
+    """The configurations that can be chosen, the best first, and the others, each with the reason.
+
+    Args:
+        table: the trials.
+        objective: what they are chosen for.
+        any_accuracy: whether one may be chosen that loses accuracy, where no target says what it must come to.
+        comparisons: how the accuracies compare, if otherwise than in the table.
+    """
     judge = _by_time_to_target if objective.measure == TIME_TO_TARGET else _by_metric
     judged = [(row, _INDEPENDENT if row.independent_ranks else judge(row, objective)) for row in table.rows]
     able = [item for _, item in judged if isinstance(item, Candidate)]
     unable = [(row, item) for row, item in judged if isinstance(item, Unable)]
+    if not (any_accuracy or objective.is_learned or objective.target is not None):
+        losers = losers_of(table, [item.row for item in able], comparisons)
+        able = [item for item in able if item.row.trial_id not in losers]
+        unable += [(loser.row, Unable(loser.level, "loses", loser)) for loser in losers.values()]
     return sorted(able, key=lambda item: objective.badness(item.value.centre)), unable
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dmls_ray.analysis.memory import MEMORY, hardly_differs, memory_metric
 from dmls_ray.analysis.metrics import quantity_of
+from dmls_ray.analysis.summary.losers import Loser, losers_of
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
@@ -26,6 +27,8 @@ class Front:
     """Positions in `rows` of the trials on the front."""
     memory: str
     """The metric of memory; empty if none was measured."""
+    losers: Sequence[Loser]
+    """Trials that are not on it since they lose accuracy against other choices."""
 
     @property
     def is_of_like_memory(self) -> bool:
@@ -42,7 +45,9 @@ def costs_of(table: Table) -> list[str]:
     return [*([] if table.presentation.duration_set_by else ["total_s"]), *([memory] if memory else [])]
 
 
-def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False) -> Front:
+def front_of(
+    table: Table, learnt: str = "test_accuracy", *, minimizes: bool = False, any_accuracy: bool = False
+) -> Front:
     """The front of less time a run, less memory and more accuracy, by means.
 
     Means are rounded to the digits of a table, so that a tenth of a MiB beats no trial. A search has no times: its
@@ -52,6 +57,7 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
         table: the sweep's table.
         learnt: the metric in the place of accuracy; left out if no trial reports it.
         minimizes: whether less of it is better.
+        any_accuracy: whether a trial may be on the front that loses accuracy.
     """
     together = [row for row in table.rows if not row.independent_ranks]
     # What a search stopped has the accuracy of an early epoch.
@@ -63,8 +69,13 @@ def front_of(table: Table, learnt: str = "test_accuracy", *, minimizes: bool = F
     memory = next((name for name in costs if name in MEMORY), "")
     is_equal = hardly_differs([row.value_of(memory) or 0.0 for row in rows], memory)
     axes = [*(name for name in costs if name != memory or not is_equal), *accuracies]
-    points = [[_rounded(row, name) * (-1 if name == learnt and not minimizes else 1) for name in axes] for row in rows]
-    return Front(axes, rows, front(points), memory)
+    losers = {} if any_accuracy else losers_of(table, rows)
+    chosen = [place for place, row in enumerate(rows) if row.trial_id not in losers]
+    points = [
+        [_rounded(rows[place], name) * (-1 if name == learnt and not minimizes else 1) for name in axes]
+        for place in chosen
+    ]
+    return Front(axes, rows, [chosen[place] for place in front(points)], memory, list(losers.values()))
 
 
 def _rounded(row: Row, measure: str) -> float:

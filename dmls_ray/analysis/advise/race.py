@@ -10,6 +10,7 @@ from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.stats.intervals import is_above
 from dmls_ray.analysis.summary.claims import Claim, claims_against
 from dmls_ray.analysis.summary.measures import DURATION, SPEED, Measure
+from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
@@ -19,7 +20,7 @@ class Race:
     """The trials of a race after some blocks."""
 
     beaten: Sequence[Row] = ()
-    """Those whose interval against the best one excludes that they are as good."""
+    """Those whose interval against the best one excludes that they are as good, and those that lose accuracy."""
     claims: Sequence[Claim] = ()
     """The others against the best one."""
 
@@ -34,18 +35,23 @@ def race_for(table: Table, aim: str) -> Race:
     Raises:
         ConfigError: the runs cannot be judged by it.
     """
-    objective = settle(OBJECTIVES[aim], table, Request())
-    able, _ = candidates(table, objective)
+    kind = OBJECTIVES[aim]
+    targets = {record.config.get("target_accuracy") for row in table.rows for record in row.records}
+    target = targets.pop() if len(targets) == 1 and not kind.is_learned else None
+    objective = settle(kind, table, Request(target=target))
+    comparisons = Comparisons(table.rows, looks="race")
+    able, unable = candidates(table, objective, comparisons=comparisons)
+    losers = [row for row, reason in unable if reason.loser is not None]
     if not able:
         return Race()
     best = able[0]
     measures = _measures(table, objective, [item.row for item in able])
     if not best.is_whole:  # times of runs that did not get there are too short to beat others
-        return Race(claims=claims_against(best.row, [item.row for item in able[1:]], measures))
+        return Race(losers, claims_against(best.row, [item.row for item in able[1:]], measures))
     model = objective.model(able, looks="race")
     beaten = [item.row for item in able[1:] if is_above(objective.compared(item, best, model), 0)]
     left = [item.row for item in able[1:] if item.row not in beaten]
-    return Race(beaten, claims_against(best.row, left, measures))
+    return Race([*losers, *beaten], claims_against(best.row, left, measures))
 
 
 def _measures(table: Table, objective: Objective, rows: Sequence[Row]) -> list[Measure]:

@@ -21,6 +21,7 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
+from dmls_ray.analysis.summary.losers import loss_of
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
@@ -88,7 +89,10 @@ class Advice:
         objective, best = self.objective, self.best
         if best is None:
             return f"For {objective.name}: {self._why_none()}{self._left_out}."
-        sentences = [f"For {objective.name} use {best.name} ({objective.label} {best.text}; n={len(best.samples)})"]
+        value = f"{objective.label} {best.text}; n={len(best.samples)}"
+        if not objective.is_learned and (loss := loss_of(self.table, best.row, self.table.rows)) is not None:
+            value += f"; {loss.difference}"
+        sentences = [f"For {objective.name} use {best.name} ({value})"]
         if self.indistinguishable:
             names = join_names([f"{item.name} ({self._compared(item)})" for item in self.indistinguishable])
             why = "" if best.value.low is not None else f", of which n={len(best.samples)} says nothing"
@@ -109,11 +113,15 @@ class Advice:
 
     @property
     def _left_out(self) -> str:
-        """The clause on configurations that are not chosen since their ranks trained apart; empty without any."""
+        """The clauses on configurations that are not chosen since their ranks trained apart, or for what they lose."""
         names = [describe_configuration(row.factors) for row, unable in self.unable
                  if unable.kind == "independent_ranks"]  # fmt: skip
-        since = "; left out, since their ranks did not train one model together: "
-        return f"{since}{join_names(names)}" if names else ""
+        losers = [unable.loser for _, unable in self.unable if unable.loser is not None]
+        text = f"; left out, since their ranks did not train one model together: {join_names(names)}" if names else ""
+        if losers:
+            lost = join_names([loser.text for loser in losers])
+            text += f"; left out for what they lose (--any-accuracy takes them in): {lost}"
+        return text
 
     def _why_none(self) -> str:
         """Why no configuration can be chosen, and which is nearest to the target."""
@@ -201,6 +209,7 @@ def advise(
     metric: str | None = None,
     minimizes: bool | None = None,
     batch: int | None = None,
+    any_accuracy: bool = False,
 ) -> Advice:
     """Which configuration to use for an objective, and what the runs say beyond that.
 
@@ -213,6 +222,8 @@ def advise(
         metric: for accuracy, what to judge by; without it validation_accuracy where all have it, else test_accuracy.
         minimizes: whether that is to be small; without it, if it is a loss.
         batch: for memory, the batch to estimate; without it, twice the largest that was run.
+        any_accuracy: whether a configuration may be chosen that loses accuracy, or has a higher loss, beyond chance;
+            with a target, those may that reach it.
 
     Raises:
         ConfigError: there is no such objective, these runs cannot be judged by it, or an argument has no use.
@@ -222,14 +233,20 @@ def advise(
     table = make_table(results)
     if name not in OBJECTIVES:
         raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
-    request = Request(target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes, batch=batch)
+    request = Request(
+        target=target, price_per_hour=price_per_hour, metric=metric, minimizes=minimizes, batch=batch,
+        any_accuracy=any_accuracy,
+    )  # fmt: skip
     objective = settle(OBJECTIVES[name], table, request)
-    able, unable = candidates(table, objective)
+    able, unable = candidates(table, objective, any_accuracy=any_accuracy)
     best = able[0] if able else None
     model = objective.model(able)
     indistinguishable, worse, not_compared = _split_by_verdict(able, objective, model)
-    front = (
-        front_of(table, objective.measure, minimizes=objective.minimizes) if objective.is_learned else front_of(table)
+    front = front_of(
+        table,
+        objective.measure if objective.is_learned else "test_accuracy",
+        minimizes=objective.is_learned and objective.minimizes,
+        any_accuracy=any_accuracy or target is not None,
     )
     return Advice(
         objective=objective,
@@ -246,7 +263,7 @@ def advise(
         unable=unable,
         front=[front.rows[place].trial_id for place in front.places] if len(front.axes) > 1 else [],
         axes=front.axes,
-        savings=_savings(best, indistinguishable) if best else [],
+        savings=_savings(table, objective, best, indistinguishable) if best else [],
         estimates=memory_estimates(table, objective.measure, batch) if objective.takes_batch else [],
         asks_batch=batch is not None,
         noise_scale=batch_by_noise_scale(table, best),
@@ -270,9 +287,12 @@ def _split_by_verdict(
     return indistinguishable, worse, not_compared
 
 
-def _savings(best: Candidate, indistinguishable: Sequence[Candidate]) -> list[str]:
-    """Advantages of the indistinguishable ones: every run reached the target, fewer ranks, less memory."""
+def _savings(table: Table, objective: Objective, best: Candidate, indistinguishable: Sequence[Candidate]) -> list[str]:
+    """Advantages of the indistinguishable ones: accuracy, every run reached the target, fewer ranks, less memory."""
     sentences = []
+    loss = None if objective.is_learned else loss_of(table, best.row, [item.row for item in indistinguishable])
+    if loss is not None:
+        sentences.append(f"Of these {describe_configuration(loss.base.factors)} is the most accurate")
     surest = next((item for item in indistinguishable if item.is_whole), best)
     if not best.is_whole and surest is not best:
         sentences.append(f"Of these {surest.name} is the fastest that got there in every run")

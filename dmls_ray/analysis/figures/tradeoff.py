@@ -9,6 +9,7 @@ from dmls_ray.analysis.advise.pareto import front_of
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.series import MAX_SERIES, limit_items, measured_series, trial_labels
 from dmls_ray.analysis.memory import MEMORY
+from dmls_ray.analysis.summary.phrases import join_names
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 
@@ -47,6 +48,8 @@ def chart(table: Table) -> Chart | None:
     memory_note = " Memory hardly differs and is left out." if front.is_of_like_memory else ""
     is_apart = any(row.independent_ranks for row in table.rows)
     apart_note = " Trials whose ranks did not train one model together are left out." if is_apart else ""
+    lost = join_names([loser.text for loser in front.losers])
+    lost_note = f" Not on it for what they lose: {lost}." if lost else ""
     return Chart(
         name="tradeoff",
         title=f"Pareto front of {goal} and more accuracy",
@@ -54,7 +57,7 @@ def chart(table: Table) -> Chart | None:
         notes=(
             f"On the front are {len(best)} of {len(rows)} trials: no other is at least as good in {goal} and more "
             "accuracy, and better in one. It is of means: what is closer than its interval may change "
-            f"sides.{memory_note}{apart_note}",
+            f"sides.{memory_note}{apart_note}{lost_note}",
         ),
     )
 

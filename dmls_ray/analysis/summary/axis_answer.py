@@ -13,6 +13,7 @@ from dmls_ray.analysis.summary.axis import RANKS, Axis
 from dmls_ray.analysis.summary.effects import effects_of
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.headline import headline_of
+from dmls_ray.analysis.summary.losers import losers_of
 from dmls_ray.analysis.summary.measures import Measure
 from dmls_ray.analysis.summary.memory import memory_along
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
@@ -21,7 +22,7 @@ from dmls_ray.analysis.table.axis_groups import BATCHES, count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.ranks import account_of_ranks
-from dmls_ray.records.training_metrics import LEARNED, is_loss
+from dmls_ray.records.training_metrics import LEARNED
 
 _WHY = "why"
 """Topic of the line on where the time of a step goes."""
@@ -65,7 +66,7 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
     others = [finding for finding in others if finding not in whys[1:]]  # one account is enough
     last = _lost(table)
     return Answer(
-        " ".join(filter(None, [alone, headline_of(axis, measures, table.presentation.verb)])),
+        " ".join(filter(None, [alone, headline_of(axis, measures, table.presentation.verb, losers_of(table, rows))])),
         cut([*_best(table, rows, judged), *findings[:leading], *more, *others, *memory, *findings[leading:]], last),
     )
 
@@ -77,7 +78,7 @@ def _best(table: Table, rows: Sequence[Row], judged: Measure | None) -> list[Fin
     is_one_field = table.is_asked and _TUNED not in axes
     if is_one_field or judged is None or len(axes) < 2 or len(known) < 2:
         return []
-    best, *others = sorted(known, key=lambda row: _goodness(row, judged), reverse=True)
+    best, *others = sorted(known, key=judged.goodness, reverse=True)
     compared = [more for row in others if (more := judged.against(row, best)) is not None]
     text = f"{best.text(judged.name)} {judged.words} with {describe_configuration(best.factors)}"
     if all(more.low is None for more in compared):
@@ -86,12 +87,6 @@ def _best(table: Table, rows: Sequence[Row], judged: Measure | None) -> list[Fin
     others_of = f"{open_} of {count_noun(len(others), 'other')}"
     rest = f"not distinguished from {others_of}" if open_ else "better than each other one beyond chance"
     return [Finding("best", f"{text}; {rest}")]
-
-
-def _goodness(row: Row, judged: Measure) -> float:
-    """The mean of a result, on a scale on which more is better."""
-    value = row.value_of(judged.name) or 0.0
-    return -value if is_loss(judged.name) else value
 
 
 def _up_to_best(axis: Axis, judged: Measure | None) -> Axis:
@@ -103,7 +98,7 @@ def _up_to_best(axis: Axis, judged: Measure | None) -> Axis:
         return axis
     results: dict[Any, list[float]] = {}
     for row in (row for group in axis.groups for row in group if row.by_block(judged.name)):
-        results.setdefault(row.factors[axis.name], []).append(_goodness(row, judged))
+        results.setdefault(row.factors[axis.name], []).append(judged.goodness(row))
     complete = [value for value, found in results.items() if len(found) == len(axis.groups)]
     best = max(complete, key=lambda value: sum(results[value]), default=None)
     groups = [[row for row in group if best is None or row.factors[axis.name] <= best] for group in axis.groups]

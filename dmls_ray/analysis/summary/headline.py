@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dmls_ray.analysis.stats.block_model import Contrast
-from dmls_ray.analysis.summary.axis import RANKS, Axis
+from dmls_ray.analysis.summary.axis import Axis
 from dmls_ray.analysis.summary.effects import why_not_compared
 from dmls_ray.analysis.summary.effort import training_caveat
 from dmls_ray.analysis.summary.measures import Measure
@@ -16,13 +16,14 @@ Compared = Sequence[tuple[Row, Contrast]]
 """Trials, and how each compares with the baseline."""
 
 
-def headline_of(axis: Axis, measures: Sequence[Measure], verb: str) -> str:
+def headline_of(axis: Axis, measures: Sequence[Measure], verb: str, losers: Collection[str]) -> str:
     """What an axis does to the first measure in its first group, and what this costs by the second one.
 
     Args:
         axis: the field.
         measures: the most important first.
         verb: what a trial does: `train`.
+        losers: trial_id of those that lose accuracy: speed alone recommends none of these.
     """
     group = axis.groups[0]
     base, *rest = group
@@ -34,7 +35,9 @@ def headline_of(axis: Axis, measures: Sequence[Measure], verb: str) -> str:
     learned = _compared(others[0], rest, base) if others else []
     if not any(main.sign(contrast) for _, contrast in compared) and (text := _learned(axis, base, learned, others)):
         return _sentence(axis.place(group), f"{text}; {_undecided(axis, base, compared, main)}")
-    row, text = _gain(axis, base, _without_losers(axis, compared, learned, others), main, verb)
+    kept = [item for item in compared if item[0].trial_id not in losers]
+    which = f" that keeps {others[0].words}" if others and 0 < len(kept) < len(compared) else ""
+    row, text = _gain(axis, base, kept or compared, main, verb, which)
     cost = _cost(axis, row, base, learned, others[0]) if others else ""
     n = compared[-1][1].n
     chance = "" if compared[-1][1].low is not None else f" (n={n}, so perhaps by chance)"
@@ -52,14 +55,6 @@ def _compared(measure: Measure, rows: Sequence[Row], base: Row) -> Compared:
     return [item for item in found if item[1].low is not None] or found
 
 
-def _without_losers(axis: Axis, compared: Compared, learned: Compared, measures: Sequence[Measure]) -> Compared:
-    """Of choices, those that lose no accuracy beyond chance, if there are any: speed alone recommends none."""
-    if axis.is_ordered or axis.name in RANKS or not measures or measures[0].kind != "points":
-        return compared
-    losers = [row for row, contrast in learned if measures[0].sign(contrast) < 0]
-    return [item for item in compared if item[0] not in losers] or compared
-
-
 def _learned(axis: Axis, base: Row, compared: Compared, measures: Sequence[Measure]) -> str:
     """Which value gains most accuracy, or else loses most, where none differs by the main measure."""
     decided = [item for item in compared if measures[0].sign(item[1])]
@@ -70,11 +65,20 @@ def _learned(axis: Axis, base: Row, compared: Compared, measures: Sequence[Measu
     return f"{_claim(axis, row, base, contrast, measures[0], '')}{_higher(axis, base, gains, compared, measures[0])}"
 
 
-def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str) -> tuple[Row, str]:
-    """The trial that the headline is about, and how it compares with the baseline by the first measure."""
+def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str, which: str) -> tuple[Row, str]:
+    """The trial that the headline is about, and how it compares with the baseline by the first measure.
+
+    Args:
+        axis: the field.
+        base: the baseline.
+        compared: the others.
+        measure: the first measure.
+        verb: what a trial does.
+        which: what these have in common, where they are not all: ` that keeps test accuracy`.
+    """
     more, less = ([item for item in compared if measure.sign(item[1]) == sign] for sign in (1, -1))
     if not more and not less:
-        return compared[-1][0], _undecided(axis, base, compared, measure)
+        return compared[-1][0], _undecided(axis, base, compared, measure, which)
     if measure.name != "speed":
         row, contrast = compared[-1] if axis.is_ordered else max(more + less, key=lambda item: measure.size(item[1]))
         if not measure.sign(contrast):
@@ -90,7 +94,7 @@ def _gain(axis: Axis, base: Row, compared: Compared, measure: Measure, verb: str
     return row, _claim(axis, row, base, contrast, measure, verb)
 
 
-def _undecided(axis: Axis, base: Row, compared: Compared, measure: Measure) -> str:
+def _undecided(axis: Axis, base: Row, compared: Compared, measure: Measure, which: str = "") -> str:
     """That no trial differs from the baseline beyond chance, with the comparison that differs most."""
     row, contrast = max(compared, key=lambda item: measure.size(item[1]))
     verdict = measure.verdict([more for _, more in compared], axis.until)
@@ -98,7 +102,7 @@ def _undecided(axis: Axis, base: Row, compared: Compared, measure: Measure) -> s
     if len(compared) == 1:
         are = "are" if axis.is_plural(row) else "is"
         return f"{axis.subject(row)} {are} {verdict}: {measure.effect(contrast)}"
-    subject = f"every {axis.noun} is" if verdict.startswith("equal") else f"no {axis.noun} is"
+    subject = f"{'every' if verdict.startswith('equal') else 'no'} {axis.noun}{which} is"
     return f"{subject} {verdict.removeprefix('not ')}, the farthest {axis.value(row)}: {measure.effect(contrast)}"
 
 
@@ -123,7 +127,7 @@ def _claim(axis: Axis, row: Row, base: Row, contrast: Contrast, measure: Measure
 def _effect(row: Row, base: Row, contrast: Contrast, measure: Measure, s: str) -> str:
     """What a trial gains or loses; of what it loses, what may explain it."""
     amount = measure.effect(contrast, interval=False)
-    caveat = training_caveat(row, base, measure.name) if measure.loses(contrast) else ""
+    caveat = training_caveat(row, base, measure.name) if measure.is_worse(contrast) else ""
     if measure.kind == "points":
         return f"{'lose' if contrast.centre < 0 else 'gain'}{s} {amount.lstrip('+-')} of {measure.words}{caveat}"
     if measure.kind == "ratio":

@@ -16,6 +16,7 @@ from dmls_ray.analysis.stats.formatting import (
     with_sign,
 )
 from dmls_ray.analysis.stats.intervals import Interval
+from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.until import Until
 from dmls_ray.records.training_metrics import LEARNED, is_loss
@@ -56,11 +57,18 @@ class Measure:
         """Whether a trial has it."""
         return bool(row.rates() if self.name == "speed" else row.by_block(self.name))
 
-    def against(self, row: Row, base: Row) -> Contrast | None:
-        """A trial compared with a baseline; None without a block that has both in one environment."""
+    def against(self, row: Row, base: Row, comparisons: Comparisons | None = None) -> Contrast | None:
+        """A trial compared with a baseline; None without a block that has both in one environment.
+
+        Args:
+            row: the trial.
+            base: the baseline.
+            comparisons: how they compare, if otherwise than in their table.
+        """
+        comparisons = comparisons or row.comparisons
         if self.name == "speed":
-            return row.speed_against(base)
-        compare = row.comparisons.ratio if self.kind == "ratio" else row.comparisons.difference
+            return comparisons.speed(row, base)
+        compare = comparisons.ratio if self.kind == "ratio" else comparisons.difference
         return compare(row, base, self.name)
 
     def effect(self, contrast: Interval, *, interval: bool = True) -> str:
@@ -86,9 +94,23 @@ class Measure:
         """Whether it is a loss or an accuracy: what a configuration is chosen for."""
         return is_loss(self.name) or self.name.endswith("accuracy")
 
-    def loses(self, contrast: Interval) -> bool:
-        """Whether a comparison is of more loss, or less accuracy, beyond chance."""
-        return self.is_result and self.sign(contrast) == (1 if is_loss(self.name) else -1)
+    def goodness(self, row: Row) -> float:
+        """The mean of a result, on a scale on which more is better."""
+        value = row.value_of(self.name) or 0.0
+        return -value if is_loss(self.name) else value
+
+    def is_worse(self, contrast: Interval, by: float = 0.0) -> bool:
+        """Whether a comparison is of more loss, or less accuracy, beyond chance.
+
+        Without an interval, by the value itself.
+
+        Args:
+            contrast: the comparison.
+            by: how much of it counts as none: 0.02 for 2% of a ratio, or for 0.02 of an accuracy.
+        """
+        low, high = (contrast.centre if end is None else end for end in (contrast.low, contrast.high))
+        least, most = (1 / (1 + by), 1 + by) if self.kind == "ratio" else (-by, by)
+        return self.is_result and (low > most if is_loss(self.name) else high < least)
 
     def size(self, contrast: Interval) -> float:
         """How far a comparison is from no difference."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
 from dmls_ray.analysis.advise.race import race_for
 from dmls_ray.analysis.stats.looks import FIRST_LOOK
 from dmls_ray.analysis.summary.claims import Claim, claims_of
+from dmls_ray.analysis.summary.losers import Loser, losers_of
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, join_names
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -34,6 +35,8 @@ class Look:
     claims: Sequence[Claim]
     beaten: Sequence[Row] = ()
     """The trials of a race that take no part in further blocks."""
+    losers: Mapping[str, Loser] = field(default_factory=dict)
+    """Those that lose accuracy, by trial_id."""
 
     @cached_property
     def open(self) -> list[Claim]:
@@ -129,8 +132,13 @@ class Look:
     def _left_out(self) -> str:
         if not self.beaten:
             return ""
-        names = join_names([describe_configuration(row.factors) for row in self.beaten], separator=", ")
-        return f" Beaten for {self.stage.until.aim} and left out of further repeats: {names}."
+        names = [
+            self.losers[row.trial_id].text if row.trial_id in self.losers else describe_configuration(row.factors)
+            for row in self.beaten
+        ]
+        return (
+            f" Beaten for {self.stage.until.aim} and left out of further repeats: {join_names(names, separator=', ')}."
+        )
 
     def _count_of(self, claims: Sequence[Claim]) -> str:
         return f"{len(claims)} of {count_noun(len(self.claims), 'comparison')}"
@@ -219,7 +227,7 @@ def look_at(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) ->
         return Look(stage, claims_of(table, varied, changed))
     beaten = [*out, *race.beaten]
     stage = replace(stage, beaten=frozenset(row.trial_id for row in beaten))
-    return Look(stage, race.claims, beaten)
+    return Look(stage, race.claims, beaten, losers_of(table, table.rows))
 
 
 def undecided_of(table: Table, varied: Sequence[str], changed: Sequence[str] = ()) -> str:

@@ -151,6 +151,9 @@ def advise_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--target-accuracy", type=float, metavar="SHARE", help="Test accuracy that is to be reached, 0 to 1"
     )
+    parser.add_argument(
+        "--any-accuracy", action="store_true", help="Also configurations that lose accuracy, or have a higher loss"
+    )
     parser.add_argument("--price-per-hour", type=float, metavar="PRICE", help="Price of a rank, for --for cost")
     parser.add_argument(
         "--batch", type=int, metavar="SAMPLES", help="Batch that was not run, whose memory --for memory estimates"
@@ -168,6 +171,7 @@ def advise(given: argparse.Namespace, console: Console) -> None:
     advice = advise_on(
         results, given.aim, target=given.target_accuracy, price_per_hour=given.price_per_hour,
         metric=given.metric, minimizes=None if given.goal == "auto" else given.goal == "min", batch=given.batch,
+        any_accuracy=given.any_accuracy,
     )  # fmt: skip
     notes = [*advice.notes, "", advice.sentence]
     print_result(advice.frame(), notes, given.format, console, spare=advice.spare)

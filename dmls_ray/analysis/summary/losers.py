@@ -1,0 +1,124 @@
+"""Which trials lose accuracy against other choices: none of these is recommended for its speed, memory or cost.
+
+An amount of work, as a batch, ranks, epochs or the width of a model, is no such choice: what another one loses is said
+beside what it gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dmls_ray.analysis.stats.block_model import Contrast
+from dmls_ray.analysis.summary.axis import RANKS
+from dmls_ray.analysis.summary.effort import training_caveat
+from dmls_ray.analysis.summary.measures import Measure
+from dmls_ray.analysis.summary.phrases import describe_configuration
+from dmls_ray.analysis.table.axis_groups import group_by_other_factors
+from dmls_ray.analysis.table.comparisons import Comparisons
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.fields import field_specs
+from dmls_ray.config.training import TrainingConfig
+from dmls_ray.config.until import Until
+
+_NOT_CHOSEN = {*RANKS, "dataset"}
+"""Fields of which another value is another number of ranks, or another task."""
+
+
+@dataclass(frozen=True)
+class Loser:
+    """A trial with less accuracy, or more loss, than another one."""
+
+    row: Row
+    base: Row
+    """What it is compared with."""
+    measure: Measure
+    contrast: Contrast
+
+    @property
+    def text(self) -> str:
+        """`optimizer=sgd (test accuracy 0.114)`."""
+        return f"{describe_configuration(self.row.factors)} ({self.level})"
+
+    @property
+    def level(self) -> str:
+        """`test accuracy 0.114`."""
+        return f"{self.measure.words} {self.row.text(self.measure.name)}"
+
+    @property
+    def difference(self) -> str:
+        """`test accuracy -11.3 points [-14.9, -7.7] against batch_per_rank=16`, with what may explain it."""
+        effect = f"{self.measure.words} {self.measure.effect(self.contrast)}"
+        caveat = training_caveat(self.row, self.base, self.measure.name)
+        return f"{effect} against {describe_configuration(self.base.factors)}{caveat}"
+
+
+def losers_of(table: Table, rows: Sequence[Row], comparisons: Comparisons | None = None) -> dict[str, Loser]:
+    """The trials that lose accuracy, or have a higher loss, beyond chance, by trial_id.
+
+    Trials of as much work are compared with the one at the defaults; with the most accurate one if there is none, or if
+    it is itself less accurate by more than what counts as no difference. Without intervals, only what is worse by more
+    than that loses.
+
+    Args:
+        table: the table of these trials.
+        rows: those that may be chosen.
+        comparisons: how they compare, if otherwise than in the table.
+    """
+    measure = _result_of(table, rows)
+    if measure is None:
+        return {}
+    known = [row for row in rows if measure.is_of(row)]
+    chosen = [name for name in table.varied if _is_choice(name, known)]
+    found = {}
+    for group in group_by_other_factors(known, chosen):
+        base = best = max(group, key=measure.goodness)
+        default = next((row for row in group if _is_default(row, chosen)), best)
+        worse = measure.against(default, best, comparisons)
+        if worse is None or not measure.is_worse(worse, table.until.equivalent):
+            base = default
+        for row in group:
+            contrast = None if row is base else measure.against(row, base, comparisons)
+            if contrast is not None and _loses(measure, contrast, table.until):
+                found[row.trial_id] = Loser(row, base, measure, contrast)
+    return found
+
+
+def loss_of(table: Table, row: Row, others: Sequence[Row]) -> Loser | None:
+    """By how much a trial is less accurate than the most accurate of others, beyond chance; None where it is not."""
+    measure = _result_of(table, table.rows)
+    if measure is None or not measure.is_of(row):
+        return None
+    known = [item for item in others if measure.is_of(item) and not item.independent_ranks and not item.is_stopped]
+    best = max(known, key=measure.goodness, default=row)
+    contrast = None if best is row else measure.against(row, best)
+    if contrast is None or not _loses(measure, contrast, table.until):
+        return None
+    return Loser(row, best, measure, contrast)
+
+
+def _loses(measure: Measure, contrast: Contrast, until: Until) -> bool:
+    return measure.is_worse(contrast, until.equivalent if contrast.low is None else 0.0)
+
+
+def _result_of(table: Table, rows: Sequence[Row]) -> Measure | None:
+    """The accuracy or the loss that a configuration is chosen for."""
+    return next((measure for measure in table.presentation.measures(rows) if measure.is_result), None)
+
+
+def _is_choice(name: str, rows: Sequence[Row]) -> bool:
+    """Whether a field is chosen for what is learned, and is no amount of work: a number with a unit, or of a user."""
+    values = [row.factors[name] for row in rows if row.factors[name] is not None]
+    if name in _NOT_CHOSEN or not values:
+        return False
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return True
+    specs = field_specs(TrainingConfig) | dict(rows[0].workload.specs())
+    return name in specs and not specs[name].setting.unit
+
+
+def _is_default(row: Row, names: Sequence[str]) -> bool:
+    specs = row.workload.specs()
+    made = {name: value for name, value in row.factors.items() if name in names and value is not None}
+    return all(name in specs and value == specs[name].default for name, value in made.items())
