@@ -20,7 +20,7 @@ that of the two trials' separate variances, with the degrees of freedom of Welch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import Any
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
 from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, error_of_look
+from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
 
 MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""
@@ -38,14 +39,6 @@ MIN_OWN_VARIANCE = 8
 _ERRORS = 0.05
 _ERRORS_OF_LOOKS = 0.035
 """Where a sweep looks several times and stops when all is decided. It makes all intervals hold in 95 of 100 sweeps."""
-
-_UNEQUAL = 0.2
-"""Level of the test for unequal noise. Few blocks show it badly, and it is worse to miss it than to widen intervals."""
-
-_ROUNDING = 1e-12
-"""Relative rounding errors of logarithms of equal ratios."""
-_PASSES = 100
-_CONVERGED = 1e-12
 
 
 @dataclass(frozen=True)
@@ -69,19 +62,6 @@ class Contrast(Interval):
         else:
             low, high = self.centre - half_width, self.centre + half_width
         return Contrast(self.centre, max(low, self.low), min(high, self.high), self.n, half_width)
-
-
-@dataclass(frozen=True)
-class _Noise:
-    """How runs of one trial differ, beyond what is common to a block."""
-
-    variance: float
-    """Over all trials; of one run."""
-    degrees: int
-    """Of freedom, of this variance."""
-    by_trial: NDArray[np.float64] | None
-    """The variance of each trial, nan of those with one run; None where nothing shows that they differ."""
-    degrees_by_trial: NDArray[np.int_]
 
 
 class BlockModel:
@@ -193,7 +173,7 @@ class BlockModel:
             weights: of shape (trials,), those of the contrast; 0 of trials that are not in it.
         """
         count = len(differences)
-        is_equal = bool(np.ptp(differences) <= _ROUNDING * np.abs(differences).max())
+        is_equal = bool(np.ptp(differences) <= ROUNDING * np.abs(differences).max())
         if count < MIN_REPEATS:
             return 0.0 if is_equal and self._is_exact else None
         own = 0.0 if is_equal else float(differences.var(ddof=1))
@@ -234,28 +214,8 @@ class BlockModel:
         return critical * math.sqrt(variance / blocks)
 
     @cached_property
-    def _noise(self) -> _Noise:
-        known = ~np.isnan(self._values)
-        residuals = np.where(known, self._values, 0.0)
-        runs, trials = known.sum(axis=0), known.sum(axis=1)
-        for _ in range(_PASSES):  # one pass where every block has every trial
-            before = residuals
-            residuals = residuals - np.where(known, (residuals.sum(axis=1) / np.maximum(trials, 1))[:, None], 0.0)
-            residuals = residuals - np.where(known, residuals.sum(axis=0) / np.maximum(runs, 1), 0.0)
-            if np.abs(residuals - before).max(initial=0.0) <= _CONVERGED * np.abs(self._values[known]).max(initial=1.0):
-                break
-        degrees = max(int(known.sum()) - len(trials) - len(runs) + _count_parts(known), 1)
-        residuals[np.abs(residuals) <= _ROUNDING * np.abs(self._values[known]).max(initial=0.0)] = 0.0
-        # A run that is alone in its block says nothing of noise. The mean of a block takes 1 / runs of a run's noise
-        # out of its residual.
-        shared = known & (runs > 1)
-        squares = residuals**2 * np.where(runs > 1, runs / np.maximum(runs - 1, 1), 0.0)
-        degrees_by_trial = shared.sum(axis=1) - 1
-        by_trial = None
-        if _is_unequal([row[is_shared] for row, is_shared in zip(residuals, shared, strict=True)]):
-            variances = squares.sum(axis=1) / np.maximum(degrees_by_trial, 1)
-            by_trial = np.where(degrees_by_trial > 0, variances, np.nan)
-        return _Noise(float((residuals**2).sum()) / degrees, degrees, by_trial, degrees_by_trial)
+    def _noise(self) -> Noise:
+        return noise_of(self._values)
 
     def _shown(self, value: float) -> float:
         if not self._is_ratio:
@@ -302,44 +262,6 @@ def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
         return False
     size = abs(math.log(contrast.centre)) if null else abs(contrast.centre)
     return contrast.half_width > max(math.log1p(precision) if null else precision, size / 2)
-
-
-def _is_unequal(residuals: Sequence[NDArray[np.float64]]) -> bool:
-    """Whether the noise of some trials is beyond that of others, by Bartlett's test."""
-    rows = [row for row in residuals if len(row) > 1]
-    if len(rows) < 2 or not any(row.any() for row in rows):
-        return False
-    return bartlett(rows) < _UNEQUAL
-
-
-def bartlett(rows: Sequence[NDArray[np.float64]]) -> float:
-    """Return the p-value of Bartlett's test that all rows have one variance.
-
-    That of `scipy.stats.bartlett`, which takes 15 times as long for few values.
-
-    Args:
-        rows: each with two values or more; one at least has values that differ.
-    """
-    from scipy.special import chdtrc
-
-    degrees = np.array([len(row) - 1 for row in rows])
-    variances = np.array([row.var(ddof=1) for row in rows])
-    pooled = float(degrees @ variances) / int(degrees.sum())
-    with np.errstate(divide="ignore"):  # a row without noise
-        distance = degrees.sum() * math.log(pooled) - float(degrees @ np.log(variances))
-    correction = 1 + (float((1 / degrees).sum()) - 1 / int(degrees.sum())) / (3 * (len(rows) - 1))
-    return float(chdtrc(len(rows) - 1, distance / correction))
-
-
-def _count_parts(known: NDArray[np.bool_]) -> int:
-    """The number of parts of a design that have no block in common."""
-    if known.all():
-        return 1
-    from scipy.sparse import bmat, csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    design = csr_array(known)
-    return int(connected_components(bmat([[None, design], [design.T, None]]), directed=False)[0])
 
 
 @cache

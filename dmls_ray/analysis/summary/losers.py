@@ -1,7 +1,7 @@
 """Which trials lose accuracy against other choices: none of these is recommended for its speed, memory or cost.
 
 An amount of work, as a batch, ranks, epochs or the width of a model, is no such choice: what another one loses is said
-beside what it gains.
+with what it gains.
 """
 
 from __future__ import annotations

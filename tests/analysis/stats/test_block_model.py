@@ -11,11 +11,11 @@ from dmls_ray.analysis.stats.block_model import (
     MIN_OWN_VARIANCE,
     BlockModel,
     Contrast,
-    bartlett,
     critical_value,
     is_decided,
 )
 from dmls_ray.analysis.stats.looks import Looks
+from dmls_ray.analysis.stats.noise import bartlett
 
 
 def blocks(*values: float) -> dict[int, float]:

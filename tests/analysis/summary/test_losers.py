@@ -141,7 +141,7 @@ def test_a_target_asks_for_those_that_reach_it() -> None:
     assert advice.best.name == "optimizer=sgd"
 
 
-def test_what_a_larger_batch_loses_is_said_beside_what_it_gains() -> None:
+def test_what_a_larger_batch_loses_is_said_with_what_it_gains() -> None:
     advice = advise(along("batch_per_rank", {16: (100.0, 0.97), 128: (300.0, 0.86)}), "throughput")
     assert advice.sentence.startswith(
         "For throughput use batch_per_rank=128 (images/s 300 [300, 301]; n=3; test accuracy -11.0 points ["
