@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dmls_ray.analysis.advise.objective import Candidate, Objective
+from dmls_ray.analysis.metrics import limit_of
 from dmls_ray.analysis.results import Results, factors_of
 from dmls_ray.analysis.stats.formatting import ACCURACY, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, clipped
 from dmls_ray.analysis.summary.effort import last_improvement
 from dmls_ray.analysis.summary.phrases import count_noun
 from dmls_ray.analysis.table.model import Table
@@ -74,9 +75,10 @@ def _rise(best: Candidate) -> str:
     rise = last_improvement(best.row, "test_accuracy")
     if rise is None:
         return ""
+    by = format_interval(clipped(rise, limit_of("test_accuracy")), with_sign(ACCURACY))
     epochs = best.row.records[0].config.get("epochs")
     flag = f" (--epochs {2 * epochs})" if isinstance(epochs, int) else ""
     return (
         f"the accuracy after more epochs{flag}: test accuracy of {best.name} still rose in the last epoch, by "
-        f"{format_interval(rise, with_sign(ACCURACY))} (n={len(best.row.counted)})."
+        f"{by} (n={rise.n})."
     )

@@ -21,7 +21,7 @@ from dmls_ray.analysis.stats.formatting import ACCURACY, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import is_above, is_below
 from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
-from dmls_ray.analysis.summary.losers import loss_of
+from dmls_ray.analysis.summary.losers import Loser, loss_of
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
@@ -90,7 +90,7 @@ class Advice:
         if best is None:
             return f"For {objective.name}: {self._why_none()}{self._left_out}."
         value = f"{objective.label} {best.text}; n={len(best.samples)}"
-        if not objective.is_learned and (loss := loss_of(self.table, best.row, self.table.rows)) is not None:
+        if (loss := _loss_of(self.table, objective, best, self.table.rows)) is not None:
             value += f"; {loss.difference}"
         sentences = [f"For {objective.name} use {best.name} ({value})"]
         if self.indistinguishable:
@@ -287,11 +287,16 @@ def _split_by_verdict(
     return indistinguishable, worse, not_compared
 
 
+def _loss_of(table: Table, objective: Objective, best: Candidate, others: Sequence[Row]) -> Loser | None:
+    """By how much the best one is less accurate than others, where no target says what it must come to."""
+    is_judged = objective.is_learned or objective.target is not None
+    return None if is_judged else loss_of(table, best.row, others)
+
+
 def _savings(table: Table, objective: Objective, best: Candidate, indistinguishable: Sequence[Candidate]) -> list[str]:
     """Advantages of the indistinguishable ones: accuracy, every run reached the target, fewer ranks, less memory."""
     sentences = []
-    loss = None if objective.is_learned else loss_of(table, best.row, [item.row for item in indistinguishable])
-    if loss is not None:
+    if (loss := _loss_of(table, objective, best, [item.row for item in indistinguishable])) is not None:
         sentences.append(f"Of these {describe_configuration(loss.base.factors)} is the most accurate")
     surest = next((item for item in indistinguishable if item.is_whole), best)
     if not best.is_whole and surest is not best:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dmls_ray.analysis.metrics import limit_of, resolution_of
+from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.results import factors_of
-from dmls_ray.analysis.stats.intervals import Interval, clipped, estimate
+from dmls_ray.analysis.stats.intervals import Estimate, estimate
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.training_metrics import is_loss
@@ -70,7 +70,7 @@ def training_caveat(row: Row, base: Row, metric: str) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def last_improvement(row: Row, metric: str) -> Interval | None:
+def last_improvement(row: Row, metric: str) -> Estimate | None:
     """By how much an accuracy rose, or a loss fell, in the last epoch of a trial's runs.
 
     None if it did not in each run and beyond chance, or where early stopping chose the epoch.
@@ -83,7 +83,7 @@ def last_improvement(row: Row, metric: str) -> Interval | None:
             steps.append(sign * (tested[-1] - tested[-2]))
     if not steps or min(steps) <= 0:
         return None
-    gain = clipped(estimate(steps, resolution=resolution_of(metric, row.counted)), limit_of(metric))
+    gain = estimate(steps, resolution=resolution_of(metric, row.counted))
     return None if gain.low is not None and gain.low <= 0 else gain
 
 

@@ -13,7 +13,6 @@ from dmls_ray.analysis.summary.phrases import as_sentence, describe_changes, joi
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
-from dmls_ray.config.until import Until
 
 _ACCURACY = Measure("test_accuracy", "points")
 _GAP = Measure("accuracy_gap", "points")
@@ -35,12 +34,12 @@ def answer_on_variants(table: Table, changed: Collection[str]) -> Answer:
     findings = []
     for measure, all_of_them in ((_ACCURACY, True), (_GAP, False), (SPEED, False)):
         for group in groups:
-            if text := _text(group, changed, measure, table.until, all_of_them=all_of_them):
+            if text := _text(group, changed, measure, all_of_them=all_of_them):
                 topic = "gap to training" if measure is _GAP else measure.topic
                 place = "" if len(groups) == 1 else f"{_place(group[0], changed)}: "
                 findings.append(Finding(topic, f"{place}{text}"))
     place = "" if len(groups) == 1 else f"at {_place(groups[0][0], changed)}, "
-    return Answer(as_sentence(f"{place}{_headline(groups[0], changed, table.until)}"), cut(findings))
+    return Answer(as_sentence(f"{place}{_headline(groups[0], changed)}"), cut(findings))
 
 
 def _base_first(rows: Sequence[Row], changed: Collection[str]) -> list[Row]:
@@ -53,30 +52,29 @@ def _place(base: Row, changed: Collection[str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in base.factors.items() if name not in changed)
 
 
-def _headline(group: Sequence[Row], changed: Collection[str], until: Until) -> str:
+def _headline(group: Sequence[Row], changed: Collection[str]) -> str:
     base, *others = group
     compared = [(row, more) for row in others if (more := _ACCURACY.against(row, base)) is not None]
     if not compared:
         return f"No change is compared: {NOT_COMPARED.partition(': ')[2]}"
+    highest, gain = max(compared, key=lambda item: item[1].centre)
+    has_rival = gain.centre > 0 and not _ACCURACY.sign(gain)
     texts = []
     for sign, verb, pick in ((1, "gains", max), (-1, "loses", min)):
         found = [item for item in compared if _ACCURACY.sign(item[1]) == sign]
         if found:
             row, more = pick(found, key=lambda item: item[1].centre)
-            most = " (the most)" if len(found) > 1 else ""
+            most = " (the most)" if len(found) > 1 and not (has_rival and sign > 0) else ""
             caveat = training_caveat(row, base, _ACCURACY.name) if sign < 0 else ""
             texts.append(f"{describe_changes(row, changed)} {verb} {_amount(more)} of test accuracy{most}{caveat}")
-    farthest, more = max(compared, key=lambda item: _ACCURACY.size(item[1]))
     if not texts:
-        verdict = _ACCURACY.verdict([more for _, more in compared], until)
-        subject = "every change is equal to none" if verdict == "equal" else "no change is distinguished from none"
-        return f"{subject} in test accuracy, the farthest {_change(farthest, more, changed)}"
+        farthest, more = max(compared, key=lambda item: _ACCURACY.size(item[1]))
+        return f"no change is distinguished in test accuracy, the farthest {_change(farthest, more, changed)}"
     if len(texts) == 1 and "loses" in texts[0]:
         texts.insert(0, "no change gains test accuracy beyond chance")
-    highest, more = max(compared, key=lambda item: item[1].centre)
-    if more.centre > 0 and not _ACCURACY.sign(more):
-        texts[0] += f"; the highest, {_change(highest, more, changed)}, is not distinguished"
-    chance = "" if more.low is not None else f" (n={more.n}, so perhaps by chance)"
+    if has_rival:
+        texts[0] += f"; the highest, {_change(highest, gain, changed)}, is not distinguished"
+    chance = "" if gain.low is not None else f" (n={gain.n}, so perhaps by chance)"
     return f"{'; '.join(texts)}{chance}"
 
 
@@ -88,25 +86,24 @@ def _amount(more: Contrast) -> str:
     return _ACCURACY.effect(more, interval=False).lstrip("+-")
 
 
-def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, until: Until, *, all_of_them: bool) -> str:
-    """What each change does to a measure, by verdict; without a difference beyond chance only if all are asked for."""
+def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, all_of_them: bool) -> str:
+    """What each change does to a measure, by its sign; without a difference beyond chance only if all are asked for."""
     base, *others = group
     # Older records have the train accuracy as a mean over the epoch, with dropout and augmentation on.
     if measure is _GAP and not all(run.train_eval_accuracy is not None for row in group for run in row.counted):
         return ""
     more_words = ("faster", "slower") if measure is SPEED else ("higher", "lower")
-    by_verdict: dict[str, list[str]] = {word: [] for word in (*more_words, "equal", "not distinguished")}
+    words = {1: more_words[0], -1: more_words[1], 0: "not distinguished"}
+    by_sign: dict[int, list[str]] = {sign: [] for sign in words}
     apart = []
     for row in sorted(others, key=lambda item: -(item.value_of(measure.name) or 0.0)):
         more = measure.against(row, base)
         if more is not None:
-            sign = measure.sign(more)
-            verdict = more_words[sign < 0] if sign else measure.verdict([more], until)
-            by_verdict[verdict].append(f"{describe_changes(row, changed)} ({measure.effect(more)})")
+            by_sign[measure.sign(more)].append(f"{describe_changes(row, changed)} ({measure.effect(more)})")
         elif all_of_them:
             apart.append(describe_changes(row, changed))
-    shown = {word: names for word, names in by_verdict.items() if names and (word in more_words or all_of_them)}
-    texts = [f"{word} with {', '.join(names)}" for word, names in shown.items()]
+    shown = {sign: names for sign, names in by_sign.items() if names and (sign or all_of_them)}
+    texts = [f"{words[sign]} with {', '.join(names)}" for sign, names in shown.items()]
     if apart:
         texts.append(f"{join_names(apart, separator=', ')} {NOT_COMPARED}")
     if not texts:

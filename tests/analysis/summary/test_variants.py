@@ -27,7 +27,7 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
         "dropout=0.3 gains 3.0 points of test accuracy; l1=0.1 loses 10.3 points of test accuracy (still rising in the "
         "last epoch).",
         "accuracy: 0.800 without any; higher with dropout=0.3 (+3.0 points [+2.2, +3.8]); lower with l1=0.1 (-10.3 "
-        "points [-11.5, -9.2]); equal with label_smoothing=0.1 (+0.0 points [-0.8, +0.8])",
+        "points [-11.5, -9.2]); not distinguished with label_smoothing=0.1 (+0.0 points [-0.8, +0.8])",
         "gap to training: 0.150 without any; higher with l1=0.1 (+10.3 points [+9.2, +11.5]); lower with dropout=0.3 "
         "(-3.0 points [-3.8, -2.2])",
     ]
@@ -46,8 +46,8 @@ def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
         record.test_samples, record.train_eval_accuracy = 359, record.train_accuracy
     found = answer_on_variants(make_table(runs), ["l1"])
     assert found.text.splitlines() == [
-        "Every change is equal to none in test accuracy, the farthest l1=0.0001 (+0.2 points [-1.6, +1.9]).",
-        "accuracy: 0.984 without any; equal with l1=0.0001 (+0.2 points [-1.6, +1.9])",
+        "No change is distinguished in test accuracy, the farthest l1=0.0001 (+0.2 points [-1.6, +1.9]).",
+        "accuracy: 0.984 without any; not distinguished with l1=0.0001 (+0.2 points [-1.6, +1.9])",
     ]
 
 
