@@ -716,6 +716,7 @@ def test_after_an_edit_of_its_data_the_same_command_runs_again_and_shows_only_th
     assert "[1/" not in sweep_command("grid", *flags).stderr, "all is done"
 
 
+@pytest.mark.slow
 def test_a_sweep_repeats_until_it_is_decided_and_the_same_command_again_runs_nothing(
     tmp_path: Path, sweep_command: Command
 ) -> None:

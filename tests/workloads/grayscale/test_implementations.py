@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,14 @@ from tests.workloads.grayscale.samples import PICTURES
 
 ON_THE_PROCESSOR = [name for name in IMPLEMENTATIONS if name not in ON_A_GPU]
 COMPILED = "torch_compile"
+KERNEL = "cpp"
+"""Takes 20 seconds of processor time to build."""
+
+
+def parameters(*left_out: str) -> list[Any]:
+    """The implementations on the processor; our kernel is slow."""
+    names = [name for name in ON_THE_PROCESSOR if name not in (COMPILED, *left_out)]
+    return [pytest.param(name, marks=pytest.mark.slow) if name == KERNEL else name for name in names]
 
 
 def grey_by(name: str, pictures: NDArray[np.uint8], *, planar: bool, device: str = "cpu") -> NDArray[np.uint8]:
@@ -40,7 +49,7 @@ def test_every_name_that_can_be_asked_for_is_registered() -> None:
 
 
 @pytest.mark.parametrize("sample", PICTURES)
-@pytest.mark.parametrize("name", [name for name in ON_THE_PROCESSOR if name != COMPILED])
+@pytest.mark.parametrize("name", parameters())
 def test_grey_levels_are_those_of_the_reference_but_for_rounding(name: str, sample: str) -> None:
     if name == "opencv":
         pytest.importorskip("cv2", reason="OpenCV is not installed (pip install -e '.[images]')")
@@ -48,7 +57,7 @@ def test_grey_levels_are_those_of_the_reference_but_for_rounding(name: str, samp
 
 
 @pytest.mark.parametrize("sample", PICTURES)
-@pytest.mark.parametrize("name", [name for name in ON_THE_PROCESSOR if name not in (COMPILED, *INTERLEAVED_ONLY)])
+@pytest.mark.parametrize("name", parameters(*INTERLEAVED_ONLY))
 def test_planes_become_the_same_grey(name: str, sample: str) -> None:
     check(name, sample, planar=True)
 
@@ -70,24 +79,21 @@ def test_a_gpu_makes_the_same_grey(name: str, sample: str, planar: bool) -> None
     check(name, sample, planar=planar, device="cuda")
 
 
+@pytest.mark.slow
 def test_every_colour_there_is_becomes_the_right_grey_in_our_kernel() -> None:
     levels = np.arange(256, dtype=np.uint8)
     for red in range(0, 256, 5):
         green, blue = np.meshgrid(levels, levels, indexing="ij")
         colours = np.stack([np.full_like(green, red), green, blue], axis=-1)[None]
-        grey = grey_by("cpp", colours, planar=False)
+        grey = grey_by(KERNEL, colours, planar=False)
         assert levels_apart(grey, reference(colours)) <= 1
         assert np.mean(grey != reference(colours)) < 0.02, "only next to a half may it round otherwise"
 
 
-def test_what_allocates_its_output_in_each_pass_says_so_by_returning_it() -> None:
+@pytest.mark.parametrize("name", parameters("opencv"))
+def test_what_allocates_its_output_in_each_pass_says_so_by_returning_it(name: str) -> None:
     images = Images(PICTURES["random"], planar=False, device=torch.device("cpu"))
-    anew = {
-        name
-        for name in ON_THE_PROCESSOR
-        if name not in (COMPILED, "opencv") and IMPLEMENTATIONS[name](images)() is not None
-    }
-    assert anew == {"torchvision"}
+    assert (IMPLEMENTATIONS[name](images)() is not None) == (name == "torchvision")
 
 
 def test_opencv_has_as_many_threads_as_the_others() -> None:

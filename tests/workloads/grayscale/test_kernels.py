@@ -32,6 +32,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pixels", "grey", "planar", "reason"), REFUSED)
 def test_the_processors_kernel_refuses_what_it_cannot_take(
     pixels: torch.Tensor, grey: torch.Tensor, planar: bool, reason: str
@@ -40,6 +41,7 @@ def test_the_processors_kernel_refuses_what_it_cannot_take(
         cpu_kernel()(pixels, grey, planar)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planar", [False, True])
 def test_pixels_that_are_done_at_once_become_what_each_becomes_alone_and_nothing_else_is_written(planar: bool) -> None:
     pixels = torch.randint(256, (1500, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -58,6 +60,7 @@ def test_pixels_that_are_done_at_once_become_what_each_becomes_alone_and_nothing
         assert (room[count:] == 77).all(), count
 
 
+@pytest.mark.slow
 def test_a_set_of_no_images_is_turned_grey_at_once() -> None:
     cpu_kernel()(PIXELS[:0], GREY[:0], False)
     cpu_kernel()(torch.zeros(0, 3, 4, 6, dtype=torch.uint8), GREY[:0], True)
@@ -100,6 +103,7 @@ def test_ninja_is_found_next_to_a_python_that_is_called_by_its_path(monkeypatch:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     with_ninja: list[bool] = []
     monkeypatch.setattr(cpp_extension, "load", lambda *_, **__: with_ninja.append(cpp_extension.is_ninja_available()))
+    monkeypatch.setattr(torch.ops.dmls_ray_grey_cpu, "grey", None, raising=False)
     kernels._build("dmls_ray_grey_cpu", "cpu.cpp", with_cuda=False)
     assert with_ninja == [True]
     assert os.environ["PATH"] == "/usr/bin:/bin"
