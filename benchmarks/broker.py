@@ -120,9 +120,9 @@ async def rank(broker: Broker, name: str, work_s: float) -> None:
             await asyncio.sleep(work_s)
         event = EpochEnded(epoch=EpochRecord(epoch=1))
         if lease.rank.prunable:
-            await broker.epoch(name, lease.lease_id, event, number=1, reports=lease.rank.rank == 0)
+            await broker.epoch(name, lease.lease_id, event, 1)
         elif lease.rank.rank == 0:
-            await broker.emit(name, lease.lease_id, event)
+            await broker.emit(name, lease.lease_id, event, 1)
         await broker.finish(name, lease.lease_id, RankResult(rank=lease.rank.rank))
 
 

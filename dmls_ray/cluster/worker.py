@@ -35,9 +35,6 @@ from dmls_ray.workloads.registry import DEFAULT, workload
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
-EMIT_ACK_TIMEOUT_S = 5.0
-"""Seconds to wait for pending `emit` calls before sending the result."""
-
 RETRY_INTERVAL_S = 2.0
 """Seconds until the next question whether a run is broken, to a broker that is gone or does not know this rank."""
 
@@ -82,8 +79,8 @@ class RankWorker:
         """The run under way."""
         self._is_spoilt = False
         """A run has left something behind that cannot be undone; a new broker does not know it."""
-        self._emitted: list[Any] = []
-        """Pending `emit` calls of the current run."""
+        self._epochs: list[EpochEnded] = []
+        """What this rank has reported of the current run, in order."""
         # Long poll in its own thread: returns only when a peer is lost or the sweep ends.
         threading.Thread(target=self._watch_for_lost_peers, daemon=True, name="lost-ranks").start()
 
@@ -131,37 +128,44 @@ class RankWorker:
             self.name = self.broker.call("join", self.card)
 
     def make_emit(self, lease: Lease) -> Emit:
-        """The `emit` of a run: passes on epochs, and signs of progress at most every `PROGRESS_INTERVAL_S`."""
-        last, epochs = time.monotonic(), 0
+        """The `emit` of a run: passes on epochs, and signs of progress at most every `PROGRESS_INTERVAL_S`.
+
+        The epochs of the run are those of rank 0; in a prunable run the other ranks wait for the decisions, too.
+        """
+        last, rank = time.monotonic(), lease.rank
+        self._epochs = []
 
         def emit(event: RankEvent) -> bool | None:
-            nonlocal last, epochs
-            goes_on = None
-            if isinstance(event, EpochEnded) and lease.rank.prunable:
-                epochs += 1
-                reports = lease.rank.rank == 0
-                goes_on = self.broker.call("epoch", self.name, lease.lease_id, event, number=epochs, reports=reports)
-            elif isinstance(event, EpochEnded):
-                self._emitted.append(self.broker.submit("emit", self.name, lease.lease_id, event))
-            elif time.monotonic() - last < PROGRESS_INTERVAL_S:
-                return None
-            else:
+            nonlocal last
+            if isinstance(event, EpochEnded) and (rank.rank == 0 or rank.prunable):
+                goes_on = self._report(lease, event)
+                last = time.monotonic()
+                return goes_on
+            if time.monotonic() - last >= PROGRESS_INTERVAL_S:
                 self.broker.submit("progress", self.name, lease.lease_id)
-            last = time.monotonic()
-            return goes_on
+                last = time.monotonic()
+            return None
 
         return emit
+
+    def _report(self, lease: Lease, event: EpochEnded) -> bool | None:
+        """Send an epoch with its number; in a prunable run, wait for the decision whether it continues."""
+        self._epochs.append(event)
+        number = len(self._epochs)
+        if not lease.rank.prunable:
+            self.broker.submit("emit", self.name, lease.lease_id, event, number)
+            return None
+        goes_on: bool = self.broker.call("epoch", self.name, lease.lease_id, event, number)
+        return goes_on
 
     def finish(self, lease: Lease, result: RankResult) -> None:
         """Send the result of a run; this may end the process."""
         result = replace(result, rss_mib=psutil.Process().memory_info().rss / 2**20)
         self._lease_id = ""
         self._is_spoilt = self._is_spoilt or bool(result.left_behind)
-        # The broker may take calls in another order than they were made, and hears no more of a run that has ended.
-        if self._emitted:
-            ray.wait(self._emitted, num_returns=len(self._emitted), timeout=EMIT_ACK_TIMEOUT_S)
-            self._emitted.clear()
-        self._sent = _Sent(lease.lease_id, result)
+        # With all epochs, since calls may arrive in another order than they were made, or not at all.
+        self._sent = _Sent(lease.lease_id, result, tuple(self._epochs))
+        self._epochs = []
         self._send_result()
         # The answer to an ok is waited for in `next_lease`, so that the process group ends meanwhile.
         may_stay = result.outcome == Outcome.OK or self._confirm_result()
@@ -173,7 +177,8 @@ class RankWorker:
     def _send_result(self) -> None:
         assert self._sent is not None
         try:
-            self._sent.answer = self.broker.submit("finish", self.name, self._sent.lease_id, self._sent.result)
+            sent = (self._sent.lease_id, self._sent.result, self._sent.epochs)
+            self._sent.answer = self.broker.submit("finish", self.name, *sent)
         except ray.exceptions.RayActorError:
             self._sent.answer = None
 
@@ -204,6 +209,7 @@ class _Sent:
 
     lease_id: str
     result: RankResult
+    epochs: Sequence[EpochEnded]
     answer: Any = None
 
 

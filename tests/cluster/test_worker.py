@@ -16,7 +16,8 @@ from dmls_ray.cluster import worker as worker_module
 from dmls_ray.cluster.messages import Lease, Leave, TrainerSettings
 from dmls_ray.cluster.worker import RankWorker, serve
 from dmls_ray.records.run_events import RankResult
-from tests.cluster.scheduler.ranks import job, result
+from dmls_ray.training.rank import RankInfo
+from tests.cluster.scheduler.ranks import epoch, job, result
 
 UNAVAILABLE = ray.exceptions.ActorUnavailableError("the network fails", b"1" * 16)
 DIED = ray.exceptions.ActorDiedError()
@@ -57,8 +58,8 @@ def worker(broker: ScriptedBroker) -> RankWorker:
             return RankWorker(SimpleNamespace(broker="broker"))  # type: ignore[arg-type]
 
 
-def lease(run_id: str = "r") -> Lease:
-    return Lease(lease_id=f"{run_id}/1", job=job(run_id), rank=None)  # type: ignore[arg-type]
+def lease(run_id: str = "r", rank: int = 0) -> Lease:
+    return Lease(lease_id=f"{run_id}/1", job=job(run_id), rank=RankInfo(rank=rank, world_size=2))
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,25 @@ def test_a_failed_rank_ends_if_others_may_wait_for_it(answers: list[Any]) -> Non
     rank = worker(ScriptedBroker(join=["a"], finish=answers))
     with pytest.raises(Exited):
         rank.finish(lease(), result(0, "error"))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_result_brings_all_epochs_of_rank_0_along_in_their_order(number: int) -> None:
+    epochs = [epoch(1), epoch(2), epoch(3)]
+    broker = ScriptedBroker(join=["a"], emit=[None] * 3, finish=[UNAVAILABLE, True, True], next_lease=[None])
+    rank = worker(broker)
+    emit = rank.make_emit(lease(rank=number))
+    for event in epochs:
+        assert emit(event) is None
+    rank.finish(lease(), result(number))
+    assert rank.next_lease() is None
+    reported = [tuple(args[2:]) for method, *args in broker.calls if method == "emit"]
+    assert reported == ([(event, place) for place, event in enumerate(epochs, 1)] if number == 0 else [])
+    sent = [list(args[3]) for method, *args in broker.calls if method == "finish"]
+    assert sent == [epochs if number == 0 else []] * 2, "also where it is sent again"
+    rank.make_emit(lease())
+    rank.finish(lease(), result())
+    assert broker.calls[-1][4] == (), "those of the run before are no part of the next"
 
 
 def test_a_failed_rank_for_which_none_waits_stays() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from dmls_ray.cluster.messages import Job
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.run_events import EarlierAttempt, RankResult, RunStarted, Verdict
+from dmls_ray.records.run_events import EarlierAttempt, EpochEnded, RankResult, RunStarted, Verdict
 
 
 def oom_kill_evidence(before: int | None, after: int | None, machine: str) -> str:
@@ -64,12 +64,22 @@ class Attempt:
     """By rank: the number of the epoch after which it last waited for a decision."""
     reported: int = 0
     """Number of epochs that the driver knows of."""
+    early: dict[int, EpochEnded] = field(default_factory=dict)
+    """Epochs by number that have arrived before an earlier one."""
     decided: int = 0
     """Number of epochs that the run may finish."""
     stopped: bool = False
     """The run is to stop."""
     decision: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and replaced, at each decision."""
+
+    def in_order(self, event: EpochEnded, number: int) -> Iterator[EpochEnded]:
+        """Take an epoch by its number from 1; returns those that can be passed on now, each once."""
+        if number > self.reported:
+            self.early[number] = event
+        while (ready := self.early.pop(self.reported + 1, None)) is not None:
+            self.reported += 1
+            yield ready
 
     async def may_continue(self, name: str, number: int) -> bool:
         """Wait for the decision after an epoch, by its number from 1, that a rank has ended."""
@@ -152,7 +162,7 @@ class Attempt:
         if limits.run_timeout is not None and now() - self.started > limits.run_timeout:
             return f"not done after {limits.run_timeout:g} s (run_timeout)"
         # A rank that waits for the decision after an epoch which was not reported waits for the rank that reports.
-        is_deciding = self.reported > self.decided
+        is_deciding = self.job.prunable and self.reported > self.decided
         if limits.stall_timeout is not None and now() - self.progressed > limits.stall_timeout and not is_deciding:
             return f"no progress for {limits.stall_timeout:g} s (stall_timeout)"
         return ""

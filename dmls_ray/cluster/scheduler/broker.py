@@ -19,10 +19,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmls_ray.cluster.messages import ExpectedTrainer, Job, Lease, Leave, RankRegistration
+from dmls_ray.cluster.scheduler.attempt import Attempt
 from dmls_ray.cluster.scheduler.clock import now
 from dmls_ray.cluster.scheduler.dispatcher import skipped
 from dmls_ray.cluster.scheduler.retry import Queued
@@ -110,22 +111,20 @@ class Broker(TrainerCalls):
         if attempt is not None:
             attempt.progressed = now()
 
-    async def emit(self, name: str, lease_id: str, event: EpochEnded) -> None:
-        """Add an event of a run under way."""
+    async def emit(self, name: str, lease_id: str, event: EpochEnded, number: int) -> None:
+        """Take an epoch that a rank has ended in a run that is not prunable; `number`: which of its epochs, from 1."""
         attempt = self.attempt_of(name, lease_id)
         if attempt is not None:
-            attempt.progressed = now()
-            self.streams.add(attempt.job.run_id, event)
+            self._take_epoch(attempt, name, event, number)
 
-    async def epoch(self, name: str, lease_id: str, event: EpochEnded, *, number: int, reports: bool) -> bool:
+    async def epoch(self, name: str, lease_id: str, event: EpochEnded, number: int) -> bool:
         """Wait for the decision whether a prunable run continues after an epoch that a rank has ended.
 
         Args:
             name: the rank.
             lease_id: its part in the run.
             event: the epoch.
-            number: how many epochs this rank has ended; a repeated call, after a network failure, counts once.
-            reports: whether this rank's event is the run's; those of the other ranks are equal.
+            number: which of the epochs of this rank, from 1.
 
         Returns:
             Whether to continue. False for a run that has no follower any more, after the death of a broker for example.
@@ -133,16 +132,27 @@ class Broker(TrainerCalls):
         attempt = self.attempt_of(name, lease_id)
         if attempt is None:
             return False
-        if reports and number > attempt.reported:
-            attempt.reported = number
-            await self.emit(name, lease_id, event)
+        self._take_epoch(attempt, name, event, number)
         return await attempt.may_continue(name, number)
 
-    async def finish(self, name: str, lease_id: str, result: RankResult) -> bool:
+    def _take_epoch(self, attempt: Attempt, name: str, event: EpochEnded, number: int) -> None:
+        """Pass an epoch on, and those that waited for it: only those of the first rank, each once, in their order."""
+        attempt.progressed = now()
+        if name == attempt.ranks[0]:
+            for ready in attempt.in_order(event, number):
+                self.streams.add(attempt.job.run_id, ready)
+
+    async def finish(self, name: str, lease_id: str, result: RankResult, epochs: Sequence[EpochEnded] = ()) -> bool:
         """Take the result of a rank, of which the first counts; returns whether its process may stay.
 
         A rank that failed while others wait for it in a collective must end its process: neither gloo nor NCCL
         reports it in any other way. If all ranks fail, no rank waits, and all may stay.
+
+        Args:
+            name: the rank.
+            lease_id: its part in the run.
+            result: its result.
+            epochs: all of its epochs. Some may be on their way: the calls of a rank may arrive in any order.
         """
         too_large = self.limits.recycle_above_mib is not None and result.rss_mib > self.limits.recycle_above_mib
         if (too_large or result.left_behind) and name in self.members.ranks:
@@ -154,6 +164,8 @@ class Broker(TrainerCalls):
         if attempt.interrupted and result.outcome != Outcome.OK:
             # The collective it waited in was aborted, which may surface as any error.
             result = dataclasses.replace(result, is_symptom=True)
+        for number, event in enumerate(epochs, 1):
+            self._take_epoch(attempt, name, event, number)
         attempt.take(name, result)
         rank = self.members.ranks[name]
         if result.is_symptom:

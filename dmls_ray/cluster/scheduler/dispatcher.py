@@ -257,6 +257,9 @@ class Dispatcher:
             if rank.waiting is not None and not rank.must_leave:
                 # It asked for work before the other ranks of its run had ended.
                 self.members.set_idle(name)
+        for number in sorted(attempt.early):
+            # A rank was lost with an epoch before it.
+            self.streams.add(attempt.job.run_id, attempt.early[number])
         verdict = attempt.verdict()
         again = retry(attempt, verdict, self.limits)
         if again is not None:

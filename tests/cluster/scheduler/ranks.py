@@ -88,7 +88,7 @@ async def soon(awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
 async def serve(broker: Broker, name: str, log: list[Lease], outcome: str = "ok") -> None:
     while (lease := await broker.next_lease(name)) is not None:
         log.append(lease)
-        await broker.emit(name, lease.lease_id, epoch(1))
+        await broker.emit(name, lease.lease_id, epoch(1), 1)
         await broker.finish(name, lease.lease_id, result(lease.rank.rank, outcome))
 
 
@@ -127,7 +127,7 @@ async def train(broker: Broker, name: str, epochs: int) -> int:
     done = 0
     for number in range(1, epochs + 1):
         done = number
-        if not await broker.epoch(name, lease.lease_id, epoch(number), number=number, reports=lease.rank.rank == 0):
+        if not await broker.epoch(name, lease.lease_id, epoch(number), number):
             break
     await broker.finish(name, lease.lease_id, result(lease.rank.rank))
     return done

@@ -135,9 +135,7 @@ class Process:
             await asyncio.sleep(1)
             if self.outcome.done():
                 return
-            reports = lease.rank.rank == 0
-            args = (name, lease.lease_id, epoch(number))
-            if not await self.cluster.call("epoch", *args, number=number, reports=reports):
+            if not await self.cluster.call("epoch", name, lease.lease_id, epoch(number), number):
                 self.give_back()
                 return
 

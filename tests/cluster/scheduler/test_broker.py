@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from dmls_ray.cluster.messages import ExpectedTrainer, Lease, RankDeath
 from dmls_ray.cluster.scheduler.broker import Broker
 from dmls_ray.config.run_limits import RunLimits
@@ -31,6 +33,7 @@ from tests.cluster.scheduler.ranks import (
     train,
     trainers,
 )
+from tests.cluster.scheduler.virtual_time import run_virtually
 
 
 @scenario
@@ -42,7 +45,7 @@ async def test_a_run_takes_its_ranks_reports_its_events_and_returns_its_ranks() 
         await broker.submit(job(f"r{number}", size))
         events = await follow(broker, f"r{number}")
         assert events[0] == RunStarted(attempt=1)
-        assert sum(isinstance(event, EpochEnded) for event in events) == size
+        assert sum(isinstance(event, EpochEnded) for event in events) == 1, "those of rank 0"
         assert events[-1].verdict.outcome.value == "ok"
         assert [item.rank for item in events[-1].results] == list(range(size))
     parts_served = sorted((attempt_of(lease), lease.rank.rank, lease.rank.backend) for lease in log)
@@ -65,7 +68,7 @@ async def test_what_a_lost_attempt_still_says_is_not_heard() -> None:
     old = (await waiting).lease_id
     waiting = await soon(broker.next_lease(await broker.join(card(0, group=1))))
     await broker.finish(name, old, result(0))
-    await broker.emit(name, old, epoch(9))
+    await broker.emit(name, old, epoch(9), 1)
     assert attempt_of(await waiting) == "r/2"
     assert [type(event) for event in await broker.events("r")] == [RunStarted, RunStarted]
 
@@ -207,9 +210,69 @@ async def test_an_epoch_that_is_reported_twice_counts_once() -> None:
     await broker.submit(asking("r"))
     lease = await taken_up(broker, name)
     for _ in range(2):
-        await soon(broker.epoch(name, lease.lease_id, epoch(1), number=1, reports=True))
+        await soon(broker.epoch(name, lease.lease_id, epoch(1), 1))
     events = await broker.events("r")
     assert [type(event) for event in events] == [RunStarted, EpochEnded]
+
+
+@pytest.mark.parametrize("arrive", [[1, 3, 2, 5, 4], [5, 4, 3, 2, 1], [2, 2, 1, 3, 3, 1], [4], []])
+def test_epochs_are_passed_on_once_and_in_their_order_however_they_arrive(arrive: list[int]) -> None:
+    async def play() -> None:
+        broker = Broker(trainers(t=2))
+        waiting = [await soon(taken_up(broker, await broker.join(card(index)))) for index in range(2)]
+        await broker.submit(job("r", 2))
+        (first, lease), (second, _) = [(f"t/{index}", await task) for index, task in enumerate(waiting)]
+        names = {name.partition("#")[0]: name for name in broker.members.ranks}
+        for number in arrive:
+            await broker.emit(names[first], lease.lease_id, epoch(number), number)
+            await broker.emit(names[second], lease.lease_id, epoch(number), number)
+        epochs = [epoch(number) for number in range(1, 6)]
+        await broker.finish(names[second], lease.lease_id, result(1, "error"), epochs)
+        await broker.finish(names[first], lease.lease_id, result(0, "error"), epochs)
+        assert [event for event in await follow(broker, "r") if isinstance(event, EpochEnded)] == epochs
+
+    run_virtually(play())
+
+
+@scenario
+async def test_epochs_of_a_rank_that_is_lost_keep_their_order_where_one_is_missing() -> None:
+    broker = Broker(trainers(t=1), limits=RunLimits(max_retries=0))
+    name = await broker.join(card(0))
+    waiting = await soon(taken_up(broker, name))
+    await broker.submit(job("r"))
+    lease = await waiting
+    for number in (4, 1, 3):
+        await broker.emit(name, lease.lease_id, epoch(number), number)
+    await broker.ranks_failed("t", {0: RankDeath()})
+    kinds = [event for event in await follow(broker, "r") if isinstance(event, EpochEnded)]
+    assert kinds == [epoch(1), epoch(3), epoch(4)]
+
+
+@scenario
+async def test_each_attempt_at_a_run_counts_its_epochs_from_one() -> None:
+    broker = Broker(trainers(t=1))
+    name = await broker.join(card(0))
+    waiting = await soon(taken_up(broker, name))
+    await broker.submit(job("r"))
+    lease = await waiting
+    await broker.emit(name, lease.lease_id, epoch(1), 1)
+    await broker.ranks_failed("t", {0: RankDeath()})
+    again = await broker.join(card(0, group=1))
+    lease = await taken_up(broker, again)
+    await broker.finish(again, lease.lease_id, result(0), [epoch(1), epoch(2)])
+    events = await follow(broker, "r")
+    assert [type(event) for event in events[:2]] == [RunStarted, EpochEnded]
+    assert events[2:5] == [RunStarted(attempt=2, after=events[2].after), epoch(1), epoch(2)]
+
+
+@scenario
+async def test_a_run_that_reports_epochs_stalls_as_any_other() -> None:
+    broker = Broker(trainers(t=1), limits=RunLimits(stall_timeout=30, max_retries=0))
+    name = await broker.join(card(0))
+    waiting = await soon(taken_up(broker, name))
+    await broker.submit(job("r"))
+    await broker.emit(name, (await waiting).lease_id, epoch(1), 1)
+    assert await outcome_of(broker, "r") == "timeout"
 
 
 @scenario

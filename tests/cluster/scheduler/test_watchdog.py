@@ -96,7 +96,7 @@ async def test_a_rank_that_waits_for_a_decision_on_an_epoch_that_rank_0_never_re
     await broker.submit(asking("r", 2))
     first, second = [await soon(taken_up(broker, name)) for name in names]
     await broker.finish(names[0], (await first).lease_id, result(0))
-    await soon(broker.epoch(names[1], (await second).lease_id, epoch(1), number=1, reports=False))
+    await soon(broker.epoch(names[1], (await second).lease_id, epoch(1), 1))
     done = await end_of(broker, "r")
     assert (done.verdict.outcome, done.verdict.reason) == ("timeout", "no progress for 0.2 s (stall_timeout)")
 
