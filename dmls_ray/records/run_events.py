@@ -32,8 +32,14 @@ class RankResult:
     """Measured by this rank, by field of `RankRecord`."""
     run: Mapping[str, Any] = field(default_factory=dict)
     """Equal on all ranks, by field of `RunRecord`; also `epochs`, and `returned` of a user's training function."""
+    steps: int = 0
+    """Optimizer steps of the rank, above world size 1; unlike those of a record, also of a rank that failed."""
+    collectives: int | None = None
+    """Collectives that the rank had begun; None where its backend does not count them, or has no group any more."""
     is_symptom: bool = False
     """The rank failed only because another rank is gone."""
+    waits_in_step: bool = False
+    """It failed so in a forward or backward pass or in an optimizer, not in a collective that its function calls."""
     is_disconnected: bool = False
     """The rank failed because the network between ranks did."""
     device_lost: bool = False

@@ -6,7 +6,10 @@ import contextvars
 import os
 import time
 import traceback
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -17,9 +20,11 @@ from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.returned import DEEPEST_RESULT, checked_epoch, plain_values
 from dmls_ray.records.run_events import EpochEnded, RankEvent, RankResult
 from dmls_ray.training.code_check import check_code
+from dmls_ray.training.compat import sequence_numbers
 from dmls_ray.training.process import wait_for_others
 from dmls_ray.training.process_state.undo import ProcessState
 from dmls_ray.training.rank import Emit, RankInfo, TrainFunction
+from dmls_ray.training.step_hooks import around_optimizer_steps
 from dmls_ray.training.torchrun_environment import torchrun_environment
 from dmls_ray.training.ways_out import describe_error
 from dmls_ray.util.errors import DivergedError, InfeasibleError
@@ -38,7 +43,9 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
             event = EpochEnded(epoch=checked_epoch(asdict(event.epoch), f"what {name} emitted"))
         return emit(event)
 
-    with torchrun_environment(rank, config.threads_per_rank):
+    steps: Counter[str] = Counter()
+    of_rank = around_optimizer_steps(lambda: None, lambda optimizer: steps.update(["steps"]))
+    with torchrun_environment(rank, config.threads_per_rank), of_rank if rank.world_size > 1 else nullcontext():
         try:
             rank = _prepared(rank)
         except Exception as error:  # noqa: BLE001 - any error ends this run only
@@ -57,8 +64,10 @@ def run_guarded(train: TrainFunction, config: RuntimeConfig, rank: RankInfo, emi
             raise  # a Ctrl-C ends the sweep
         except BaseException as error:  # noqa: BLE001 - any error ends this run only, asyncio.CancelledError too
             result = failure(error, rank, has_flags=isinstance(config, TrainingConfig))
+        numbers = sequence_numbers() if rank.world_size > 1 else None
+        collectives = None if numbers is None else sum(numbers.values())
         # By now no traceback keeps what the function has made.
-        return replace(result, left_behind=state.restore())
+        return replace(result, left_behind=state.restore(), steps=steps.total(), collectives=collectives)
 
 
 def _prepared(rank: RankInfo) -> RankInfo:
@@ -82,6 +91,7 @@ _DISCONNECTED = (
     "Broken pipe", "No route to host", "connectFullMesh failed",
 )  # fmt: skip
 _PEER_IS_GONE = ("gloo", *_DISCONNECTED)
+_TORCH = Path(torch.__file__).parent
 
 
 def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) -> RankResult:
@@ -103,8 +113,16 @@ def failure(error: BaseException, rank: RankInfo, *, has_flags: bool = False) ->
         # After an assertion on the device, for example, every further call in this process fails.
         device_lost=outcome is Outcome.ERROR and _message_has(error, ("CUDA error",)),
         is_symptom=isinstance(error, dist.DistError) or _message_has(error, _PEER_IS_GONE),
+        waits_in_step=_fails_in_step(error),
         is_disconnected=isinstance(error, dist.DistNetworkError) or _message_has(error, _DISCONNECTED),
     )
+
+
+def _fails_in_step(error: BaseException) -> bool:
+    """Whether an error comes from a model or an optimizer of PyTorch, not from a collective that is called directly."""
+    files = (Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__))
+    of_torch = next((file for file in files if file.is_relative_to(_TORCH)), None)
+    return of_torch is not None and of_torch.parent != _TORCH / "distributed"
 
 
 def _message_has(error: BaseException, words: tuple[str, ...]) -> bool:

@@ -172,7 +172,7 @@ class Attempt:
         if self.cause is not None:
             return _verdict_of(self.cause)
         if self.overdue:
-            return Verdict(outcome=Outcome.TIMEOUT, reason=self.overdue)
+            return Verdict(outcome=Outcome.TIMEOUT, reason=f"{self.overdue}{self._ended_before}")
         if self.lost:
             count = f"{len(self.lost)} of {len(self.ranks)} ranks died"
             if self.oom_kill:
@@ -185,10 +185,50 @@ class Attempt:
         if symptom is None:
             return Verdict(outcome=Outcome.OK)
         verdict = _verdict_of(symptom)
-        if self.is_disconnected:
+        if uneven := self._uneven:
+            verdict = replace(verdict, outcome=Outcome.ERROR, reason=uneven)
+        elif self.is_disconnected:
             reason = f"the ranks lost each other: {verdict.reason}"
             verdict = replace(verdict, outcome=Outcome.KILLED, reason=reason)
         return verdict
+
+    @property
+    def _first_ended(self) -> RankResult | None:
+        """Of the ranks whose function has ended without an error, the one after the fewest steps."""
+        ended = (result for result in self.results.values() if result.outcome is Outcome.OK)
+        return min(ended, key=lambda result: (result.steps, result.rank), default=None)
+
+    @property
+    def _ended_before(self) -> str:
+        """Which rank had ended when the others made no progress; empty if none had."""
+        ended = self._first_ended
+        return "" if ended is None else f"; rank {ended.rank} had ended after {ended.steps} steps"
+
+    @property
+    def _uneven(self) -> str:
+        """Which rank ended before a collective that others waited in; empty if none did."""
+        ended = self._first_ended
+        if ended is None:
+            return ""
+        waiting = sorted((result for result in self._failed if _waits_for(result, ended)), key=lambda item: item.rank)
+        if not waiting:
+            return ""
+        names = f"rank{'s' * (len(waiting) > 1)} {' and '.join(str(result.rank) for result in waiting)}"
+        begins = f"rank {ended.rank} ended after {ended.steps} steps while {names} waited in a later"
+        even = "give every rank as many batches (DistributedSampler, drop_last)"
+        if waiting[0].waits_in_step:
+            return f"{begins} one; {even} or use Join"
+        return f"{begins} collective; {even}, and let every rank take part in each collective"
+
+
+def _waits_for(result: RankResult, ended: RankResult) -> bool:
+    """Whether a rank failed in a collective that the other one, which has ended, did not begin.
+
+    Where the network fails, both have begun the same.
+    """
+    if result.collectives is None or ended.collectives is None:
+        return result.steps >= ended.steps
+    return result.collectives > ended.collectives
 
 
 def _verdict_of(result: RankResult) -> Verdict:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim import Optimizer
 
 from dmls_ray.records.run_events import Progress
 from dmls_ray.training.clocks import StepTimer
@@ -16,6 +15,7 @@ from dmls_ray.training.compat import after_each_ddp, around_backward_passes, aro
 from dmls_ray.training.ddp_timers import DDPTimers, with_exposed
 from dmls_ray.training.rank import Emit
 from dmls_ray.training.rank_agreement import AgreementMeter
+from dmls_ray.training.step_hooks import around_optimizer_steps
 
 _WARMUP_STEPS = 5
 """First optimizer steps that count in no percentile; as the built-in trial's default."""
@@ -29,18 +29,13 @@ _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 
 
 class FunctionSteps:
-    """Counts and times optimizer steps, whatever the optimizer; each is a sign of progress.
-
-    An optimizer may step another one, as ZeRO does: that is one step. Of several optimizers each step counts.
-    """
+    """Counts and times optimizer steps as `around_optimizer_steps` does; each is a sign of progress."""
 
     def __init__(self, device: torch.device, emit: Emit, agreement: AgreementMeter | None) -> None:
         self.timer = StepTimer(device, _WARMUP_STEPS, on_warm=self._count_from_here)
         self.count = 0
         self._agreement = agreement
         self._emit = emit
-        self._outermost: Any = None
-        """The optimizer whose step is under way."""
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
         self._has_backward = False
@@ -51,17 +46,15 @@ class FunctionSteps:
         """While the context lasts, steps and their parts are measured."""
         self.timer.begin_epoch()
         after = self.timer.phases.after
-        handles = register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._step)
         try:
             with (
+                around_optimizer_steps(self.leave_out, self._step),
                 around_loader_waits(self.leave_out, lambda: after("data_wait")),
                 around_backward_passes(self._begin_backward, self._end_backward),
                 after_each_ddp(self._add),
             ):
                 yield
         finally:
-            for handle in handles:
-                handle.remove()
             self.timer.end_epoch()
 
     def leave_out(self) -> None:
@@ -105,15 +98,7 @@ class FunctionSteps:
         if not self._backward_depth:
             self.timer.phases.after("backward")
 
-    def _begin(self, optimizer: Any, *_: Any) -> None:
-        if self._outermost is None:
-            self.leave_out()
-        self._outermost = self._outermost or optimizer
-
-    def _step(self, optimizer: Any, *_: Any) -> None:
-        if optimizer is not self._outermost:
-            return
-        self._outermost = None
+    def _step(self, optimizer: Optimizer) -> None:
         self.count += 1
         self.timer.phases.after("optimizer")
         self.timer.step()
