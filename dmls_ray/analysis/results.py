@@ -18,6 +18,7 @@ import pandas as pd
 from dmls_ray.config.until import Until
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
+from dmls_ray.records.names import KEYS, OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 from dmls_ray.records.older import fill_older_record
 from dmls_ray.records.outcome import outcome_counts
 from dmls_ray.records.versions import Versions
@@ -35,10 +36,6 @@ NESTED = (
 )  # fmt: skip
 PICTURE = "picture"
 """A field of a record that tables leave out."""
-KEYS = ("run_id", "trial_id", "repeat")
-RESERVED = (*KEYS, "outcome", "reason", "run_seed")
-"""Columns that say which run a row is of, and how it ended: no user-defined field takes their place."""
-
 
 Shared = TypeVar("Shared", bound=Mapping[str, Any])
 
@@ -134,24 +131,23 @@ class Results:
     @cached_property
     @gc_disabled()
     def runs(self) -> pd.DataFrame:
-        """One row a run: every field of the configuration, every column of the record but its picture, and the
-        machine's name.
+        """One row a run: the fields of its configuration, what is recorded of it but the picture, the metrics of a
+        training function, and facts of its machine. Where two columns have one name, the later one gets a prefix.
         """
         records = self.records
         # Column by column: a dict a run would take gigabytes for a hundred thousand.
         read = _columns(records, [name for name in RUN_FIELDS if name not in (*NESTED, PICTURE)])
         columns: dict[str, Any] = {name: read.pop(name) for name in KEYS}
-        columns |= _spread([record.config for record in records], _factors)
+        _add(columns, _spread([record.config for record in records], config_factors), OF_A_FIELD, taken=RESERVED)
         columns["run_seed"] = read.pop("seed")
         read["outcome"] = [outcome.value for outcome in read["outcome"]]
         # What a field became (auto, a warm-up longer than half the run) has a column next to what was asked for.
-        columns |= {f"resolved_{name}" if name in columns else name: values for name, values in read.items()}
-        for name in field_names(record.measures for record in records):
-            column = _apart(name, columns)
-            columns[column] = [record.measures.get(name) for record in records]
-        columns |= _spread([record.machine for record in records], _of_machine)
-        columns |= _spread([record.versions for record in records], _of_versions)
-        columns |= _spread([record.git for record in records], _of_git)
+        _add(columns, read, OF_A_RECORD)
+        metrics = field_names(record.measures for record in records)
+        _add(columns, {name: [record.measures.get(name) for record in records] for name in metrics}, OF_A_METRIC)
+        _add(columns, _spread([record.machine for record in records], _of_machine), "machine_")
+        _add(columns, _spread([record.versions for record in records], _of_versions), "version_")
+        _add(columns, _spread([record.git for record in records], _of_git), "git_")
         frame = pd.DataFrame(columns)
         for head in frame.select_dtypes("float"):
             if np.isinf(frame[head]).any():
@@ -170,21 +166,23 @@ class Results:
         """One row an epoch of a run, over all its ranks."""
         columns = [item.name for item in fields(EpochRecord) if item.name != "measures"]
         names = field_names(epoch.measures for record in self.records for epoch in record.epochs)
-        custom = [_apart(name, columns) for name in names]
+        metrics = distinct_names(names, [*KEYS, *columns], OF_A_METRIC)
         rows = [
             fields_of(record, KEYS)
-            | {_apart(name, columns): value for name, value in epoch.measures.items()}
             | fields_of(epoch, columns)
+            | {metrics[name]: value for name, value in epoch.measures.items()}
             for record in self.records
             for epoch in record.epochs
         ]
-        return pd.DataFrame(rows, columns=[*KEYS, *columns, *custom])
+        return pd.DataFrame(rows, columns=[*KEYS, *columns, *metrics.values()])
 
     @cached_property
     def rank_epochs(self) -> pd.DataFrame:
         """One row an epoch of a rank, over the samples of that rank."""
+        names = field_names(epoch for record in self.records for rank in record.ranks for epoch in rank.epochs)
+        values = distinct_names(names, [*KEYS, "rank"], OF_A_METRIC)
         rows = [
-            fields_of(record, KEYS) | {"rank": rank.rank, **epoch}
+            fields_of(record, KEYS) | {"rank": rank.rank} | {values[name]: value for name, value in epoch.items()}
             for record in self.records
             for rank in record.ranks
             for epoch in rank.epochs
@@ -271,9 +269,10 @@ def config_factors(config: Mapping[str, Any]) -> dict[str, Any]:
     return workload_of(config).factors(config)
 
 
-def _apart(name: str, columns: Iterable[str]) -> str:
-    """The column of a custom metric, which differs from these columns."""
-    return f"measured_{name}" if name in KEYS or name in columns else name
+def _add(columns: dict[str, Any], further: Mapping[str, Any], prefix: str, *, taken: Collection[str] = ()) -> None:
+    """Add further columns, with a prefix where the name is that of another column, or is taken."""
+    heads = distinct_names(further, [*columns, *taken], prefix)
+    columns |= {heads[name]: values for name, values in further.items()}
 
 
 def _check_configs(records: Sequence[RunRecord]) -> None:
@@ -329,21 +328,17 @@ def _spread(
     return {str(name): column.array for name, column in spread.items()}
 
 
-def _factors(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"config_{name}" if name in RESERVED else name: value for name, value in config_factors(config).items()}
-
-
 def _of_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "host": machine.get("host", ""),
-        "cpu": machine.get("cpu", ""),
-        "cores": machine.get("cores"),
-        "gpus": ", ".join(machine.get("gpus", [])),
+        "machine_host": machine.get("host", ""),
+        "machine_cpu": machine.get("cpu", ""),
+        "machine_cores": machine.get("cores"),
+        "machine_gpus": ", ".join(machine.get("gpus", [])),
     }
 
 
 def _of_versions(versions: Mapping[str, Any]) -> dict[str, Any]:
-    return {"torch": versions.get("torch", ""), "ray": versions.get("ray", "")}
+    return {"version_torch": versions.get("torch", ""), "version_ray": versions.get("ray", "")}
 
 
 def _of_git(git: Mapping[str, Any]) -> dict[str, Any]:

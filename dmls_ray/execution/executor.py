@@ -17,10 +17,10 @@ from dmls_ray.execution.blocks import Blocks
 from dmls_ray.execution.busy_cluster import describe_wait
 from dmls_ray.execution.identities import Identities
 from dmls_ray.execution.jobs import JobFactory, LateMachines
-from dmls_ray.execution.left_behind import LeftBehindNotes
 from dmls_ray.execution.main_thread import MainThread
 from dmls_ray.execution.recorder import Recorder, describe_session
 from dmls_ray.execution.run_folder import remove_checkpoints, run_folder
+from dmls_ray.execution.run_notes import RunNotes
 from dmls_ray.execution.search import Search
 from dmls_ray.execution.view import ProgressView
 from dmls_ray.records.model import RunRecord
@@ -77,7 +77,7 @@ class Executor:
         self._ended: set[str] = set()
         """The run_id of each run that has ended."""
         self._late: LateMachines | None = None
-        self._left_behind = LeftBehindNotes()
+        self._notes = RunNotes()
         self._broken = ""
         """Why the worker group is lost for good."""
         self._not_kept: NotKeptError | None = None
@@ -335,9 +335,8 @@ class Executor:
         self.board.run_finished(record)
         if self.search and (note := self.search.missing_metric_note(record)):
             self.view.note(note)
-        # Where each process serves one run, nothing can reach another.
         shared = self.options.isolation == "group" and run.config is not None and run.config.launcher == "ray"
-        if shared and (note := self._left_behind.note(run.run_id, event.results)):
+        for note in self._notes.of(record, event.results, shares_process=shared):
             self.view.note(note)
 
     def _keep(self, record: RunRecord) -> None:

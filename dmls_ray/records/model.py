@@ -210,6 +210,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     """Seconds from assignment until then, with set-up and the test after each epoch, without tests within epochs."""
     measures: dict[str, Any] = msgspec.field(default_factory=dict)
     """Values by name that have no field: returned by a user-defined function, or reported for its last epoch."""
+    not_recorded: str = ""
+    """The values that a user-defined training function reported and that no record can hold, with what is wrong."""
     picture: str = ""
     """A JPEG in base64 that a user-defined training function returned as `picture`."""
 

@@ -1,24 +1,24 @@
-"""The one check of what a rank reports: plain values that fit the record they end in.
-
-Without it, a value that no record can hold would end the whole sweep, when its record is written or read.
-"""
+"""The one check of what a rank reports: plain values that fit the record they end in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import msgspec
 
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
-from dmls_ray.records.model import RunRecord
+from dmls_ray.records.model import RUN_FIELDS, RunRecord
+from dmls_ray.records.names import OF_A_METRIC, RESERVED, distinct_names
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.records.plain import NotPlainError, PlainEntries, plain_entries
 from dmls_ray.records.training_metrics import BY_NAME, RETURNABLE
 from dmls_ray.records.validation import DEEPEST, check_picture
 
-RUN_FACTS = ("device", "backend", "fast_units", "vnni", "compile_cache")
-"""Fields of a run that are equal on all of its ranks, and no numbers."""
+RUN_FACTS = ("device", "backend", "fast_units", "vnni", "compile_cache", "not_recorded")
+"""Fields of a run that are equal on all of its ranks, and no numbers; those of rank 0 count."""
 
 DEEPEST_RESULT = DEEPEST + 2
 """Most levels of a result, which has what a user's function returned two levels below."""
@@ -48,8 +48,65 @@ class _Result(RankRecord):
     run: _RunPart = field(default_factory=_RunPart)  # type: ignore[valid-type]
 
 
+RECORDED = frozenset((*RUN_FIELDS, *(item.name for item in fields(EpochRecord)), *RESERVED)) - {"epoch"}
+"""Names of what is recorded of every run and epoch; no metric has the number of an epoch."""
+
 _RESULT_NAMES = frozenset(item.name for item in fields(_Result))
 _RUN_NAMES = frozenset(_RunPart.__struct_fields__)
+
+
+MOST_OF_A_METRIC = 1_000_000
+"""Most numbers, texts and characters in one value that a training function reports."""
+
+
+def reported_metrics(values: Any, taken: Collection[str] = (), *, deepest: int = DEEPEST) -> PlainEntries:
+    """What a user's training function returned or emitted: what can be recorded, and why the rest cannot.
+
+    Args:
+        values: a dict of values by name; None: there are none; anything else counts as a value named `returned`.
+        taken: names of other columns; a metric with one of these names is recorded as `measured_...`.
+        deepest: most levels of lists and dicts within one another, the given one included.
+    """
+    named = _as_dict(values)
+    picture = named.pop("picture", None)
+    entries = plain_entries(named, deepest=deepest, most=MOST_OF_A_METRIC, check=_check_number)
+    columns = distinct_names(entries.values, taken, OF_A_METRIC)
+    kept = {columns[name]: value for name, value in entries.values.items()}
+    if why := _wrong_with(picture):
+        return PlainEntries(kept, {**entries.left_out, "picture": why})
+    return PlainEntries(kept if picture is None else {**kept, "picture": picture}, entries.left_out)
+
+
+def _as_dict(values: Any) -> dict[Any, Any]:
+    if values is None:
+        return {}
+    if isinstance(values, Mapping):
+        with contextlib.suppress(Exception):  # a mapping of the user's, of which then nothing can be kept
+            return dict(values)
+    return {"returned": values}
+
+
+def _check_number(name: str, value: Any) -> None:
+    """Refuse the value of a metric that tables have if it is not a number.
+
+    Raises:
+        NotPlainError: with what is wrong.
+    """
+    if name in RETURNABLE and (isinstance(value, bool) or not isinstance(value, int | float | None)):
+        raise NotPlainError(f"is of type {type(value).__name__}; give a number")
+
+
+def _wrong_with(picture: Any) -> str:
+    """Why a picture cannot be recorded; empty if it can, or there is none."""
+    if picture is None:
+        return ""
+    if not isinstance(picture, str):
+        return f"is of type {type(picture).__name__}; give base64.b64encode(jpeg).decode()"
+    try:
+        check_picture("", picture)
+    except ValueError as error:
+        return str(error).strip()
+    return ""
 
 
 def checked_result(returned: Any, what: str) -> dict[str, Any]:
@@ -65,12 +122,12 @@ def checked_result(returned: Any, what: str) -> dict[str, Any]:
     result = plain_values(returned, what, deepest=DEEPEST_RESULT)
     _check_types(result, _Result, what)
     run = result.get("run") or {}
-    checked_returned(run.get("returned") or {}, what)
+    _refuse_left_out(reported_metrics(run.get("returned")), what)
     numbers = {name: value for name, value in result.items() if name not in _RESULT_NAMES}
     numbers |= {name: value for name, value in run.items() if name not in _RUN_NAMES}
     for name, value in numbers.items():
         if not isinstance(value, int | float | None):
-            raise ValueError(f"{name}={value!r} in {what} is no number.")
+            raise ValueError(f"{name} in {what} is of type {type(value).__name__}; give a number.")
     return result
 
 
@@ -85,24 +142,8 @@ def checked_epoch(values: Mapping[str, Any], what: str) -> EpochRecord:
     return EpochRecord(**epoch)
 
 
-def checked_returned(values: Any, what: str) -> dict[str, Any]:
-    """What a user's training function returned, as plain values, after a check of its picture.
-
-    Raises:
-        ValueError: as by `plain_values`; or the picture is not a small JPEG in base64.
-    """
-    picture = values.get("picture") if isinstance(values, Mapping) else None
-    # Before the other values, since their error message would contain the whole picture.
-    if picture is not None and not isinstance(picture, str):
-        kind = type(picture).__name__
-        raise ValueError(f"picture in {what} is of type {kind}; give base64.b64encode(jpeg).decode().")
-    if picture is not None:
-        check_picture(f"picture in {what}", picture)
-    return plain_values(values, what)
-
-
 def plain_values(values: Any, what: str, *, deepest: int = DEEPEST) -> dict[str, Any]:
-    """The values as plain ones: tensors and numpy's scalars of one element become numbers.
+    """The values as plain ones, as by `plain_entries`, all of them.
 
     Args:
         values: the values by name.
@@ -110,33 +151,17 @@ def plain_values(values: Any, what: str, *, deepest: int = DEEPEST) -> dict[str,
         deepest: most levels of lists and dicts within one another, the given one included.
 
     Raises:
-        ValueError: a value is not plain, or the value of a metric that tables have is not a number.
+        ValueError: a value is not plain.
     """
     if not isinstance(values, Mapping):
-        raise ValueError(f"{what} is a {type(values).__name__}; give a dict of plain values.")
-    return {str(name): _plain(str(name), value, what, deepest - 1) for name, value in values.items()}
+        raise ValueError(f"{what} is of type {type(values).__name__}; give a dict of plain values.")
+    return _refuse_left_out(plain_entries(values, deepest=deepest), what)
 
 
-def _plain(name: str, value: Any, what: str, levels: int) -> Any:
-    if levels <= 0 and isinstance(value, list | tuple | Mapping):
-        raise ValueError(f"{name} in {what} has more than {DEEPEST} lists and dicts within one another; give fewer.")
-    if hasattr(value, "item") and getattr(value, "size", None) is not None:
-        # The size of a tensor is a method.
-        count = value.numel() if hasattr(value, "numel") else value.size
-        if count != 1:
-            raise ValueError(f"{name} in {what} has {count} elements; give one number, or .tolist().")
-        value = value.item()
-    if name in RETURNABLE and (isinstance(value, bool) or not isinstance(value, int | float | None)):
-        raise ValueError(f"{name}={value!r} in {what} is no number.")
-    if isinstance(value, list | tuple):
-        return [_plain(name, item, what, levels - 1) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _plain(str(key), item, what, levels - 1) for key, item in value.items()}
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise ValueError(f"{name} in {what} has more than 64 bits; give a float.")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise ValueError(f"{name}={value!r} in {what} is no plain value; give numbers, texts, lists or dicts of them.")
+def _refuse_left_out(entries: PlainEntries, what: str) -> dict[str, Any]:
+    for name, why in entries.left_out.items():
+        raise ValueError(f"{name} in {what} {why}.")
+    return entries.values
 
 
 def _check_types(values: Mapping[str, Any], cls: type, what: str) -> None:

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from dmls_ray.analysis.export.files import write_derived_files
 from dmls_ray.analysis.results import Results, load
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.config.runtime import RUNTIME_FIELDS
+from dmls_ray.records.epoch_and_rank import EpochRecord
+from dmls_ray.records.names import RESERVED
+from dmls_ray.records.returned import RECORDED, reported_metrics
+from dmls_ray.records.training_metrics import RETURNABLE
 from dmls_ray.storage.folder import Store
 from dmls_ray.util.errors import StoreError
 from tests.analysis.samples import own_results, results
@@ -76,6 +83,47 @@ def test_no_user_field_or_measure_replaces_the_name_or_outcome_of_a_run() -> Non
     assert set(frame.outcome) == {"ok"}
     assert set(frame.config_run_id) == {"x", "y"}
     assert set(frame.measured_repeat) == {9}
+
+
+def test_the_machine_has_columns_of_its_own() -> None:
+    runs = own_results({"cores": [4, 8]}, lambda values, repeat: (1.0, {"cpu": 87.5, "gpus": 3}), repeats=1)
+    frame = runs.runs.sort_values("cores")
+    assert frame[["cores", "cpu", "gpus"]].to_numpy().tolist() == [[4, 87.5, 3], [8, 87.5, 3]]
+    of_machine = frame[["machine_host", "machine_cpu", "machine_cores", "machine_gpus"]]
+    assert of_machine.to_numpy().tolist() == [["lab", "Some CPU", 2, ""]] * 2
+
+
+COLUMNS = own_results({"width": [8]}, lambda values, repeat: (1.0, {"bits": 2.5}), repeats=1).runs.columns
+FILLED = {*RUNTIME_FIELDS, "train", "width", *RETURNABLE}
+"""Fields that no function defines, and metrics that it may fill."""
+
+
+@pytest.mark.parametrize("name", [*(name for name in COLUMNS if name not in FILLED), "Width", "measured_bits"])
+def test_no_name_of_a_field_or_of_a_metric_hides_another_column(name: str) -> None:
+    def tell(values: Any, repeat: int) -> tuple[float, dict[str, Any]]:
+        measures = {name: 9.25, f"measured_{name}": 9.5}
+        return 1.0, reported_metrics(measures, {*RECORDED, *values}).values
+
+    fields = own_results({name: [101, 102], "width": 8}, lambda values, repeat: (1.0, {}), repeats=1)
+    metrics = own_results({"width": [101, 102]}, tell, repeats=1)
+    for made, expected in ((fields, {101, 102}), (metrics, {9.25}), (metrics, {9.5})):
+        for record in made.records:
+            record.epochs = [EpochRecord(epoch=1, train_s=2.0, measures=record.measures)]
+        assert {*COLUMNS} - {"width", "bits"} <= {*made.runs}, "what is recorded of every run"
+        for frame in (made.runs, make_table(made).numbers(), made.epochs if made is metrics else made.runs):
+            assert frame.columns.is_unique
+            assert [column for column in frame if {*frame[column]} == expected]
+        assert {*made.epochs.train_s} == {2.0}
+    for frame in (fields.runs, make_table(fields).numbers()):
+        assert {*frame[f"config_{name}" if name in RESERVED else name]} == {101, 102}
+
+
+def test_a_metric_with_the_name_of_the_end_of_an_interval_keeps_it(tmp_path: Path) -> None:
+    made = own_results({"width": [8, 16]}, lambda values, repeat: (1.0, {"acc": 0.5 + repeat, "acc_low": 0.25, "n": 7}))
+    numbers = make_table(Results(tmp_path, made.records)).numbers()
+    assert {*numbers["acc_low"]} == {0.25}
+    assert {*numbers["interval_acc_low"]} != {0.25}
+    assert ({*numbers["n"]}, {*numbers["measured_n"]}) == ({3}, {7})
 
 
 def test_a_picture_is_in_no_table(tmp_path: Path) -> None:

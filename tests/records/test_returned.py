@@ -40,21 +40,22 @@ def record_of(result: RankResult, *metrics: Metric) -> RunRecord:
 @pytest.mark.parametrize(
     ("returned", "reason"),
     [
-        (None, f"{WHAT} is a NoneType; give a dict"),
-        ([1], f"{WHAT} is a list; give a dict"),
+        (None, f"{WHAT} is of type NoneType; give a dict"),
+        ([1], f"{WHAT} is of type list; give a dict"),
         ({"rank": "x"}, f"{WHAT} does not fit a record (Expected `int`, got `str` - at `$.rank`)"),
         ({"rank": 1}, f"{WHAT} is another rank than its own, 0."),
         ({"total_s": "long"}, "Expected `float | null`, got `str` - at `$.total_s`"),
         ({"outcome": "fine"}, "Invalid enum value 'fine' - at `$.outcome`"),
         ({"run": 3}, "got `int` - at `$.run`"),
-        ({"run": {"pps": "fast"}}, f"pps='fast' in what tests.records.{WHAT} is no number."),
-        ({"run": {"pps": [1, 2]}}, "pps=[1, 2] in what"),
-        ({"pps": "fast"}, "pps='fast' in what"),
+        ({"run": {"pps": "fast"}}, f"pps in what tests.records.{WHAT} is of type str; give a number."),
+        ({"run": {"pps": [1, 2]}}, f"pps in what tests.records.{WHAT} is of type list; give a number."),
+        ({"pps": "fast"}, f"pps in what tests.records.{WHAT} is of type str; give a number."),
         ({"run": {"pps": 2**70}}, "pps in what"),
         ({"run": {"pps": np.zeros(3)}}, "pps in what"),
         ({"run": {"steps": 2.5}}, "Expected `int | null`, got `float` - at `$.run.steps`"),
         ({"run": {"epochs": [{"epoch": "1"}]}}, "Expected `int`, got `str` - at `$.run.epochs[0].epoch`"),
         ({"run": {"returned": {"picture": "no"}}}, "is not a JPEG in base64"),
+        ({"run": {"returned": {"test_accuracy": "high"}}}, "test_accuracy in what"),
     ],
 )  # fmt: skip
 def test_a_value_that_no_record_holds_is_an_error_that_names_it(returned: Any, reason: str) -> None:

@@ -17,10 +17,11 @@ from dmls_ray.analysis.figures.plotly_text import rounded
 from dmls_ray.analysis.metrics import format_of
 from dmls_ray.analysis.report.logs import TextTable, run_files, run_logs, shorten
 from dmls_ray.analysis.report.methodology import environment_key
-from dmls_ray.analysis.results import KEYS, NESTED, PICTURE, factors_of, field_names
+from dmls_ray.analysis.results import NESTED, PICTURE, factors_of, field_names
 from dmls_ray.analysis.stats.formatting import ACCURACY, RATE
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord
 from dmls_ray.records.model import RUN_FIELDS, RunRecord
+from dmls_ray.records.names import KEYS, OF_A_METRIC, distinct_names
 from dmls_ray.records.training_metrics import is_loss
 from dmls_ray.records.validation import MOST_PICTURE
 from dmls_ray.util.gc import gc_disabled
@@ -93,11 +94,14 @@ def _kept(record: RunRecord, most: int) -> list[int]:
 def _epochs(records: Sequence[RunRecord], kept: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Metric -> for each run, a value per epoch."""
     names = _names(EpochRecord, "measures")
+    of_all = field_names(epoch.measures for record in records for epoch in record.epochs)
+    metrics = distinct_names(of_all, names, OF_A_METRIC)
+
+    def values(epoch: EpochRecord) -> dict[str, Any]:
+        return _values_of(epoch, names) | {metrics[name]: value for name, value in epoch.measures.items()}
+
     return _nested_columns(
-        [
-            [_values_of(epoch, names) | epoch.measures for epoch in (record.epochs[place] for place in places)]
-            for record, places in zip(records, kept, strict=True)
-        ],
+        [[values(record.epochs[place]) for place in places] for record, places in zip(records, kept, strict=True)],
         digits=4,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.records.names import OF_A_FIELD, distinct_names
 
 
 def describe_configuration(factors: Mapping[str, Any]) -> str:
@@ -64,7 +65,7 @@ def factor_cells(factors: Mapping[str, Any], *, other_headers: Collection[str]) 
         factors: name -> value.
         other_headers: headers of the row's other cells; a field with the name of one gets the prefix `config_`.
     """
-    heads = {name: f"config_{name}" if name in other_headers else name for name in factors}
+    heads = distinct_names(factors, other_headers, OF_A_FIELD)
     return {head: "" if factors[name] is None else str(factors[name]) for name, head in heads.items()}
 
 

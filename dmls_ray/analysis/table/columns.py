@@ -15,6 +15,7 @@ from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.analysis.why.step import bounds_of
 from dmls_ray.records.metric import Metric
+from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import BY_NAME
 from dmls_ray.workloads.registry import registered_metrics
@@ -121,7 +122,7 @@ def _factor(name: str) -> Column:
     def text(row: Row) -> str:
         return "" if row.factors[name] is None else str(row.factors[name])
 
-    return Column(name, text, lambda row: {name: row.factors[name]})
+    return Column(name, text, lambda row: {name: row.factors[name]}, OF_A_FIELD)
 
 
 def metric_column(name: str, *, interval: bool = False, answers: bool = False, head: str = "") -> Column:
@@ -141,7 +142,8 @@ def metric_column(name: str, *, interval: bool = False, answers: bool = False, h
         return f"{text}{_of_how_many(row.estimate(name), row)}{_when_stopped(row, name) if text else ''}"
 
     head = (head or label_of(name)) + (INTERVAL if interval else "")
-    return Column(head, text, lambda row: _numbers(name, row.estimate(name)))
+    prefix = OF_A_RECORD if name in registered_metrics() else OF_A_METRIC
+    return Column(head, text, lambda row: _numbers(name, row.estimate(name)), prefix)
 
 
 def _of_how_many(value: Estimate | Contrast | None, row: Row) -> str:

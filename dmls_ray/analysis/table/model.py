@@ -13,10 +13,15 @@ from dmls_ray.analysis.results import field_names
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.fields import FieldSpec
 from dmls_ray.config.until import Until
+from dmls_ray.records.names import OF_A_FIELD, OF_A_METRIC, OF_A_RECORD, RESERVED, distinct_names
 
 if TYPE_CHECKING:
     from dmls_ray.analysis.presentation import Presentation
     from dmls_ray.analysis.table.stage import Stage
+
+
+OF_AN_INTERVAL = "interval_"
+"""Prefix of an end of the interval of a metric whose name is taken, as `acc_low` next to a metric `acc_low`."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +32,27 @@ class Column:
     text: Callable[[Row], str]
     values: Callable[[Row], dict[str, Any]]
     """Name -> number, for programs that read the table."""
+    prefix: str = ""
+    """Precedes a heading that another column has, too; empty: the heading stays."""
 
 
-def dedupe_headers(heads: Sequence[str]) -> list[str]:
-    """Distinct headings: a field with the heading of another column gets the prefix `config_`."""
-    named: list[str] = []
-    for head in reversed(heads):  # varied fields stand first; they get the prefix
-        while head in named:
-            head = f"config_{head}"
-        named.append(head)
-    return named[::-1]
+def _distinct(heads: Sequence[tuple[str, str]]) -> list[str]:
+    """Distinct headings of headings with their prefixes; those without a prefix stay."""
+    named = [head for head, _ in heads]
+    taken = {head for head, prefix in heads if not prefix} | {*RESERVED}
+    for kind in (OF_A_FIELD, OF_A_RECORD, OF_A_METRIC, OF_AN_INTERVAL):
+        places = [place for place, (_, prefix) in enumerate(heads) if prefix == kind]
+        columns = distinct_names([named[place] for place in places], taken, kind)
+        for place in places:
+            named[place] = columns[named[place]]
+        taken |= {*columns.values()}
+    return named
+
+
+def _heads(column: Column, row: Row) -> list[tuple[str, str]]:
+    """The names of the numbers of a column, with their prefixes."""
+    value, *others = column.values(row)
+    return [(value, column.prefix), *((name, column.prefix and OF_AN_INTERVAL) for name in others)]
 
 
 NoteKind = Literal[
@@ -85,16 +101,18 @@ class Table:
         """The cells as text, one column per heading; of some columns, or of all."""
         columns = self.columns if columns is None else columns
         cells = [[column.text(row) for column in columns] for row in self.rows]
-        return pd.DataFrame(cells, columns=dedupe_headers([column.head for column in columns]), dtype=object)
+        return pd.DataFrame(
+            cells, columns=_distinct([(column.head, column.prefix) for column in columns]), dtype=object
+        )
 
     def numbers(self, columns: Sequence[Column] | None = None) -> pd.DataFrame:
         """The cells, of some columns or of all, as numbers: of each metric the mean, the ends of its interval, median
         and deviation.
         """
         columns = self.columns if columns is None else columns
-        values = [[pair for column in columns for pair in column.values(row).items()] for row in self.rows]
-        heads = [name for name, _ in values[0]] if values else []
-        return pd.DataFrame([[value for _, value in values] for values in values], columns=dedupe_headers(heads))
+        rows = [[value for column in columns for value in column.values(row).values()] for row in self.rows]
+        heads = [head for column in columns for head in _heads(column, self.rows[0])] if self.rows else []
+        return pd.DataFrame(rows, columns=_distinct(heads))
 
     def markdown(self, columns: Sequence[Column] | None = None) -> str:
         """The table, of some columns or of all, and its notes as Markdown."""

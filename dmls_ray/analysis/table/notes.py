@@ -58,6 +58,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
     if any(record.resumed_epoch for record in records):
         text = "Some runs were taken up from a checkpoint: their times leave out what was lost."
         yield Note("comparability", text)
+    for text in _not_recorded(rows):
+        yield Note("outcome", text)
     for text in _failures(rows):
         yield Note("outcome", text)
 
@@ -153,6 +155,16 @@ def _failures(rows: Sequence[Row]) -> Iterator[str]:
             names.setdefault(reason, []).append(describe_configuration(row.factors))
     for reason, of_trials in names.items():
         yield f"{join_names(of_trials)}: {reason}"
+
+
+def _not_recorded(rows: Sequence[Row]) -> Iterator[str]:
+    """What training functions reported and is not recorded, with the trials."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        for text in dict.fromkeys(record.not_recorded for record in row.records if record.not_recorded):
+            names.setdefault(text, []).append(describe_configuration(row.factors))
+    for text, of_trials in names.items():
+        yield f"Not recorded of {join_names(of_trials)}: {text}."
 
 
 def _of_test_set(rows: Sequence[Row]) -> str:

@@ -23,6 +23,7 @@ from dmls_ray.analysis.memory import MEMORY
 from dmls_ray.analysis.metrics import is_time, label_of
 from dmls_ray.records.epoch_and_rank import EpochRecord, RankRecord, epoch_ends
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.names import OF_A_METRIC, distinct_names
 from dmls_ray.records.training_metrics import LEARNED
 
 EPOCH_TAGS = {**{name: name.replace("_", " ").capitalize() for name in LEARNED}, "images_per_s": "Images per second"}
@@ -166,7 +167,9 @@ def _values(record: Any, tags: Mapping[str, str], measures: Mapping[str, Any], m
     """Finite numbers by tag; metrics of a user function have their own name as tag."""
     names = [name for name in tags if mode == "bench" or not is_time(name)]
     values = {tags[name]: getattr(record, name, None) for name in names}
-    values |= {f"measured_{name}" if name in tags.values() else name: value for name, value in measures.items()}
+    of_runs = [name for name in measures if name.startswith(run_tag(""))]
+    of_metrics = distinct_names(measures, [*tags.values(), *of_runs], OF_A_METRIC)
+    values |= {of_metrics[name]: value for name, value in measures.items()}
     return {tag: value for tag, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 

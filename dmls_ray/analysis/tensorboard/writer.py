@@ -24,7 +24,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from dmls_ray.analysis.results import RESERVED, Results, config_factors, factors_of
+from dmls_ray.analysis.results import Results, config_factors, factors_of
 from dmls_ray.analysis.table.build import factor_names
 from dmls_ray.analysis.tensorboard.folder import (
     FOLDER,
@@ -58,6 +58,7 @@ from dmls_ray.analysis.tensorboard.messages import (
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
+from dmls_ray.records.names import OF_A_FIELD, RESERVED, distinct_names
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.workloads.registry import workload_of
@@ -245,11 +246,16 @@ class TensorBoardWriter:
 
     def _hyperparameters(self, factors: Mapping[str, Any]) -> dict[str, Any]:
         """The hyperparameters of a configuration in the HParams table."""
-        values = {_column(name): factors[name] for name in self._fields if factors.get(name) is not None}
+        heads = self._heads()
+        values = {heads[name]: factors[name] for name in self._fields if factors.get(name) is not None}
         return {
             name: value if isinstance(value, bool | int | float) else valid_text(str(value))
             for name, value in values.items()
         }
+
+    def _heads(self) -> dict[str, str]:
+        """The heading of each field, as in runs.csv."""
+        return distinct_names(self._fields, RESERVED, OF_A_FIELD)
 
     def _add_columns(self, record: RunRecord) -> None:
         """Take a run into the columns of the HParams table."""
@@ -264,7 +270,7 @@ class TensorBoardWriter:
         """Write the columns of the HParams table if they changed; before a run has finished, no metric is known."""
         if not self._metrics:
             return
-        order = map(_column, self._fields)
+        order = self._heads().values()
         domains = {name: self._domains[name] for name in order if name in self._domains}
         built_in = [run_tag(tag) for tag in RUN_TAGS.values()]
         metrics = [*(tag for tag in built_in if tag in self._metrics), *sorted(self._metrics.difference(built_in))]
@@ -300,8 +306,3 @@ def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] 
     text = re.sub(r"[^\w=.,:+@ -]", "-", " ".join(words))
     short = text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
     return text if short == text else f"{short} {record.run_id}"
-
-
-def _column(name: str) -> str:
-    """Heading of a field, as in runs.csv."""
-    return f"config_{name}" if name in RESERVED else name

@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ import torch
 
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
-from dmls_ray.records.returned import checked_returned, plain_values
+from dmls_ray.records.plain import NotPlainError, describe_left_out, plain_entries
+from dmls_ray.records.returned import RECORDED, reported_metrics
 from dmls_ray.records.run_events import EpochEnded, Progress
-from dmls_ray.records.training_metrics import RETURNABLE_PER_EPOCH, is_loss
+from dmls_ray.records.training_metrics import RETURNABLE, RETURNABLE_PER_EPOCH, is_loss
+from dmls_ray.records.validation import DEEPEST
 from dmls_ray.training.clocks import PhaseClock, device_name, synchronize
 from dmls_ray.training.memory import MemoryMeter
 from dmls_ray.training.process import Collective, prepare_process, seed_process
@@ -50,7 +52,6 @@ def run_user_function(
 
     Raises:
         UnknownNameError, UserCodeError: the function cannot be found here.
-        ValueError: a value that the function reports is no plain value.
         Exception: whatever the function raises.
     """
     device = torch.device(rank.device)
@@ -65,10 +66,13 @@ def run_user_function(
     agreement = AgreementMeter() if rank.world_size > 1 else None
     steps = FunctionSteps(device, emit, agreement)
     # What precedes a report, as a test of the model, is in no forward pass.
-    reporter = _Reporter(rank, emit, clock, on_report=steps.leave_out)
-    returned: dict[str, Any] = {}
+    taken = {*RECORDED, *config.canonical()}
+    reporter = _Reporter(rank, emit, clock, taken=taken, on_report=steps.leave_out)
+    returned: Any = None
     with UtilizationSampler(device) as utilization, steps.counted(), contextlib.suppress(Stopped):
-        returned = checked_returned(train(given, rank, reporter.emit) or {}, "what it returned")
+        returned = train(given, rank, reporter.emit)
+    result = reporter.read(returned, RETURNABLE)
+    del returned
     synchronize(device)
     total_s = clock.total_s
     measured_memory = memory.read()
@@ -78,7 +82,7 @@ def run_user_function(
             seed_process(config.seed)
             most = TRACED_STEPS if _take_equal_steps(rank, steps.count) else math.inf
             _trace(lambda again, report: train(given, again, report), rank, emit, most)
-    diverged = reporter.not_finite or _not_finite(returned)
+    diverged = reporter.not_finite or _not_finite(result)
     return {
         "outcome": (Outcome.DIVERGED if diverged else Outcome.OK).value,
         "reason": f"{diverged} is not finite" if diverged else "",
@@ -97,7 +101,8 @@ def run_user_function(
             "steps": steps.count,
             "stopped_epoch": reporter.stopped_epoch,
             "epochs": reporter.epochs,
-            "returned": returned,
+            "returned": result,
+            "not_recorded": describe_left_out(reporter.left_out),
         },
     }
 
@@ -109,9 +114,14 @@ class Stopped(BaseException):
 class _Reporter:
     """What the function reports while it runs."""
 
-    def __init__(self, rank: RankInfo, emit: Emit, clock: PhaseClock, on_report: Callable[[], None]) -> None:
+    def __init__(
+        self, rank: RankInfo, emit: Emit, clock: PhaseClock, *, taken: Collection[str], on_report: Callable[[], None]
+    ) -> None:
         self._rank, self._emit, self._clock, self._on_report = rank, emit, clock, on_report
+        self._taken = frozenset(taken)
         self.epochs: list[dict[str, Any]] = []
+        self.left_out: dict[str, str] = {}
+        """What it reported and no record can hold -> why."""
         self.not_finite = ""
         self.stopped_epoch: int | None = None
 
@@ -119,20 +129,21 @@ class _Reporter:
         """The `emit` that the function is given.
 
         Raises:
+            ValueError: the event is no dict, or its kind is unknown.
             Stopped: the run is to end here.
         """
         self._on_report()
-        kind = event.get("kind", "epoch") if isinstance(event, Mapping) else "epoch"
+        if not isinstance(event, Mapping):
+            raise ValueError(f"emit was given a value of type {type(event).__name__}; give a dict of values by name.")
+        kind = event.get("kind", "epoch")
         if kind not in ("epoch", "progress"):
             raise ValueError(f"kind={kind!r} is no kind of event; emit an epoch's values, or {{'kind': 'progress'}}.")
         if kind == "progress":
             self._emit(Progress())
             return
-        values = plain_values(event, "what it emitted")
-        values.pop("kind", None)
-        number = values.pop("epoch", len(self.epochs) + 1)
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise ValueError(f"epoch={number!r} in what it emitted is no whole number.")
+        number = self._number_of(event)
+        named = {name: value for name, value in event.items() if name not in ("kind", "epoch")}
+        values = self.read(named, RETURNABLE_PER_EPOCH)
         metrics = {name: value for name, value in values.items() if name in RETURNABLE_PER_EPOCH and value is not None}
         measures = {name: value for name, value in values.items() if name not in RETURNABLE_PER_EPOCH}
         epoch = {"epoch": number, **metrics, "ended_s": self._clock.total_s, "measures": measures}
@@ -143,6 +154,37 @@ class _Reporter:
         if self._emit(EpochEnded(epoch=EpochRecord(**epoch)) if reports else Progress()) is False:
             self.stopped_epoch = number
             raise Stopped
+
+    def read(self, values: Any, filled: Collection[str]) -> dict[str, Any]:
+        """What can be recorded of these values; the rest is noted.
+
+        Args:
+            values: what the function returned or emitted.
+            filled: recorded metrics that it may fill.
+        """
+        # In an epoch they are one level lower than in a run.
+        entries = reported_metrics(values, self._taken - {*filled}, deepest=DEEPEST - 1)
+        self.left_out |= entries.left_out
+        return entries.values
+
+    def _number_of(self, event: Mapping[str, Any]) -> int:
+        """The number of an epoch as the function gives it; else the next one."""
+        following = len(self.epochs) + 1
+        if event.get("epoch") is None:
+            return following
+        entries = plain_entries({"epoch": event["epoch"]}, check=_check_whole)
+        self.left_out |= entries.left_out
+        return int(entries.values.get("epoch", following))
+
+
+def _check_whole(name: str, value: Any) -> None:
+    """Refuse what is no whole number.
+
+    Raises:
+        NotPlainError: with what is wrong.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 or abs(value) >= 2**63:
+        raise NotPlainError("is no whole number; give one")
 
 
 def _take_equal_steps(rank: RankInfo, count: int) -> bool:

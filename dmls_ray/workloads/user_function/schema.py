@@ -32,6 +32,7 @@ from dmls_ray.config.fields import (
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.config.runtime import RUNTIME_FIELDS, RuntimeConfig, without_derived_fields
 from dmls_ray.config.schema import Schema
+from dmls_ray.records.versions import FIELD as VERSION_FIELD
 from dmls_ray.util.errors import ConfigError, ConflictError, UserCodeError
 from dmls_ray.util.importing import import_function
 from dmls_ray.workloads.user_function.function_digest import function_digest
@@ -222,6 +223,11 @@ def _specs(config_class: type | None, names: Iterable[str]) -> dict[str, FieldSp
             place[name] = dataclasses.replace(place[name], default=place[name].check(default))
     if "train" in custom:
         raise ConfigError("train is the name of the function itself; give that field of its configuration another.")
+    if VERSION_FIELD in custom:
+        raise ConfigError(
+            f"{VERSION_FIELD} is the column of the version of your code; give that field of its configuration another "
+            "name."
+        )
     return {"world_size": place.pop("world_size"), **custom, **place}
 
 

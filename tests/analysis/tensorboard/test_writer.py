@@ -409,6 +409,16 @@ def test_custom_metrics_have_their_name_as_tag(tmp_path: Path) -> None:
     assert [item.display_name for item in metrics] == ["Seconds", "bits", "measured_Test loss"]
 
 
+def test_no_metric_of_an_epoch_has_the_tag_of_one_of_the_run(tmp_path: Path) -> None:
+    made = own_results({"width": [8]}, lambda values, repeat: (1.5, {"bits": 2.5}), repeats=1)
+    made = Results(tmp_path, made.records)
+    made.records[0].epochs = [EpochRecord(epoch=1, measures={"Run/bits": 9.0, "Run/Bits": 8.0, "measured_Run/bits": 7})]
+    scalars_of = read(write_tensorboard(made, ("width",)) / "width=8 repeat=0")
+    assert scalars_of["Run/bits"] == [(1, 2.5)]
+    of_epochs = ("measured_measured_Run/bits", "measured_Run/Bits", "measured_Run/bits")
+    assert [scalars_of[tag] for tag in of_epochs] == [[(1, 9.0)], [(1, 8.0)], [(1, 7.0)]]
+
+
 def test_times_of_a_search_are_left_out(tmp_path: Path) -> None:
     made = sweep(tmp_path)
     for record in made.records:

@@ -25,6 +25,10 @@ from tests.conftest import char_lm_example, jpeg
 from tests.new_processes import run_ranks
 
 
+def deep(levels: int) -> Any:
+    return [deep(levels - 1)] if levels else 1
+
+
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] | None:
     """Descends a parabola from a random place, and tells what it is asked to."""
     place = torch.nn.Parameter(torch.randn(()))
@@ -42,10 +46,11 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         "scalars": {"test_loss": place.detach() ** 2, "perplexity": np.float32(2.5), "tokens": [1, 2], "note": "x"},
         "nan": {"test_loss": float("nan")},
         "tensor": {"places": torch.zeros(3)},
-        "object": {"model": optimizer},
-        "text": {"test_accuracy": "high"},
+        "text": {"test_accuracy": "high", "note": "high"},
+        "number": place.detach() * 0 + 0.93,
         "list": [1],
-        "large": {"seen": 2**64},
+        "object": optimizer,
+        "names": {"steps": 1, "cpu": 2, "device": 3, "tells": 4, "run_seed": 5, "test_loss": 6, "measured_steps": 7},
         "picture": {"picture": jpeg(), "bits": 2.0},
         "no picture": {"picture": None, "bits": 2.0},
         "bytes": {"picture": base64.b64decode(jpeg())},
@@ -53,7 +58,11 @@ def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> dict[str, Any] 
         "lines": {"picture": base64.encodebytes(base64.b64decode(jpeg())).decode()},
         "many pixels": {"picture": "/9j/" + 20_000 * "AAAA"},
     }[config["tells"]]
-    if config["emits"]:
+    if config["emits"] == "odd":
+        for number in (1, 2.0, "three", torch.tensor(4), float("nan")):
+            values = {"train_loss": 0.5, "test_loss": "low", "images": 9, "tells": 2, "confusion": torch.zeros(3)}
+            emit({"epoch": number, **values, "nested": deep(13), "deeper": deep(15)})
+    elif config["emits"]:
         emit({"train_loss": torch.tensor(3.0), "grad_norm": 1})
         emit({"kind": "progress"})
         emit({"epoch": 2, "train_loss": 2.0, "grad_norm": 0.5})
@@ -152,24 +161,54 @@ def test_a_loss_that_is_not_finite_is_diverged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tells", "reason"),
+    ("tells", "measures", "why"),
     [
-        ("tensor", "ValueError: places in what it returned has 3 elements"),
-        ("object", "ValueError: model=SGD"),
-        ("text", "ValueError: test_accuracy='high' in what it returned is no number"),
-        ("list", "ValueError: what it returned is a list"),
-        ("large", "ValueError: seen in what it returned has more than 64 bits"),
-        ("bytes", "ValueError: picture in what it returned is of type bytes; give base64.b64encode(jpeg).decode()."),
-        ("png", "ValueError: picture in what it returned is not a JPEG in base64; give base64"),
-        ("lines", "ValueError: picture in what it returned is not a JPEG in base64; give base64.b64encode"),
-        ("many pixels", "ValueError: picture in what it returned has 80,004 characters of base64"),
-        ("exit", "SystemExit: 3"),
+        ("tensor", {}, "places is of type Tensor with 3 elements; give one number, or .tolist()"),
+        ("text", {"note": "high"}, "test_accuracy is of type str; give a number"),
+        ("number", {"returned": pytest.approx(0.93)}, ""),
+        ("list", {"returned": [1]}, ""),
+        ("object", {}, "returned is of type SGD; give numbers, texts, lists or dicts of them"),
+        ("bytes", {}, "picture is of type bytes; give base64.b64encode(jpeg).decode()"),
+        ("png", {}, "picture is not a JPEG in base64; give base64.b64encode(jpeg).decode()"),
+        ("lines", {}, "picture is not a JPEG in base64; give base64.b64encode(jpeg).decode()"),
+        ("many pixels", {}, "picture has 80,004 characters of base64 and not at most 65,536"),
     ],
 )
-def test_what_is_no_plain_value_is_an_error_that_names_it(tells: str, reason: str) -> None:
-    record, _ = result_of(tells=tells)
-    assert record.outcome is Outcome.ERROR
-    assert record.reason.startswith(reason)
+def test_what_cannot_be_recorded_is_named_and_all_else_is_kept(tells: str, measures: Any, why: str) -> None:
+    record, _ = result_of(tells=tells, emits=True)
+    assert (record.outcome, record.reason) == (Outcome.OK, "")
+    assert (record.train_loss, len(record.epochs), record.steps) == (2.0, 2, 12)
+    assert record.measures == {"grad_norm": 0.5, **measures}
+    assert record.not_recorded.startswith(why)
+    assert bool(record.not_recorded) is bool(why)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_what_cannot_be_recorded_of_an_epoch_is_named_and_all_else_is_kept(world_size: int) -> None:
+    record, events = result_of(emits="odd", world_size=world_size, device="cpu")
+    assert (record.outcome, record.reason) == (Outcome.OK, "")
+    assert [epoch.epoch for epoch in record.epochs] == [1, 2, 3, 4, 5]
+    assert {epoch.train_loss for epoch in record.epochs} == {0.5}
+    kept = {"measured_images": 9, "measured_tells": 2, "nested": deep(13)}
+    assert all(epoch.measures == kept for epoch in record.epochs)
+    assert record.measures == kept
+    assert [event.epoch for event in events if isinstance(event, EpochEnded)] == record.epochs
+    reasons = dict(text.split(" ", 1) for text in record.not_recorded.split("; ") if " is " in text or " has " in text)
+    assert reasons.keys() == {"test_loss", "confusion", "deeper", "epoch"}
+
+
+def test_a_metric_with_the_name_of_a_recorded_column_or_of_a_field_has_another() -> None:
+    record, _ = result_of(tells="names")
+    assert record.test_loss == 6
+    assert record.steps == 12
+    others = {"measured_measured_steps": 1, "measured_steps": 7, "measured_device": 3, "measured_tells": 4}
+    assert record.measures == {"cpu": 2, "measured_run_seed": 5, **others}
+    assert record.device == "cpu"
+
+
+def test_an_error_of_the_function_is_its_reason() -> None:
+    record, _ = result_of(tells="exit")
+    assert (record.outcome, record.reason) == (Outcome.ERROR, "SystemExit: 3")
 
 
 def test_it_is_seeded_like_any_run() -> None:

@@ -225,6 +225,12 @@ def of_unusable(config: Unusable, rank: RankInfo, emit: Emit) -> None: ...
 def of_refusing(config: Refusing, rank: RankInfo, emit: Emit) -> None: ...
 
 
+@pytest.mark.parametrize("name", ["train", "code_version"])
+def test_a_field_with_the_name_of_a_column_that_is_no_field_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} is the .*; give that field of its configuration another"):
+        user_function_schema(lambda config, rank, emit: None, [name])
+
+
 def test_a_default_that_is_no_plain_value_is_refused() -> None:
     with pytest.raises(ConfigError, match="kind=nan is not finite"):
         user_function_schema(of_unusable)
