@@ -13,6 +13,9 @@ from dmls_ray.config.runtime import MACHINE_FIELDS, RuntimeConfig
 from dmls_ray.config.schema import Schema
 from dmls_ray.util.errors import ConfigError, ConflictError
 
+BASELINE = "baseline"
+"""Name of the trial that changes none of the fields that variants change, in logs, tables and figures."""
+
 SEED_STRIDE = 10_000
 """Repeat r trains with seed + r x SEED_STRIDE, so that neighbouring seeds on an axis share no run."""
 
@@ -37,6 +40,8 @@ class Run:
     """The reason why this run is not feasible; empty if it is."""
     unchanged: frozenset[str] = frozenset()
     """Fields that other variants change and this one does not."""
+    is_baseline: bool = False
+    """Whether it changes none of the fields that variants change."""
 
     @property
     def run_id(self) -> str:
@@ -50,9 +55,8 @@ class Run:
         """The run by its varied fields, `world_size=2 batch_per_rank=16`, and its repeat."""
         values = self.config.factors() if self.config else self.values
         names = [name for name in varied if name not in self.unchanged]
-        parts = [f"{name}={values[name]}" for name in names if values.get(name) is not None]
-        if self.unchanged and not parts:
-            parts = ["as it is"]
+        parts = [BASELINE] if self.is_baseline else []
+        parts += [f"{name}={values[name]}" for name in names if values.get(name) is not None]
         return " ".join([*parts, f"repeat={self.repeat}"])
 
     def seeded(self) -> RuntimeConfig:
@@ -144,7 +148,7 @@ def build_plan(
         trial_id = schema.hash_of(values)
         first_run = Run(
             values=values, config=config, trial_id=trial_id, repeat=0, order=0, skip=skip,
-            unchanged=in_variants - variant.keys(),
+            unchanged=in_variants - variant.keys(), is_baseline=bool(in_variants) and not variant,
         )  # fmt: skip
         trials.setdefault(trial_id, first_run)
 

@@ -50,6 +50,9 @@ class Metric:
     """Whether a table has a column of the metric: True, if any trial reports it; False, never, so that neither
     `--columns NAME` nor `--columns all` shows it and only `runs.csv` and the page of a run do; a callable takes the
     `Table` and decides alone."""
+    asked_by: tuple[str, ...] = ()
+    """Fields, or families of fields, that ask for the number: where one of them varies, tables have its column, and the
+    figure of the answer its panel."""
     interval: bool = False
     """Whether the column shows the interval besides the mean."""
     returnable: bool = False

@@ -20,10 +20,6 @@ def _has_steps_alone(table: Any) -> bool:
     return bool(table.is_timed and table.has("step_ms_p50") and not table.has("images_per_s"))
 
 
-def _varies_launcher(table: Any) -> bool:
-    return "launcher" in table.varied
-
-
 def _has_peak_alone(table: Any) -> bool:
     """The resident set of a process that served other runs is a detail, where the memory of the run is known."""
     is_known = any(table.has(name) for name in ("tensor_mem_mib", "device_mem_mib", "host_mem_mib"))
@@ -31,7 +27,7 @@ def _has_peak_alone(table: Any) -> bool:
 
 
 def _varies_regulariser(table: Any) -> bool:
-    return any(spec.setting.family == "regulariser" for spec in table.varied_specs)
+    return "regulariser" in table.asked
 
 
 _OF_TRAINING = (
@@ -50,7 +46,7 @@ def _learned(part: str) -> tuple[Metric, Metric]:
         ),
         Metric(
             name=f"{part}_accuracy", label=f"{part} acc.", kind="share", direction="max", scope="epoch",
-            format="accuracy", returnable=True, shown=part != "validation", interval=part == "test",
+            format="accuracy", returnable=True, interval=part != "train",
             share_of="train_eval_samples" if part == "train" else f"{part}_samples",
             doc=f"Fraction of {part} samples that are classified correctly.{_OF_TRAINING if part == 'train' else ''}",
         ),
@@ -89,10 +85,10 @@ def _count(name: str, doc: str, *, returnable: bool = False) -> Metric:
     )
 
 
-def _inference(name: str, label: str, doc: str) -> Metric:
+def _inference(name: str, label: str, doc: str, *, asked_by: tuple[str, ...] = ()) -> Metric:
     return Metric(
         name=name, label=label, kind="amount", direction="min", scope="run", format="seconds", family="inference",
-        doc=doc,
+        asked_by=asked_by, doc=doc,
     )  # fmt: skip
 
 
@@ -138,7 +134,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="overhead_s", label="start-up s", kind="amount", direction="min", scope="run", format="seconds",
-        is_time=True, family="speed", shown=_varies_launcher,
+        is_time=True, family="speed", shown=False, asked_by=("launcher",),
         doc="Seconds that the orchestration adds to total_s and instruments_s since the end of the run before (of the "
         "first run: since its start), seen from the driver.",
     ),
@@ -187,7 +183,7 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     *_ACCURACIES,
     Metric(
         name="accuracy_gap", label="acc. gap", kind="value", direction="none", scope="run", format="accuracy",
-        shown=_varies_regulariser, share_of="test_samples",
+        shown=False, asked_by=("regulariser",), share_of="test_samples",
         doc="train_accuracy - test_accuracy.",
     ),
     Metric(
@@ -198,25 +194,31 @@ TRAINING_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="fp32_test_accuracy", label="fp32 test acc.", kind="share", direction="max", scope="run",
-        format="accuracy", family="inference", share_of="test_samples",
+        format="accuracy", family="inference", share_of="test_samples", asked_by=("quantization",),
         doc="Test accuracy of the trained model in fp32, with quantization.",
     ),
     Metric(
         name="int8_test_accuracy", label="int8 test acc.", kind="share", direction="max", scope="run",
-        format="accuracy", family="inference", share_of="test_samples",
+        format="accuracy", family="inference", share_of="test_samples", asked_by=("quantization",), interval=True,
         doc="Test accuracy of the int8 form of the model.",
     ),
     Metric(
-        name="fp32_checkpoint_bytes", label="fp32 checkpoint bytes", kind="amount", direction="min", scope="run",
-        format="whole", family="inference", doc="Size of the checkpoint in fp32.",
+        name="fp32_checkpoint_bytes", label="fp32 bytes", kind="amount", direction="min", scope="run",
+        format="whole", family="inference", asked_by=("quantization",), doc="Size of the checkpoint in fp32.",
     ),
     Metric(
-        name="int8_checkpoint_bytes", label="int8 checkpoint bytes", kind="amount", direction="min", scope="run",
-        format="whole", family="inference", doc="Size of the checkpoint in int8.",
+        name="int8_checkpoint_bytes", label="int8 bytes", kind="amount", direction="min", scope="run",
+        format="whole", family="inference", asked_by=("quantization",), doc="Size of the checkpoint in int8.",
     ),
     _inference("fp32_eager_ms_p50", "fp32 eager ms", "Median latency of inference_batch samples on one rank."),
-    _inference("fp32_compiled_ms_p50", "fp32 compiled ms", "Median latency of the compiled model in fp32."),
-    _inference("int8_compiled_ms_p50", "int8 compiled ms", "Median latency of the compiled model in int8."),
+    _inference(
+        "fp32_compiled_ms_p50", "fp32 compiled ms", "Median latency of the compiled model in fp32.",
+        asked_by=("quantization",),
+    ),
+    _inference(
+        "int8_compiled_ms_p50", "int8 compiled ms", "Median latency of the compiled model in int8.",
+        asked_by=("quantization",),
+    ),
     Metric(
         name="gradient_noise_scale", label="noise scale", kind="amount", direction="none", scope="run", interval=True,
         doc="Gradient noise scale in samples (arXiv 1812.06162), with --noise-scale.",

@@ -171,7 +171,7 @@ def test_variants_change_one_thing_at_a_time_at_each_point_of_the_grid() -> None
     assert plan.varied == ("batch_per_rank", "weight_decay", "dropout", "l1")
     assert plan.changed == ("weight_decay", "dropout", "l1")
     labels = {run.label(plan.varied) for run in plan.runs}
-    assert "batch_per_rank=16 repeat=0" in labels
+    assert "baseline batch_per_rank=16 repeat=0" in labels
     assert "batch_per_rank=32 dropout=0.3 repeat=0" in labels
 
 

@@ -8,9 +8,14 @@ from importlib import import_module
 from dmls_ray.analysis.figures.chart import Chart
 from dmls_ray.analysis.table.model import Table
 
+_LEADING = ("search", "changes", "answer")
+"""Figures on the question of a sweep: a report begins with the first of them that has something to show, unless a
+figure of the workload is on its question.
+"""
+
 _MODULES = (
     "critical_batch",
-    "answer",
+    *_LEADING,
     "tradeoff",
     "scaling",
     "batch",
@@ -32,5 +37,13 @@ FIGURES: dict[str, Callable[[Table], Chart | None]] = {
 
 def charts(table: Table) -> list[Chart]:
     """The charts of all figures for which the table has values; those of its workload come first."""
-    figures = [*table.presentation.figures.values(), *FIGURES.values()]
-    return [chart for make_chart in figures if (chart := make_chart(table)) is not None]
+    found = [chart for make_chart in table.presentation.figures.values() if (chart := make_chart(table)) is not None]
+    is_answered = bool(found)
+    for name, make_chart in FIGURES.items():
+        if name in _LEADING and is_answered:
+            continue
+        chart = make_chart(table)
+        if chart is not None:
+            found.append(chart)
+            is_answered = is_answered or name in _LEADING
+    return found

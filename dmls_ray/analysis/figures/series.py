@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from dmls_ray.analysis.figures.chart import Axis, Series
 from dmls_ray.analysis.metrics import resolution_of
 from dmls_ray.analysis.stats.intervals import Quantity, estimate
+from dmls_ray.analysis.summary.phrases import name_of_change
 from dmls_ray.analysis.table.axis_groups import BATCHES, all_groups_along_axis, count_values
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
@@ -53,7 +54,7 @@ def lines_along(table: Table, rows: Sequence[Row], axis: str) -> list[Line]:
 
     within = {axis} | {name for group in groups for name in table.varied if count_values(group, name) > 1}
     names = [name for name in differing_fields(table, [group[0] for group in groups]) if name not in within]
-    return [Line(trial_label(group[0], names) or SINGLE_LINE, axis, group) for group in groups]
+    return [Line(trial_label(group[0], names, table.changed) or SINGLE_LINE, axis, group) for group in groups]
 
 
 def batch_axis(table: Table) -> str:
@@ -65,10 +66,12 @@ def batch_axis(table: Table) -> str:
 def default_axis(table: Table, rows: Sequence[Row]) -> str:
     """The numeric x axis of a figure that has no fixed one; empty if no factor qualifies.
 
-    The first of world_size, the batch and the varied fields along which two trials can be joined.
+    The first of world_size, the batch and the varied fields along which two trials can be joined; none that was changed
+    in one trial alone.
     """
     names = dict.fromkeys(("world_size", batch_axis(table), *table.varied))
-    numeric = (name for name in names if all(is_number(row.factors.get(name)) for row in rows))
+    free = [name for name in names if name not in table.changed]
+    numeric = (name for name in free if all(is_number(row.factors.get(name)) for row in rows))
     return next((name for name in numeric if lines_along(table, rows, name)), "")
 
 
@@ -78,23 +81,28 @@ def differing_fields(table: Table, rows: Sequence[Row]) -> list[str]:
     return [name for name in table.varied if name not in derived and count_values(rows, name) > 1]
 
 
-def trial_label(row: Row, names: Sequence[str]) -> str:
+def trial_label(row: Row, names: Sequence[str], changed: Collection[str] = ()) -> str:
     """Label of a trial by the fields in which trials differ: `world_size 2, optimizer adam`.
 
-    Of more than two fields those at their default are left out, except ranks and batch.
+    Of more than two fields those at their default are left out, except ranks and batch, unless all are.
+
+    Args:
+        row: the trial.
+        names: the fields.
+        changed: fields that were changed one at a time; they are one part of the label: `dropout=0.3`, `baseline`.
     """
-    shown = list(names)
-    if len(names) > 2:
-        shown = [name for name in names if name in _ALWAYS_NAMED or not _is_default(row, name)]
-        if not shown:
-            return "all at their defaults"
-    return ", ".join(f"{name} {format_factor(row.factors[name])}" for name in shown)
+    others = [name for name in names if name not in changed]
+    shown = others
+    if len(others) > 2:
+        shown = [name for name in others if name in _ALWAYS_NAMED or not _is_default(row, name)] or others
+    change = [name_of_change(row, changed)] if len(others) < len(names) else []
+    return ", ".join([*change, *(f"{name} {format_factor(row.factors[name])}" for name in shown)])
 
 
 def trial_labels(table: Table, rows: Sequence[Row]) -> list[str]:
     """The label of each trial; a single trial is labelled by the fields that vary in the table."""
     names = differing_fields(table, rows if len(rows) > 1 else table.rows)
-    return [trial_label(row, names) for row in rows]
+    return [trial_label(row, names, table.changed) for row in rows]
 
 
 def factor_axis(lines: Sequence[Line]) -> Axis:
@@ -202,18 +210,40 @@ def oom_crosses(line: Line, *, limit: float | None = None) -> list[Series]:
         line: the trials.
         limit: height of the crosses; None: the edge of the panel.
     """
-    rows = [row for row in line.rows if _oom_runs(row)]
-    if not rows:
+    points = [(row.factors[line.axis], row, _oom_runs(row)) for row in line.rows]
+    return _crosses("oom", line.name, [point for point in points if point[2]], limit)
+
+
+def lost_crosses(name: str, points: Iterable[tuple[float | str, Row]]) -> list[Series]:
+    """A series of crosses for each way in which trials of a line ended without a value, and for runs out of memory.
+
+    Args:
+        name: the line.
+        points: for each trial its x.
+    """
+    by_ending: dict[str, list[tuple[float | str, Row, list[RunRecord]]]] = {}
+    for x, row in points:
+        if runs := _oom_runs(row):
+            by_ending.setdefault("oom", []).append((x, row, runs))
+        elif not row.counted:
+            by_ending.setdefault(row.records[0].ending, []).append((x, row, row.records))
+    return [series for ending, found in by_ending.items() for series in _crosses(ending, name, found)]
+
+
+def _crosses(
+    name: str, same_as: str, points: Sequence[tuple[float | str, Row, list[RunRecord]]], limit: float | None = None
+) -> list[Series]:
+    if not points:
         return []
     return [
         Series(
-            name="oom",
+            name=name,
             kind="cross",
-            x=[row.factors[line.axis] for row in rows],
-            y=[limit] * len(rows),
-            same_as=line.name,
-            runs=[tuple(record.run_id for record in _oom_runs(row)) for row in rows],
-            texts=[f"{len(_oom_runs(row))} of {len(row.records)} runs: {_oom_runs(row)[0].reason}" for row in rows],
+            x=[x for x, _, _ in points],
+            y=[limit] * len(points),
+            same_as=same_as,
+            runs=[tuple(record.run_id for record in runs) for _, _, runs in points],
+            texts=[f"{len(runs)} of {len(row.records)} runs: {runs[0].reason}" for _, row, runs in points],
         )
     ]
 

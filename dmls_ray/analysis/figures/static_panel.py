@@ -215,7 +215,7 @@ def _decades(values: Iterable[float | None]) -> float:
 def _set_category_ticks(axes: Axes, categories: Sequence[str]) -> None:
     names = [escape_control_chars(name) for name in categories]
     ticks = range(0, len(names), math.ceil(len(names) / MAX_CATEGORIES))
-    axes.set_xticks(list(ticks), [textwrap.fill(names[index], 18) for index in ticks])
+    axes.set_xticks(list(ticks), [textwrap.fill(names[index], 18, break_long_words=False) for index in ticks])
     axes.set_xlim(-0.5, len(names) - 0.5)
     if sum(len(names[index]) for index in ticks) > 45:
         for text in axes.get_xticklabels():

@@ -26,10 +26,12 @@ _FAR = 20
 
 
 def chart(table: Table) -> Chart | None:
-    """The figure; None unless two trials have a test accuracy and a cost in which they differ.
+    """The figure; None unless two trials are compared by their test accuracy and have a cost in which they differ.
 
     The front is that of `advise`, from `pareto.front_of`.
     """
+    if all(measure.name != _ACCURACY for measure in table.presentation.measures(table.rows)):
+        return None
     front = front_of(table, _ACCURACY)
     rows, best = front.rows, front.places
     if len(rows) < 2 or len(front.axes) < 2 or _ACCURACY not in front.axes:

@@ -1,10 +1,10 @@
-"""Time to a target accuracy; runs that have not reached it are right-censored."""
+"""Time and steps to a target accuracy; runs that have not reached it are right-censored."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ _CUT_SHORT = (Outcome.KILLED, Outcome.TIMEOUT, Outcome.ERROR)
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """Median time to a test accuracy.
+    """Median time, or number of optimizer steps, to a test accuracy.
 
     If all runs reached it, the geometric mean, which is the median of log-normal times; else by Kaplan and Meier (JASA
     53, 1958).
@@ -38,7 +38,8 @@ class TimeToTarget:
     reached: int
     """Runs that reached the target."""
     median: float | None
-    """Seconds from assignment, set-up and tests included; None if fewer than half of the runs reached the target."""
+    """Seconds from assignment, set-up and tests included, or steps; None if fewer than half of the runs reached the
+    target."""
     low: float | None
     """Lower end of the 95% interval (with censored runs: Brookmeyer & Crowley, Biometrics 38, 1982, on log-log
     survival); None with too few runs, or if the interval has no lower end."""
@@ -70,21 +71,60 @@ def time_to_target(records: Sequence[RunRecord], target: float | None = None) ->
         records: the runs; skipped runs and those in search mode do not count.
         target: from 0 to 1; without it, target_accuracy of the runs.
     """
-    observed = [record for record in records if record.mode == "bench" and _is_informative(record)]
-    targets = {record.config.get("target_accuracy") for record in observed} - {None}
-    if target is None and len(targets) == 1:
-        (target,) = targets
+    observed = _observed(records)
+    target = _target_of(observed) if target is None else target
     if target is None or not observed:
         return None
     times = [_seconds_to(record, target) for record in observed]
-    reached = [time for time in times if time is not None]
+    return _to_target(target, observed, times, lambda record: record.total_s)
+
+
+def steps_to_target(records: Sequence[RunRecord]) -> TimeToTarget | None:
+    """Return the optimizer steps that runs of one trial take to their target; as `time_to_target`.
+
+    None as well if a run reached the target after a number of steps that is not known.
+    """
+    observed = _observed(records)
+    target = _target_of(observed)
+    if target is None or not observed:
+        return None
+    if any(_seconds_to(record, target) is not None and record.target_steps is None for record in observed):
+        return None
+    return _to_target(target, observed, [record.target_steps for record in observed], lambda record: record.steps)
+
+
+def _observed(records: Sequence[RunRecord]) -> list[RunRecord]:
+    return [record for record in records if record.mode == "bench" and _is_informative(record)]
+
+
+def _target_of(records: Sequence[RunRecord]) -> float | None:
+    """Return the target that the runs have; None if they have none, or several."""
+    targets = {record.config.get("target_accuracy") for record in records} - {None}
+    return targets.pop() if len(targets) == 1 else None
+
+
+def _to_target(
+    target: float,
+    observed: Sequence[RunRecord],
+    values: Sequence[float | None],
+    end_of: Callable[[RunRecord], float | None],
+) -> TimeToTarget:
+    """Return the median of the times or steps to a target.
+
+    Args:
+        target: the test accuracy.
+        observed: the runs.
+        values: of each; None where it did not reach the target.
+        end_of: the time, or the steps, that a run lasted.
+    """
+    reached = [value for value in values if value is not None]
     if not reached:
         return TimeToTarget(target, len(observed), 0, None, None, None)
-    longest = max([*reached, *(record.total_s or 0.0 for record in observed)])
+    longest = max([*reached, *(end_of(record) or 0.0 for record in observed)])
     censored = [
-        (record.total_s or 0.0) if record.outcome in _CUT_SHORT else longest
-        for record, time in zip(observed, times, strict=True)
-        if time is None
+        (end_of(record) or 0.0) if record.outcome in _CUT_SHORT else longest
+        for record, value in zip(observed, values, strict=True)
+        if value is None
     ]
     return TimeToTarget(target, len(observed), len(reached), *_median_and_interval(reached, censored))
 

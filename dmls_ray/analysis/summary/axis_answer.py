@@ -47,7 +47,7 @@ def answer_along(table: Table, name: str, more: Sequence[Finding] = ()) -> Answe
             )
         of_axis = f", so nothing can be said of {name}" if name in table.varied else ""
         return Answer(f"No run ended ok{of_axis}.")
-    name, alone = _axis_that_varies(table, rows, name)
+    name, alone = axis_that_varies(table, rows, name)
     if not name:
         return Answer(alone or f"Only one trial was measured, so nothing can be compared: {_level(rows[0], measures)}.")
     axis = Axis.of(table, name, rows)
@@ -105,7 +105,7 @@ def _up_to_best(axis: Axis, judged: Measure | None) -> Axis:
     return replace(axis, groups=groups) if all(len(group) > 1 for group in groups) else axis
 
 
-def _axis_that_varies(table: Table, rows: Sequence[Row], name: str) -> tuple[str, str]:
+def axis_that_varies(table: Table, rows: Sequence[Row], name: str) -> tuple[str, str]:
     """The field that was asked about; if only one of its values was measured, another that varies, and a sentence."""
     if name == "batch_per_rank" and table.fixed_batch_field == "global_batch":
         name = "global_batch"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.grid import BASELINE
 from dmls_ray.records.names import OF_A_FIELD, distinct_names
 
 
@@ -21,6 +22,11 @@ def describe_changes(row: Row, changed: Collection[str]) -> str:
     specs = row.workload.specs()
     made = {name: value for name, value in row.factors.items() if name in changed and value != specs[name].default}
     return " ".join(f"{name}={value}" for name, value in made.items())
+
+
+def name_of_change(row: Row, changed: Collection[str]) -> str:
+    """The name of a trial by what it changes: `dropout=0.3`; `baseline` where nothing."""
+    return describe_changes(row, changed) or BASELINE
 
 
 def without_derived_batch(factors: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.config.until import Until
 
+FIELD = "quantization"
+
 _ACCURACY = Measure("test_accuracy", "points")
 _INFERENCE = Measure("inference", "ratio")
 
@@ -82,6 +84,12 @@ def quantization_findings(rows: Sequence[Row]) -> Iterator[Finding]:
             number, bracket, ends = format_interval(faster, RATIO, null=1).partition(" [")
             parts.append(f"inference of {batch} images {number}x{bracket}{ends} as fast, both compiled")
         yield Finding(_kind(row), ", ".join(parts))
+
+
+def metric_of_form(row: Row, metric: str) -> str:
+    """The metric that has the value of a form of the model: without quantization, fp32 is what was tested."""
+    is_tested = metric == "fp32_test_accuracy" and _kind(row) == "off"
+    return "test_accuracy" if is_tested else metric
 
 
 def _kind(row: Row) -> str:

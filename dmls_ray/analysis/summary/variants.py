@@ -13,6 +13,7 @@ from dmls_ray.analysis.summary.phrases import as_sentence, describe_changes, joi
 from dmls_ray.analysis.table.axis_groups import group_by_other_factors
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.config.grid import BASELINE
 
 _ACCURACY = Measure("test_accuracy", "points")
 _GAP = Measure("accuracy_gap", "points")
@@ -108,6 +109,6 @@ def _text(group: Sequence[Row], changed: Collection[str], measure: Measure, *, a
         texts.append(f"{join_names(apart, separator=', ')} {NOT_COMPARED}")
     if not texts:
         return ""
-    level = f"{base.text(measure.name)} without any; " if measure is not SPEED else ""
+    level = f"{base.text(measure.name)} at {BASELINE}; " if measure is not SPEED else ""
     effort = describe_effort(group, only_differing=True) if measure is _ACCURACY else ""
     return f"{level}{'; '.join(texts)}{effort and f'; along with {effort}'}"

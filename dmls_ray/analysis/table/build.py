@@ -52,7 +52,10 @@ def make_table(
         row.comparisons = comparisons
     fixed_batch_field = _fixed_batch_field(factors, varied or ())
     presentation = presentation_of_rows(rows)
-    table = Table(varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation, stage=stage)
+    table = Table(
+        varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation, best_by=best_by,
+        stage=stage,
+    )  # fmt: skip
     presentation.add_speed_up(rows, fixed_batch_field)
     if best_by is None:
         presentation.order(rows, names)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import TABLE_METRICS, label_of
 from dmls_ray.analysis.stats.block_model import Contrast
-from dmls_ray.analysis.stats.formatting import RATIO, format_interval
+from dmls_ray.analysis.stats.formatting import INTEGER, RATIO, format_interval
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Estimate
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
@@ -26,7 +26,9 @@ INTERVAL = " [95%]"
 
 def columns_of(table: Table) -> list[Column]:
     """The columns of a table, in the order a reader wants."""
-    return _headed(table, table.presentation.columns(table))
+    columns = table.presentation.columns(table)
+    told = [column for column in columns if column.head in table.varied or any(map(column.text, table.rows))]
+    return _headed(table, told)
 
 
 def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:
@@ -58,16 +60,16 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
         table: a sweep's table.
         losses: whether losses have columns, with accuracies.
     """
-    answer = "images_per_s" if table.has("images_per_s") else "total_s" if table.is_timed else "test_accuracy"
+    answer = _first_metric(table)
     by_family: dict[str, list[Column]] = {"speed": [], "other": [], "loss": [], "end": []}
     for name, metric in TABLE_METRICS.items():
-        if metric.shown(table) if callable(metric.shown) else metric.shown and table.has(name):
-            by_family.get(metric.family, by_family["other"]).append(_default_column(metric, is_answer=name == answer))
-    columns = factor_columns(table) + by_family["speed"]
+        if _is_shown(metric, table) and name != answer:
+            by_family.get(metric.family, by_family["other"]).append(_default_column(metric))
+    columns = [*factor_columns(table), *_answering_column(table, answer), *by_family["speed"]]
     if any(row.speed_up for row in table.rows):
         columns += [_SPEED_UP, _EFFICIENCY]
     if table.is_timed and any(record.config.get("target_accuracy") for row in table.rows for record in row.records):
-        columns.append(_TARGET)
+        columns += [_TARGET_STEPS, _TARGET]
     columns += [*by_family["other"], *_bound_column(table), *(by_family["loss"] if losses else [])]
     columns += _custom_columns(table)
     columns += by_family["end"] + ending_columns()
@@ -78,12 +80,40 @@ def default_columns(table: Table, *, losses: bool = True) -> list[Column]:
     return columns
 
 
-def _default_column(metric: Metric, *, is_answer: bool) -> Column:
+def _first_metric(table: Table) -> str:
+    """The metric whose column follows the factors: what was searched for; else the speed, or the accuracy."""
+    if table.best_by is not None:
+        return table.best_by[0]
+    if table.has("images_per_s"):
+        return "images_per_s"
+    return "total_s" if table.is_timed else "test_accuracy"
+
+
+def _answering_column(table: Table, name: str) -> list[Column]:
+    """The column of the first metric, which also has the outcome of a trial of which no run is ok."""
+    metric = TABLE_METRICS.get(name)
+    is_shown = name in table.custom_metric_names if metric is None else _is_shown(metric, table)
+    return [metric_column(name, interval=True, answers=True, head=_head_of(name))] if is_shown else []
+
+
+def _is_shown(metric: Metric, table: Table) -> bool:
+    """Whether a table has a column of the metric by default."""
+    if callable(metric.shown):
+        return bool(metric.shown(table))
+    is_asked = bool(table.asked & {*metric.asked_by})
+    return (metric.shown or is_asked) and table.has(metric.name)
+
+
+def _default_column(metric: Metric) -> Column:
     if metric.name == "overfit_epoch":
         return _OVERFIT
-    # A loss is headed by its field, with its underscore.
-    head = metric.name if metric.family == "loss" else ""
-    return metric_column(metric.name, interval=metric.interval or is_answer, answers=is_answer, head=head)
+    return metric_column(metric.name, interval=metric.interval, head=_head_of(metric.name))
+
+
+def _head_of(name: str) -> str:
+    """A loss is headed by its field, with its underscore; any other metric by its label."""
+    metric = TABLE_METRICS.get(name)
+    return name if metric is not None and metric.family == "loss" else ""
 
 
 def _bound_column(table: Table) -> list[Column]:
@@ -113,7 +143,8 @@ def ending_columns() -> list[Column]:
 
 def _custom_columns(table: Table) -> list[Column]:
     """Columns of the metrics that are no field of a record: by their entries, if they have one."""
-    entries = {name: registered_metrics().get(name) for name in table.custom_metric_names}
+    names = [name for name in table.custom_metric_names if name != _first_metric(table)]
+    entries = {name: registered_metrics().get(name) for name in names}
     return [metric_column(name, interval=True) for name, metric in entries.items()
             if metric is None or (metric.shown(table) if callable(metric.shown) else metric.shown)]  # fmt: skip
 
@@ -125,7 +156,9 @@ def _factor(name: str) -> Column:
     return Column(name, text, lambda row: {name: row.factors[name]}, OF_A_FIELD)
 
 
-def metric_column(name: str, *, interval: bool = False, answers: bool = False, head: str = "") -> Column:
+def metric_column(
+    name: str, *, interval: bool = False, answers: bool = False, head: str = "", of: Callable[[Row], str] | None = None
+) -> Column:
     """A metric, registered or custom.
 
     Args:
@@ -133,17 +166,20 @@ def metric_column(name: str, *, interval: bool = False, answers: bool = False, h
         interval: whether its interval is shown.
         answers: whether a trial of which no run is ok has its outcome here.
         head: the heading; by default the label of the metric.
+        of: the metric that has the value of a row, where it is not the same one in all rows.
     """
+    metric_of = of or (lambda row: name)
 
     def text(row: Row) -> str:
         if answers and not row.counted:
             return row.outcome
-        text = row.text(name, interval=interval)
-        return f"{text}{_of_how_many(row.estimate(name), row)}{_when_stopped(row, name) if text else ''}"
+        metric = metric_of(row)
+        text = row.text(metric, interval=interval)
+        return f"{text}{_of_how_many(row.estimate(metric), row)}{_when_stopped(row, name) if text else ''}"
 
     head = (head or label_of(name)) + (INTERVAL if interval else "")
     prefix = OF_A_RECORD if name in registered_metrics() else OF_A_METRIC
-    return Column(head, text, lambda row: _numbers(name, row.estimate(name)), prefix)
+    return Column(head, text, lambda row: _numbers(name, row.estimate(metric_of(row))), prefix)
 
 
 def _of_how_many(value: Estimate | Contrast | None, row: Row) -> str:
@@ -200,6 +236,17 @@ def _target(row: Row) -> dict[str, Any]:
     return {name: getattr(reached, field) if reached else None for name, field in names.items()}
 
 
+def _target_steps_text(row: Row) -> str:
+    reached = row.steps_to_target()
+    return "" if reached is None else reached.describe(INTEGER)
+
+
+def _target_steps(row: Row) -> dict[str, Any]:
+    reached = row.steps_to_target()
+    names = {"target_steps": "median", "target_steps_low": "low", "target_steps_high": "high"}
+    return {name: getattr(reached, field) if reached else None for name, field in names.items()}
+
+
 def _outcomes(row: Row) -> dict[str, Any]:
     return {
         "outcome": row.outcome,
@@ -209,6 +256,7 @@ def _outcomes(row: Row) -> dict[str, Any]:
 
 _SPEED_UP = Column(f"speed-up{INTERVAL}", _speed_up_text, _speed_up)
 _EFFICIENCY = Column("efficiency", _efficiency_text, lambda row: {"efficiency": _efficiency(row)})
+_TARGET_STEPS = Column(f"steps to target{INTERVAL}", _target_steps_text, _target_steps)
 _TARGET = Column(f"s to target{INTERVAL}", lambda row: str(row.time_to_target() or ""), _target)
 _OVERFIT = Column(
     BY_NAME["overfit_epoch"].label,

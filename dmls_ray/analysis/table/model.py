@@ -89,6 +89,8 @@ class Table:
     """Whether the sweep asks about that field; else about any combination of what it varies."""
     changed: tuple[str, ...] = ()
     """Fields that were changed one at a time."""
+    best_by: tuple[str, bool] | None = None
+    """What was searched for, and whether less of it is better; None where runs were measured."""
     stage: Stage | None = None
     """How far the sweep is; None if the number of its repeats was given."""
 
@@ -146,6 +148,11 @@ class Table:
         """The fields that vary, as far as the configuration class of the workload has them."""
         specs = self.presentation.workload.specs()
         return [specs[name] for name in self.varied if name in specs]
+
+    @property
+    def asked(self) -> set[str]:
+        """The fields that vary, and their families: what `Metric.asked_by` names."""
+        return {*self.varied, *(spec.setting.family for spec in self.varied_specs)} - {""}
 
     def has(self, metric: str) -> bool:
         """Whether any trial has this metric, as a field of its records."""

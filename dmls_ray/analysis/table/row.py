@@ -12,7 +12,7 @@ from dmls_ray.analysis.stats.block_model import Contrast
 from dmls_ray.analysis.stats.formatting import format_interval, format_value
 from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
-from dmls_ray.analysis.stats.time_to_target import TimeToTarget, time_to_target
+from dmls_ray.analysis.stats.time_to_target import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.table.comparisons import Comparisons
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
@@ -153,6 +153,10 @@ class Row:
     def time_to_target(self) -> TimeToTarget | None:
         """When its runs reached their target accuracy; None if they have none."""
         return time_to_target(self.records)
+
+    def steps_to_target(self) -> TimeToTarget | None:
+        """After how many steps its runs reached their target accuracy; None if that is not known."""
+        return steps_to_target(self.records)
 
     def by_block(self, metric: str) -> dict[int, float]:
         """A metric of each block, of the counted runs; a time only of runs in bench mode."""

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmls_ray.analysis.summary.phrases import describe_changes
+from dmls_ray.analysis.metrics import TABLE_METRICS
+from dmls_ray.analysis.summary.phrases import name_of_change
 from dmls_ray.analysis.table.columns import INTERVAL
 from dmls_ray.analysis.table.model import Column, Table
 from dmls_ray.analysis.table.row import Row
@@ -21,9 +22,9 @@ CHANGE = "change"
 
 SPARE: Sequence[str] = (
     "bound by", "fp32 eager ms", "fp32 test acc.", "train acc.", "host MiB", "s/run", "exposed comm. ms", "efficiency",
-    "peak MiB", "device MiB", "s/epoch", "test loss", "train loss", "int8 test acc.",
+    "peak MiB", "device MiB", "s/epoch", "test loss", "train loss",
 )  # fmt: skip
-"""Columns that a page or a narrow terminal leaves out, the least informative first."""
+"""Columns that a page or a narrow terminal leaves out, the least informative first, unless the sweep asks for them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
         return Shown([*factors, *(column for column in named if column not in factors)])
     factors = _telling(table, factors)
     kept = [*factors, *table.columns[len(table.varied) :]]
-    answers = _measured(table, kept)[:1]
+    answers = [*_measured(table, kept)[:1], *_asked(table, kept)]
     spare = dict.fromkeys((*_that_follow(table), *SPARE, *_others(table, kept)))
     order = [head for head in spare if head not in map(_head, answers)]
     for head in order:
@@ -83,7 +84,7 @@ def _telling(table: Table, factors: Sequence[Column]) -> list[Column]:
         return kept
 
     def change(row: Row) -> str:
-        return describe_changes(row, table.changed) or "none"
+        return name_of_change(row, table.changed)
 
     column = Column(CHANGE, change, lambda row: {CHANGE: change(row)})
     return [*(item for item in kept if item.head not in table.changed), column]
@@ -100,6 +101,14 @@ def _that_follow(table: Table) -> list[str]:
 def _measured(table: Table, kept: Sequence[Column]) -> list[Column]:
     """The columns after the factors but n. The first one answers, and has the outcome of a trial without an ok run."""
     return [column for column in kept if column.head not in (*table.varied, CHANGE, "n")]
+
+
+def _asked(table: Table, kept: Sequence[Column]) -> list[Column]:
+    """The columns of the metrics that the sweep asks for; a search asks for one alone, whose column is the first."""
+    if table.best_by is not None:
+        return []
+    asked = {name for name, metric in TABLE_METRICS.items() if table.asked & {*metric.asked_by}}
+    return [column for column in _measured(table, kept) if table.rows and asked & column.values(table.rows[0]).keys()]
 
 
 def _others(table: Table, kept: Sequence[Column]) -> list[str]:

@@ -55,6 +55,7 @@ from dmls_ray.analysis.tensorboard.messages import (
     text,
     valid_text,
 )
+from dmls_ray.config.grid import BASELINE
 from dmls_ray.config.hashing import digest_of_changes
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
@@ -297,8 +298,8 @@ def run_name(record: RunRecord, varied: Sequence[str], changed: Collection[str] 
     defaults = {name: spec.default for name, spec in workload_of(record.config).specs().items()}
     fields = [name for name in varied if factors.get(name) is not None]
     words = [f"{name}={factors[name]}" for name in fields if name not in changed or factors[name] != defaults.get(name)]
-    if not words and changed:
-        words = ["as it is"]
+    if changed and not any(factors.get(name) != defaults.get(name) for name in changed):
+        words = [BASELINE, *words]
     words.append(f"repeat={record.repeat}")
     if record.attempts > 1:
         words.append(f"attempt={record.attempts}")

@@ -7,6 +7,7 @@ import pytest
 from dmls_ray.analysis.figures.answer import chart
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
+from dmls_ray.records.outcome import Outcome
 from tests.analysis.figures.reading import names, panels, points, series
 from tests.analysis.samples import own_results, results
 
@@ -24,18 +25,20 @@ def asked(runs: Any, axis: str) -> Table:
 
 
 def test_throughput_and_accuracy_are_drawn_against_the_axis_that_was_asked_about() -> None:
-    throughput, accuracy = panels(chart(asked(results(GRID, rate), "batch_per_rank")), 2)
+    throughput, accuracy, memory = panels(chart(asked(results(GRID, rate), "batch_per_rank")), 3)
     assert throughput.x.label == accuracy.x.label == "batch_per_rank (samples)"
     assert throughput.y.label == "throughput (images/s)"
     assert accuracy.y.label == "test accuracy (fraction of samples)"
     assert names(throughput) == ["world_size 1", "world_size 2"]
     assert points(throughput, "world_size 2") == pytest.approx({16: 320, 32: 640, 64: 1280})
     assert series(throughput, "world_size 1").connected
+    assert memory.y.label == "tensor memory of a rank (MiB)"
+    assert points(memory, "world_size 1") == pytest.approx({16: 116, 32: 132, 64: 164})
 
 
 def test_choices_are_categories_and_not_connected() -> None:
     runs = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, rate)
-    throughput, _ = panels(chart(asked(runs, "optimizer")), 2)
+    throughput, _, _ = panels(chart(asked(runs, "optimizer")), 3)
     assert list(throughput.x.categories) == ["adam", "sgd"]
     assert not series(throughput, "measured").connected
 
@@ -54,7 +57,7 @@ def test_the_best_learning_rate_of_each_batch_is_a_line_of_its_own() -> None:
         rate,
         accuracy=lambda values, repeat: 0.9 if values["lr"] == best[values["batch_per_rank"]] else 0.5,
     )
-    _, accuracy = panels(chart(asked(runs, "batch_per_rank")), 2)
+    _, accuracy, _ = panels(chart(asked(runs, "batch_per_rank")), 3)
     assert points(accuracy, "best lr") == pytest.approx({16: 0.9, 32: 0.9, 64: 0.9})
     assert list(series(accuracy, "best lr").texts) == ["lr 0.1", "lr 0.2", "lr 0.2"]
 
@@ -66,6 +69,40 @@ def test_the_measures_of_a_function_have_panels_too() -> None:
     assert points(bits, "measured") == pytest.approx({1: 8, 2: 4})
 
 
-def test_an_axis_with_one_value_has_no_such_figure() -> None:
-    assert chart(asked(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate), "batch_per_rank")) is None
+def test_of_an_axis_with_one_measured_value_the_figure_is_that_of_the_answer() -> None:
+    drawn = chart(asked(results({"batch_per_rank": 16, "world_size": [1, 2]}, rate), "batch_per_rank"))
+    assert drawn is not None
+    assert drawn.title.endswith("against world_size")
+
+
+def test_without_an_axis_there_is_no_such_figure() -> None:
     assert chart(make_table(results(GRID, rate))) is None
+    assert chart(asked(results({"batch_per_rank": 16}, rate), "batch_per_rank")) is None
+
+
+def test_a_choice_that_could_not_be_measured_is_a_cross_at_its_place() -> None:
+    runs = results({"precision": ["fp32", "tf32", "amp-bf16"], "batch_per_rank": 16}, rate)
+    for record in runs.records:
+        if record.config["precision"] == "tf32":
+            record.outcome, record.reason = Outcome.SKIPPED, "it needs a GPU"
+    for panel in panels(chart(asked(runs, "precision")), 3):
+        assert list(panel.x.categories) == ["fp32", "tf32", "amp-bf16"]
+        assert points(panel, "skipped") == {"tf32": None}
+        assert points(panel, "measured").keys() == {"fp32", "amp-bf16"}
+
+
+@pytest.mark.parametrize(
+    ("axis", "values", "metric", "label"),
+    [
+        ("launcher", ["ray", "spawn"], "overhead_s", "start-up (s)"),
+        ("dropout", [0.1, 0.5], "accuracy_gap", "accuracy gap (fraction of samples)"),
+    ],
+)
+def test_a_metric_that_the_axis_asks_for_has_a_panel(axis: str, values: list[Any], metric: str, label: str) -> None:
+    runs = results({axis: values, "batch_per_rank": 16}, rate)
+    for record in runs.records:
+        setattr(record, metric, 0.25)
+    (panel,) = (item for item in panels(chart(asked(runs, axis)), 4) if item.y.label == label)
+    assert points(panel, "measured") == pytest.approx(dict.fromkeys(values, 0.25))
+    other = asked(results({"batch_per_rank": [16, 32], "world_size": 1}, rate), "batch_per_rank")
+    assert label not in [panel.y.label for panel in panels(chart(other), 3)]

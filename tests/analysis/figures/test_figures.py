@@ -6,11 +6,38 @@ from dmls_ray import load
 from dmls_ray.analysis.figures import charts
 from dmls_ray.analysis.summary.sweep_summary import summarize
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.columns import INTERVAL
+from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.records.outcome import Outcome
 from tests.analysis.samples import own_results, results
 from tests.conftest import PROJECT
 
 REFERENCE = PROJECT / "results" / "reference"
+_TRAINING = ("throughput", "test accuracy", "tensor memory of a rank")
+_COLUMNS = ("images/s", "tensor MiB", "test acc.")
+QUESTIONS = {
+    "accumulation": (_TRAINING, ("accum_steps", *_COLUMNS)),
+    "backend": (_TRAINING, ("backend", *_COLUMNS)),
+    "batch_size": (_TRAINING, ("batch_per_rank", *_COLUMNS)),
+    "critical_batch": (
+        ("optimizer steps to a test accuracy of 0.95", "seconds to a test accuracy of 0.95"),
+        ("global_batch", "steps to target", "s to target"),
+    ),
+    "grayscale": (("a pass over 200 images", ""), ("implementation", "ms", "speed-up")),
+    "launcher": (
+        ("throughput", "test accuracy", "start-up", "tensor memory of a rank"),
+        ("launcher", "start-up s", *_COLUMNS),
+    ),
+    "machines/simplecnn-1gbit": (_TRAINING, ("machines", "images/s", "test acc.")),
+    "optimizer": (_TRAINING, ("optimizer", *_COLUMNS)),
+    "precision": (_TRAINING, ("precision", *_COLUMNS)),
+    "quantization": (
+        ("test accuracy", "size of the checkpoint", "median latency, compiled", "training throughput"),
+        ("fp32 test acc.", "int8 test acc.", "fp32 bytes", "int8 bytes", "fp32 compiled ms", "int8 compiled ms"),
+    ),
+    "regularization": (("test accuracy", "accuracy gap", "throughput"), ("change", "test acc.", "acc. gap")),
+}
+"""Folder of runs -> the quantities of the first figure, and columns of the table: what the sweep asks."""
 
 
 def test_no_runs_and_no_run_that_ended_ok_have_no_figures() -> None:
@@ -31,6 +58,15 @@ def test_a_user_function_has_the_figures_of_the_metrics_it_reported() -> None:
         ),
     )
     assert [chart.name for chart in charts(make_table(runs))] == ["tradeoff", "scaling", "batch"]
+
+
+@pytest.mark.parametrize("folder", QUESTIONS)
+def test_the_first_figure_and_the_table_of_each_question_show_what_it_asks(folder: str) -> None:
+    table = summarize(load(REFERENCE / folder)).table
+    shown, columns = QUESTIONS[folder]
+    assert [panel.y.label.partition(" (")[0] for panel in charts(table)[0].panels] == list(shown)
+    heads = [column.head.removesuffix(INTERVAL) for column in shown_columns(table).columns]
+    assert [head for head in columns if head not in heads] == []
 
 
 @pytest.mark.parametrize(

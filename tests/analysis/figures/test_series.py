@@ -70,7 +70,24 @@ def test_the_default_axis_is_the_ranks_before_the_batch() -> None:
 
 def test_a_label_of_many_fields_has_those_that_are_not_at_their_default() -> None:
     table = table_of({"batch_per_rank": 16}, variants=({}, {"dropout": 0.3}, {"l1": 0.1, "lr": 0.01}))
-    assert sorted(trial_labels(table, table.rows)) == ["all at their defaults", "dropout 0.3", "lr 0.01, l1 0.1"]
+    labels = sorted(trial_labels(table, table.rows))
+    assert labels == ["dropout 0.3", "lr 0.001, dropout None, l1 0", "lr 0.01, l1 0.1"], "one at its defaults has all"
+
+
+def test_a_trial_of_changes_is_named_by_its_change() -> None:
+    table = table_of({"batch_per_rank": [16, 32]}, variants=({}, {"dropout": 0.3}))
+    table.changed = ("dropout",)
+    assert sorted(trial_labels(table, table.rows)) == [
+        "baseline, batch_per_rank 16", "baseline, batch_per_rank 32", "dropout=0.3, batch_per_rank 16",
+        "dropout=0.3, batch_per_rank 32",
+    ]  # fmt: skip
+
+
+def test_a_field_that_was_changed_in_one_trial_is_no_axis() -> None:
+    table = table_of({"batch_per_rank": 16}, variants=({}, {"l1": 0.1}, {"weight_decay": 0.1}))
+    assert default_axis(table, table.rows) == "weight_decay"
+    table.changed = ("l1", "weight_decay")
+    assert default_axis(table, table.rows) == ""
 
 
 def test_ranks_and_batch_are_in_the_label_even_at_their_default() -> None:

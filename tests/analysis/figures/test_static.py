@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from dmls_ray.analysis.figures import FIGURES, charts
+from dmls_ray.analysis.figures import FIGURES, changes, charts, search
 from dmls_ray.analysis.figures.chart import Axis, Chart, Panel, Series
 from dmls_ray.analysis.figures.interactive import plotly_figure
 from dmls_ray.analysis.figures.static import draw, save
@@ -49,7 +49,12 @@ def everything() -> list[Chart]:
                 record.exposed_comm_ms = 1.0
     table = make_table(runs)
     table.axis = "batch_per_rank"
-    return charts(table)
+    choices = results({"optimizer": ["adam", "sgd"], "batch_per_rank": 16}, lambda values, repeat: 1.0)
+    searched = make_table(choices, best_by=("test_accuracy", False))
+    changed = make_table(results({"batch_per_rank": 16}, lambda values, repeat: 1.0, variants=({}, {"l1": 0.1})))
+    changed.changed = ("l1",)
+    leading = [search.chart(searched), changes.chart(changed)]
+    return [*filter(None, leading), *charts(table)]
 
 
 def texts(path: Path) -> str:

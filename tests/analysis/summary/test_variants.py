@@ -21,14 +21,15 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     for record in runs.records:
         record.train_eval_accuracy = record.train_accuracy
     table = make_table(runs)
-    assert {"acc. gap", "overfit from epoch"} <= set(table.frame().columns)
+    assert "acc. gap" in table.frame().columns
+    assert "overfit from epoch" not in table.frame().columns, "no run overfits"
     found = answer_on_variants(table, ["dropout", "l1", "label_smoothing"])
     assert found.text.splitlines() == [
         "dropout=0.3 gains 3.0 points of test accuracy; l1=0.1 loses 10.3 points of test accuracy (still rising in the "
         "last epoch).",
-        "accuracy: 0.800 without any; higher with dropout=0.3 (+3.0 points [+2.2, +3.8]); lower with l1=0.1 (-10.3 "
+        "accuracy: 0.800 at baseline; higher with dropout=0.3 (+3.0 points [+2.2, +3.8]); lower with l1=0.1 (-10.3 "
         "points [-11.5, -9.2]); not distinguished with label_smoothing=0.1 (+0.0 points [-0.8, +0.8])",
-        "gap to training: 0.150 without any; higher with l1=0.1 (+10.3 points [+9.2, +11.5]); lower with dropout=0.3 "
+        "gap to training: 0.150 at baseline; higher with l1=0.1 (+10.3 points [+9.2, +11.5]); lower with dropout=0.3 "
         "(-3.0 points [-3.8, -2.2])",
     ]
 
@@ -47,7 +48,7 @@ def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
     found = answer_on_variants(make_table(runs), ["l1"])
     assert found.text.splitlines() == [
         "No change is distinguished in test accuracy, the farthest l1=0.0001 (+0.2 points [-1.6, +1.9]).",
-        "accuracy: 0.984 without any; not distinguished with l1=0.0001 (+0.2 points [-1.6, +1.9])",
+        "accuracy: 0.984 at baseline; not distinguished with l1=0.0001 (+0.2 points [-1.6, +1.9])",
     ]
 
 

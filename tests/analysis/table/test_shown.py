@@ -66,7 +66,7 @@ def test_fields_that_were_changed_one_at_a_time_are_one_column() -> None:
     shown = shown_columns(found)
     assert heads(found)[0] == "change"
     assert set(found.frame(shown.columns)["change"]) == {
-        "none",
+        "baseline",
         "dropout=0.3",
         "l1=0.1",
         "label_smoothing=0.1 l1=0.1",

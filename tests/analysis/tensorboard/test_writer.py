@@ -446,7 +446,7 @@ def test_fields_changed_one_at_a_time_name_a_run_by_the_changed_field() -> None:
     made = results({"batch_per_rank": [16]}, lambda values, repeat: 100.0, repeats=1, variants=variants).records
     changed = ("dropout", "batch_norm")
     assert {run_name(record, changed, changed) for record in made} == {
-        "as it is repeat=0", "dropout=0.5 repeat=0", "batch_norm=on repeat=0"
+        "baseline repeat=0", "dropout=0.5 repeat=0", "batch_norm=on repeat=0"
     }  # fmt: skip
 
 

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dmls_ray.analysis.figures import charts
+from dmls_ray.analysis.figures.changes import chart
+from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.model import Table
+from dmls_ray.records.outcome import Outcome
+from tests.analysis.figures.reading import names, panels, points, series
+from tests.analysis.samples import results
+
+CHANGES = ({}, {"dropout": 0.3}, {"l1": 0.1}, {"label_smoothing": 0.1, "l1": 0.1})
+CHANGED = ("dropout", "l1", "label_smoothing")
+
+
+def accuracy(values: dict[str, Any], repeat: int) -> float:
+    return 0.8 + (values["dropout"] or 0) / 10 - values["l1"] + 0.01 * repeat
+
+
+def changed(axes: dict[str, Any], *, lost: str = "") -> Table:
+    runs = results(axes, lambda values, repeat: 100.0, accuracy=accuracy, variants=CHANGES)
+    for record in runs.records:
+        record.accuracy_gap = 0.1
+        if lost and record.config[lost]:
+            record.outcome, record.reason = Outcome.ERROR, "no such layer"
+    table = make_table(runs)
+    table.changed, table.axis = CHANGED, "dropout"
+    return table
+
+
+def test_each_change_is_a_category_with_its_interval_and_the_baseline_a_line() -> None:
+    found = chart(changed({"batch_per_rank": 16}))
+    assert found is not None
+    assert found.title == "Test accuracy, accuracy gap and throughput by change"
+    reached, gap, _ = panels(found, 3)
+    assert list(reached.x.categories) == ["l1=0.1", "label_smoothing=0.1 l1=0.1", "dropout=0.3"], "as in the table"
+    assert points(reached, "measured") == pytest.approx(
+        {"dropout=0.3": 0.84, "l1=0.1": 0.71, "label_smoothing=0.1 l1=0.1": 0.71}
+    )
+    assert all(low < y < high for low, y, high in zip(*_interval(reached, "measured"), strict=True))
+    line, band = (item for item in reached.series if item.name == "baseline")
+    assert (line.kind, list(line.y)) == ("line", pytest.approx([0.81, 0.81]))
+    assert [line.x[0], line.x[-1]] == [reached.x.categories[0], reached.x.categories[-1]]
+    assert (band.kind, band.low[0], band.high[0]) == ("band", band.low[-1], band.high[-1])
+    assert points(gap, "measured") == pytest.approx(dict.fromkeys(gap.x.categories, 0.1))
+
+
+def _interval(panel: Any, name: str) -> tuple[Any, Any, Any]:
+    found = series(panel, name)
+    return found.low, found.y, found.high
+
+
+def test_the_report_begins_with_it_and_not_with_one_of_the_fields() -> None:
+    drawn = [item.name for item in charts(changed({"batch_per_rank": 16}))]
+    assert drawn[0] == "changes"
+    assert "answer" not in drawn
+
+
+def test_changes_at_several_points_of_a_grid_are_a_series_each_with_a_baseline_of_its_own() -> None:
+    reached, _, _ = panels(chart(changed({"batch_per_rank": [16, 32]})), 3)
+    assert set(names(reached)) == {
+        "batch_per_rank 16", "batch_per_rank 32", "baseline, batch_per_rank 16", "baseline, batch_per_rank 32"
+    }  # fmt: skip
+
+
+def test_a_change_that_could_not_be_made_is_a_cross() -> None:
+    reached, _, _ = panels(chart(changed({"batch_per_rank": 16}, lost="dropout")), 3)
+    assert points(reached, "error") == {"dropout=0.3": None}
+    assert "dropout=0.3" not in points(reached, "measured")
+
+
+def test_without_changes_there_is_no_such_figure() -> None:
+    table = changed({"batch_per_rank": 16})
+    table.changed = ()
+    assert chart(table) is None
+    table.rows, table.changed = [row for row in table.rows if row.factors["dropout"] is None][:1], CHANGED
+    assert chart(table) is None, "the baseline alone"
