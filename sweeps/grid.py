@@ -8,7 +8,7 @@ from dmls_ray.cli.sweep_script import main
 if __name__ == "__main__":
     main(
         name="grid",
-        question=__doc__,
+        description=__doc__,
         has_modules=False,
         axis=None,
         defaults={"batch_per_rank": [32], "world_size": [1]},

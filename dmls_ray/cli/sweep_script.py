@@ -33,9 +33,10 @@ from dmls_ray.workloads.base import Workload
 def main(
     *,
     name: str,
-    question: str,
     axis: str | None,
     defaults: Mapping[str, Any],
+    question: str = "",
+    description: str = "",
     variants: Sequence[Variant] = ({},),
     how: Mapping[str, Any] | None = None,
     workload: str = registry.DEFAULT,
@@ -51,9 +52,10 @@ def main(
 
     Args:
         name: names the results folder.
-        question: the question that the sweep asks; shown by --help.
         axis: the field that the sweep asks about; None for the first that varies.
         defaults: values of fields for which no flag is given.
+        question: the question that the sweep asks; shown by --help. Without one, the report asks about what varies.
+        description: what --help shows instead.
         variants: fields that are changed together at each point of the grid; a flag for any of them asks for a grid
             instead.
         how: values of options for which no flag is given.
@@ -70,7 +72,7 @@ def main(
     signal.signal(signal.SIGTERM, _interrupt)
     words = sys.argv[1:] if arguments is None else list(arguments)
     parser = Parser(
-        description=inspect.cleandoc(question),
+        description=inspect.cleandoc(description or question),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

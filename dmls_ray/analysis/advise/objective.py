@@ -110,7 +110,10 @@ class Objective:
         name = cls.metric(table, request)
         if not any(row.estimate(name) for row in table.rows):
             raise ConfigError(f"--for {cls.name} needs {name}, which no run reports; give another --for.")
-        direction = metric_direction(name) if request.minimizes is None else "min" if request.minimizes else "max"
+        minimizes = request.minimizes
+        if minimizes is None and table.best_by is not None and name == table.best_by[0]:
+            minimizes = table.best_by[1]
+        direction = metric_direction(name) if minimizes is None else "min" if minimizes else "max"
         if direction == "none":
             raise ConfigError(f"--metric {name}: more or less may be better; add --goal max or --goal min.")
         least = direction == "min"

@@ -23,9 +23,11 @@ from dmls_ray.analysis.summary.effort import describe_effort
 from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.summary.losers import Loser, loss_of
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
+from dmls_ray.analysis.summary.sweep_summary import SweepQuestion
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.model import Table
 from dmls_ray.analysis.table.row import Row
+from dmls_ray.storage.sweep_file import read_sweep
 from dmls_ray.util.errors import ConfigError
 
 _WORTH = 0.05
@@ -219,8 +221,9 @@ def advise(
         target: test accuracy to be reached: for time-to-accuracy (without it, target_accuracy of the runs); for cost,
             which is of a whole run without it; for throughput and memory, what a configuration must come to.
         price_per_hour: of a rank, in any currency; for cost.
-        metric: for accuracy, what to judge by; without it validation_accuracy where all have it, else test_accuracy.
-        minimizes: whether that is to be small; without it, if it is a loss.
+        metric: for accuracy, what to judge by; without it the metric of a search, else validation_accuracy where all
+            have it, else test_accuracy.
+        minimizes: whether that is to be small; without it as in the search, else if it is a loss.
         batch: for memory, the batch to estimate; without it, twice the largest that was run.
         any_accuracy: whether a configuration may be chosen that loses accuracy, or has a higher loss, beyond chance;
             with a target, those may that reach it.
@@ -230,7 +233,8 @@ def advise(
     """
     if not results.records:
         raise ConfigError(f"{results.where} has no run; run its sweep first, or give another folder.")
-    table = make_table(results)
+    question = SweepQuestion.of(read_sweep(results.folder).get("sessions", []))
+    table = make_table(results, best_by=question.best_by)
     if name not in OBJECTIVES:
         raise ConfigError(f"--for {name} is unknown; choose from {', '.join(OBJECTIVES)}.")
     request = Request(

@@ -40,6 +40,11 @@ class SweepQuestion:
     is_fresh: bool = False
     """Whether that call started a new folder, which the same command would not continue."""
 
+    @property
+    def best_by(self) -> tuple[str, bool] | None:
+        """What was searched for, and whether less of it is better; None where runs were measured."""
+        return (self.metric, self.minimizes) if self.metric else None
+
     @classmethod
     def of(cls, sessions: Sequence[Mapping[str, Any]]) -> SweepQuestion:
         """What the calls that filled a folder asked: what any of them varied, and the last one's axis."""
@@ -71,8 +76,7 @@ class SweepSummary:
     @cached_property
     def table(self) -> Table:
         """A row a trial; of a search, the best one first."""
-        best_by = (self.question.metric, self.question.minimizes) if self.question.metric else None
-        table = make_table(self.results, self.question.varied, best_by=best_by)
+        table = make_table(self.results, self.question.varied, best_by=self.question.best_by)
         table.axis, table.changed = self._axis_of(table), self.question.changed
         table.is_asked = self.question.axis is not None
         if fixed := held_fixed(table):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from dmls_ray.analysis.advise.rank import Advice, advise
 from dmls_ray.analysis.figures import tradeoff
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
-from dmls_ray.analysis.summary.sweep_summary import answer_on_axis
+from dmls_ray.analysis.summary.sweep_summary import answer_on_axis, summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.outcome import Outcome
+from dmls_ray.storage.sweep_file import write_sweep
 from dmls_ray.util.errors import ConfigError
 from tests.analysis.samples import own_results, results
 
@@ -502,6 +504,19 @@ def test_advice_on_accuracy_names_the_steps_that_led_to_it() -> None:
     line = "test acc. is compared at 5 epochs, lr 0.001, global_batch 16 to 64, 100 to 400 optimizer steps."
     assert line in advise(swept, "accuracy").notes
     assert line not in advise(swept, "throughput").notes
+
+
+@pytest.mark.parametrize(("minimizes", "best"), [(True, 16), (False, 64)])
+def test_a_search_is_judged_by_what_it_searched_for(tmp_path: Path, minimizes: bool, best: int) -> None:
+    searched = results(BATCHES, uneven, accuracy=lambda values, repeat: 1 - values["batch_per_rank"] / 100, repeats=1)
+    for record in searched.records:
+        record.mode, record.measures = "search", {"score": float(record.config["batch_per_rank"])}
+    searched.folder = tmp_path
+    write_sweep(tmp_path, {"sessions": [{"mode": "search", "metric": "score", "minimizes": minimizes}]})
+    advice = advise(searched, "accuracy")
+    assert (advice.objective.measure, advice.best and advice.best.name) == ("score", f"batch_per_rank={best}")
+    assert summarize(searched).table.rows[0].factors["batch_per_rank"] == best, "as the table has it"
+    assert advise(searched, "accuracy", metric="test_accuracy").objective.measure == "test_accuracy"
 
 
 def test_what_a_search_stopped_is_not_chosen_by_the_accuracy_of_an_early_epoch() -> None:

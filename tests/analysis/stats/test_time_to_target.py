@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dmls_ray.analysis.stats.time_to_target import time_to_target
+from dmls_ray.analysis.stats.formatting import INTEGER
+from dmls_ray.analysis.stats.time_to_target import steps_to_target, time_to_target
 from dmls_ray.records.epoch_and_rank import EpochRecord
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
@@ -109,3 +110,25 @@ def test_a_run_without_accuracies_by_epoch_has_no_known_time_to_the_target() -> 
     silent.epochs, silent.test_accuracy = [], 0.99
     assert time_to_target([silent]) is None
     assert str(time_to_target([silent, *runs([2.0])])) == "2.000"
+
+
+def test_steps_to_the_target_are_counted_as_the_time_is() -> None:
+    reached = runs([1.0, 2.0, 4.0])
+    for record, steps in zip(reached, (10, 20, 40), strict=True):
+        record.steps, record.target_steps = 100, steps
+    found = steps_to_target(reached)
+    assert found is not None
+    assert (found.n, found.reached, found.median) == (3, 3, pytest.approx(20))
+    missed = runs([None, None])
+    for record in missed:
+        record.steps = 100
+    found = steps_to_target([*reached, *missed])
+    assert found is not None
+    assert (found.median, found.describe(INTEGER)) == (40, "40 [10, inf] (3 of 5)")
+
+
+def test_steps_to_the_target_are_unknown_where_a_run_reached_it_and_does_not_say_when() -> None:
+    reached = runs([1.0, 2.0])
+    reached[0].target_steps = 10
+    assert steps_to_target(reached) is None
+    assert steps_to_target([]) is None

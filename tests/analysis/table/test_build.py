@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dmls_ray.analysis.table.build import make_table
+from dmls_ray.analysis.table.shown import shown_columns
 from dmls_ray.records.metric import Metric
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.workloads.registry import registered_metrics
@@ -294,3 +295,33 @@ def test_ranks_that_take_all_cores_leave_a_note_that_their_speed_up_is_a_lower_b
     assert "At world_size 4 the ranks take all cores of a machine and share them with the driver" in notes(4)
     assert "At world_size 2, 4 the ranks take all cores" in notes(2)
     assert "take all cores" not in notes(8)
+
+
+@pytest.mark.parametrize("metric", ["validation_accuracy", "test_loss", "score"])
+def test_what_was_searched_for_is_the_first_column_after_the_factors(metric: str) -> None:
+    runs = results({"lr": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0, repeats=1)
+    for record in runs.records:
+        record.mode, record.measures = "search", {"score": 1.0}
+        record.validation_accuracy, record.test_loss = 0.5, 0.25
+    runs.records[0].outcome, runs.records[0].reason = Outcome.ERROR, "no such layer"
+    table = make_table(runs, best_by=(metric, False))
+    heads = {"validation_accuracy": "validation acc.", "test_loss": "test_loss", "score": "score"}
+    assert shown_columns(table).columns[1].head == heads[metric]
+    first, last = table.frame()[heads[metric]]
+    assert (float(first), last) == (table.rows[0].value_of(metric), "error")
+    assert [column.head for column in table.columns].count(heads[metric]) == 1
+    assert table.numbers()[metric][0] == table.rows[0].value_of(metric)
+    assert [column.head for column in shown_columns(table, [metric]).columns] == ["lr", heads[metric]]
+
+
+def test_a_column_that_is_empty_in_all_rows_is_left_out() -> None:
+    runs = results({"dropout": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+    assert "overfit from epoch" not in make_table(runs).frame().columns
+    assert {"dropout", "test acc. [95%]"} <= {*make_table(runs).frame().columns}
+
+
+def test_a_validation_accuracy_has_a_column() -> None:
+    runs = results({"lr": [0.1, 0.2], "batch_per_rank": 16}, lambda values, repeat: 100.0)
+    for record in runs.records:
+        record.validation_accuracy = 0.5
+    assert "validation acc. [95%]" in make_table(runs).frame().columns

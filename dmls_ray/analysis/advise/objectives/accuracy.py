@@ -14,13 +14,17 @@ class Accuracy(Objective):
 
     @classmethod
     def metric(cls, table: Table, request: Request) -> str:
-        """The given metric; else validation_accuracy where all have it, since choosing by test samples flatters."""
+        """The given metric; else that of the search; else validation_accuracy where all have it, since choosing by
+        test samples flatters.
+        """
         reported = [*(name for name in LEARNED if table.has(name)), *table.custom_metric_names]
         choices = ", ".join(reported) or "none"
         if request.metric is not None:
             if request.metric not in reported:
                 raise ConfigError(f"--metric {request.metric} is reported by no run; choose from {choices}.")
             return request.metric
+        if table.best_by is not None and table.best_by[0] in reported:
+            return table.best_by[0]
         if all("validation_accuracy" in row.estimates for row in table.rows if row.counted):
             return "validation_accuracy"
         if table.has("test_accuracy"):
