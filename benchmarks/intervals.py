@@ -1,9 +1,10 @@
 """How often the intervals and verdicts of a sweep are right: simulations of the complete procedure.
 
-A sweep repeats until every comparison of its trials is decided and not rough, or known to 5%, or it has 30 blocks, and
-then states its verdicts. `false verdicts` is the share of sweeps with at least one: a trial is called faster that is
-not. `coverage` is the share of intervals that contain the truth, `all` the share of sweeps in which all do. `power` is
-the share of true differences that are found.
+A sweep repeats until every comparison of its trials is decided and not rough, or known to 5%, or it has all blocks that
+it may have, and then states its verdicts, by all measures of its answer: speed and accuracy, of some four measures.
+`false verdicts` is the share of sweeps with at least one: a trial is called faster, or more accurate, that is not.
+`coverage` is the share of intervals that contain the truth, `all` the share of sweeps in which all do. `power` is the
+share of true differences that are found.
 
 The noise is drawn from a distribution, or with replacement from the residuals of two identical trials in 400 blocks:
 
@@ -18,6 +19,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,13 +30,14 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dmls_ray.analysis.stats.block_model import BlockModel, is_decided, is_rough
+from dmls_ray.analysis.stats.block_model import BlockModel, Contrast, is_decided, is_rough
 from dmls_ray.analysis.stats.intervals import is_below
-from dmls_ray.analysis.stats.looks import next_look
+from dmls_ray.analysis.stats.looks import Looks, next_look
 
 RESIDUALS = Path(__file__).parents[1] / "results" / "reference" / "identical_trials.csv"
 MOST_BLOCKS = 30
 PRECISION, EQUIVALENT = 0.05, 0.02
+TEST_SAMPLES = 360
 _BLOCK_DEVIATION = 0.1
 """Of what the machine does to all trials of a block. It has no influence on differences within a block."""
 _FAR = 3.0
@@ -44,12 +47,75 @@ Draw = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
+class Measured:
+    """The true values of some trials by one measure, and the standard deviations of their noise."""
+
+    truths: Sequence[float]
+    """Logarithms of a speed, or accuracies."""
+    deviations: Sequence[float]
+    is_ratio: bool = True
+    """Whether it is a speed; else an accuracy, on `TEST_SAMPLES`."""
+
+    def draw(self, draw: Draw, random: np.random.Generator, blocks: int) -> NDArray[np.float64]:
+        """The values of runs, of shape (trials, blocks)."""
+        noise = draw(random, (len(self.truths), blocks)) * np.asarray(self.deviations)[:, None]
+        values = noise + np.asarray(self.truths)[:, None]
+        if self.is_ratio:
+            return np.asarray(np.exp(values + random.normal(0, _BLOCK_DEVIATION, blocks)))
+        return np.round(values * TEST_SAMPLES) / TEST_SAMPLES
+
+    def model(self, values: NDArray[np.float64], looks: Looks, measures: int) -> BlockModel:
+        """How the trials compare after some blocks, in an answer with so many measures."""
+        return BlockModel(
+            {str(trial): dict(enumerate(row.tolist())) for trial, row in enumerate(values)},
+            is_ratio=self.is_ratio,
+            resolution=0.0 if self.is_ratio else 1 / TEST_SAMPLES,
+            looks=looks,
+            families=measures,
+        )
+
+    @property
+    def null(self) -> float:
+        """The value of a comparison that means no difference."""
+        return 1.0 if self.is_ratio else 0.0
+
+    def is_known(self, contrast: Contrast | None) -> bool:
+        """Whether a comparison is decided, and not only roughly."""
+        if contrast is None or not self.is_decided(contrast):
+            return False
+        return not is_rough(contrast, null=self.null, precision=PRECISION)
+
+    def is_decided(self, contrast: Contrast) -> bool:
+        """Whether more repeats of a comparison have no use."""
+        return is_decided(contrast, null=self.null, precision=PRECISION, equivalent=EQUIVALENT)
+
+    def ends(self, contrast: Contrast) -> tuple[float, float]:
+        """The ends of an interval, on the scale of `truths`."""
+        low, high = contrast.low or 0.0, contrast.high or 0.0
+        return (math.log(low), math.log(high)) if self.is_ratio else (low, high)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many blocks a sweep has."""
+
+    name: str = "auto"
+    fixed: int | None = None
+    """A number that was given; without it, until all is decided."""
+    most: int = MOST_BLOCKS
+
+
+@dataclass(frozen=True)
 class Scenario:
-    """Trials with their true logarithms of speed and the standard deviations of their noise."""
+    """Trials with the measures of their answer."""
 
     name: str
-    speeds: Sequence[float]
-    deviations: Sequence[float]
+    measures: Sequence[Measured]
+    plan: Plan = Plan()
+
+    @property
+    def trials(self) -> int:
+        return len(self.measures[0].truths)
 
 
 @dataclass(frozen=True)
@@ -59,55 +125,50 @@ class Outcome:
     blocks: int
     has_false_verdict: bool
     is_covered: Sequence[bool]
-    """Of each pair: whether the interval contains the truth."""
+    """Of each pair by each measure: whether the interval contains the truth."""
     is_found: Sequence[bool]
     """Of each pair that differs: whether the sweep says so."""
     share_decided: float
 
 
-def simulate(
-    scenario: Scenario,
-    draw: Draw,
-    random: np.random.Generator,
-    *,
-    fixed: int | None = None,
-    most_blocks: int = MOST_BLOCKS,
-) -> Outcome:
+def simulate(scenario: Scenario, draw: Draw, random: np.random.Generator) -> Outcome:
     """Run one sweep.
 
     Args:
         scenario: the trials.
         draw: the noise.
         random: the source of chance.
-        fixed: number of blocks; without it, until all is decided.
-        most_blocks: how many the sweep has time for.
     """
-    trials, most = len(scenario.speeds), fixed or most_blocks
-    noise = draw(random, (trials, most)) * np.asarray(scenario.deviations)[:, None]
-    logs = noise + random.normal(0, _BLOCK_DEVIATION, most) + np.asarray(scenario.speeds)[:, None]
-    pairs = list(itertools.combinations(range(trials), 2))
+    fixed, most = scenario.plan.fixed, scenario.plan.fixed or scenario.plan.most
+    values = [measure.draw(draw, random, most) for measure in scenario.measures]
+    pairs = list(itertools.combinations(range(scenario.trials), 2))
     blocks = fixed or 0
     while True:
         blocks = fixed or min(next_look(blocks), most)
-        values = {str(trial): dict(enumerate(np.exp(logs[trial, :blocks]))) for trial in range(trials)}
-        model = BlockModel(values, is_ratio=True, looks="none" if fixed else "last" if blocks == most else "open")
-        contrasts = [model.against(str(one), str(other)) for one, other in pairs]
-        decided = [is_decided(item, null=1, precision=PRECISION, equivalent=EQUIVALENT) for item in contrasts]
-        is_known = all(decided) and not any(item and is_rough(item, null=1, precision=PRECISION) for item in contrasts)
-        if is_known or blocks == most:
+        looks: Looks = "none" if fixed else "last" if blocks == most else "open"
+        models = [
+            measure.model(runs[:, :blocks], looks, len(scenario.measures))
+            for measure, runs in zip(scenario.measures, values, strict=True)
+        ]
+        if blocks == most or all(
+            measure.is_known(model.against(str(one), str(other)))  # up to the first comparison that is open
+            for measure, model in zip(scenario.measures, models, strict=True)
+            for one, other in pairs
+        ):
             break
-    truths = [scenario.speeds[one] - scenario.speeds[other] for one, other in pairs]
-    ends = [(math.log(item.low or 0), math.log(item.high or 0)) for item in contrasts if item]
-    verdicts = [(low > 0) - (high < 0) for low, high in ends]
-    return Outcome(
-        blocks=blocks,
-        has_false_verdict=any(
-            verdict and verdict * truth <= 0 for verdict, truth in zip(verdicts, truths, strict=True)
-        ),
-        is_covered=[low <= truth <= high for (low, high), truth in zip(ends, truths, strict=True)],
-        is_found=[bool(verdict) for verdict, truth in zip(verdicts, truths, strict=True) if truth],
-        share_decided=float(np.mean(decided)),
-    )
+    covered, is_found, decided, false = [], [], [], False
+    for measure, model in zip(scenario.measures, models, strict=True):
+        for one, other in pairs:
+            contrast = model.against(str(one), str(other))
+            assert contrast is not None  # all blocks have all trials
+            truth = measure.truths[one] - measure.truths[other]
+            low, high = measure.ends(contrast)
+            verdict = (low > 0) - (high < 0)
+            covered.append(low <= truth <= high)
+            false |= verdict * truth < 0 or (verdict != 0 and truth == 0)
+            is_found += [verdict != 0] if truth else []
+            decided.append(measure.is_decided(contrast))
+    return Outcome(blocks, false, covered, is_found, float(np.mean(decided)))
 
 
 def simulate_race(scenario: Scenario, draw: Draw, random: np.random.Generator) -> list[int]:
@@ -118,16 +179,18 @@ def simulate_race(scenario: Scenario, draw: Draw, random: np.random.Generator) -
         draw: the noise.
         random: the source of chance.
     """
-    trials, blocks = len(scenario.speeds), 0
-    noise = draw(random, (trials, MOST_BLOCKS)) * np.asarray(scenario.deviations)[:, None]
-    logs = noise + random.normal(0, _BLOCK_DEVIATION, MOST_BLOCKS) + np.asarray(scenario.speeds)[:, None]
-    left = list(range(trials))
+    measure, *others = scenario.measures
+    values, blocks = measure.draw(draw, random, MOST_BLOCKS), 0
+    left = list(range(scenario.trials))
     while blocks < MOST_BLOCKS and len(left) > 1:
         blocks = min(next_look(blocks), MOST_BLOCKS)
-        values = {str(trial): dict(enumerate(np.exp(logs[trial, :blocks]))) for trial in left}
-        model = BlockModel(values, is_ratio=True, looks="race")
-        best = max(left, key=lambda trial: float(logs[trial, :blocks].mean()))
-        left = [trial for trial in left if trial == best or not is_below(model.against(str(trial), str(best)), 1)]
+        model = measure.model(values[left, :blocks], "race", 1 + len(others))
+        best = max(range(len(left)), key=lambda place: float(np.log(values[left[place], :blocks]).mean()))
+        left = [
+            trial
+            for place, trial in enumerate(left)
+            if place == best or not is_below(model.against(str(place), str(best)), 1)
+        ]
     return left
 
 
@@ -169,41 +232,82 @@ NOISES: Mapping[str, Draw] = {
 }
 
 
+def speed_and_accuracy(
+    speeds: Sequence[float], deviations: Sequence[float], *, spread: Sequence[float] | None = None, measures: int = 2
+) -> list[Measured]:
+    """Return the measures of an answer: a speed, equal accuracies, and more that are like the speed without effects.
+
+    Args:
+        speeds: logarithms of the trials' speeds.
+        deviations: of their noise.
+        spread: standard deviations of their accuracies; without it, a point.
+        measures: how many.
+    """
+    count = len(speeds)
+    accuracy = Measured([0.95] * count, spread or [0.01] * count, is_ratio=False)
+    more = [Measured([0.0] * count, deviations)] * (measures - 2)
+    return [Measured(speeds, deviations), accuracy, *more]
+
+
+PLANS = (Plan("3", fixed=3), Plan("5", fixed=5), Plan("auto, at most 4", most=4))
+"""Those with few repeats. `--max-repeats 3` is `--repeats 3`: there is one look."""
+
+
 def scenarios() -> list[Scenario]:
     """Return the trials that are simulated."""
     found = []
     for count in (2, 3, 4, 8):
-        apart = [0.0, 0.0, *(_FAR * place for place in range(1, count - 1))]
+        equal, apart = [0.0] * count, [0.0, 0.0, *(_FAR * place for place in range(1, count - 1))]
         found += [
-            Scenario(f"{count} equal, noise 8%", [0.0] * count, [0.08] * count),
-            Scenario(f"{count} equal, noise 3%", [0.0] * count, [0.03] * count),
-            Scenario(f"{count}, one 10% faster, noise 5%", [0.1, *[0.0] * (count - 1)], [0.05] * count),
+            Scenario(f"{count} equal, noise 8%", speed_and_accuracy(equal, [0.08] * count)),
+            Scenario(f"{count} equal, noise 3%", speed_and_accuracy(equal, [0.03] * count)),
+            Scenario(f"{count}, one 10% faster, noise 5%", speed_and_accuracy([0.1, *equal[1:]], [0.05] * count)),
+            Scenario(f"{count} equal, four measures", speed_and_accuracy(equal, [0.08] * count, measures=4)),
+        ]
+        found += [
+            Scenario(f"{count} equal, noise 8%", speed_and_accuracy(equal, [0.08] * count), plan) for plan in PLANS
+        ]
+        found += [
+            Scenario(f"{count}, one 20% faster, noise 5%", speed_and_accuracy([0.2, *equal[1:]], [0.05] * count), plan)
+            for plan in PLANS
         ]
         if count > 2:
             loud = [0.12, 0.12, *[0.02] * (count - 2)]
             found += [
-                Scenario(f"{count}, two equal and the others far, noise 8%", apart, [0.08] * count),
-                Scenario(f"{count} equal, noise 12% twice, else 2%", [0.0] * count, loud),
-                Scenario(f"{count}, two equal with noise 12%, the others far with 2%", apart, loud),
+                Scenario(f"{count}, two equal and the others far, noise 8%", speed_and_accuracy(apart, [0.08] * count)),
+                Scenario(f"{count} equal, noise 12% twice, else 2%", speed_and_accuracy(equal, loud)),
+                Scenario(f"{count}, two equal with noise 12%, the others far with 2%", speed_and_accuracy(apart, loud)),
+            ]
+            one = [0.12, *[0.02] * (count - 1)]
+            found += [
+                Scenario(
+                    f"{count} equal, one with 6 times the noise of the others",
+                    speed_and_accuracy(equal, one, spread=[0.03, *[0.005] * (count - 1)]),
+                    plan,
+                )
+                for plan in PLANS
             ]
     return found
+
+
+def simulated(scenario: Scenario, noise: str, draws: int) -> dict[str, object]:
+    """Return a row of the table: the shares of so many sweeps."""
+    random = np.random.default_rng(0)
+    outcomes = [simulate(scenario, NOISES[noise], random) for _ in range(draws)]
+    return {"trials": scenario.name, "repeats": scenario.plan.name, "noise": noise, **summarize(outcomes)}
 
 
 def main() -> None:
     """Simulate and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000, help="sweeps of each scenario (default: 2000)")
-    parser.add_argument("--fixed", type=int, help="number of blocks; without it, until all is decided")
-    parser.add_argument("--most", type=int, default=MOST_BLOCKS, help="most blocks of a sweep (default: 30)")
+    parser.add_argument("--processes", type=int, default=2, help="(default: 2)")
     args = parser.parse_args()
-    rows = []
-    for scenario in scenarios():
-        for noise, draw in NOISES.items():
-            random = np.random.default_rng(0)
-            outcomes = [
-                simulate(scenario, draw, random, fixed=args.fixed, most_blocks=args.most) for _ in range(args.draws)
-            ]
-            rows.append({"trials": scenario.name, "noise": noise, **summarize(outcomes)})
+    with ProcessPoolExecutor(args.processes) as pool:
+        tasks = [pool.submit(simulated, item, noise, args.draws) for item in scenarios() for noise in NOISES]
+        rows = []
+        for task in tasks:
+            rows.append(task.result())
             print(rows[-1], file=sys.stderr, flush=True)
     print(pd.DataFrame(rows).round(3).to_markdown(index=False))
 

@@ -10,6 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dmls_ray.analysis.memory import EXACT, memory_metric
 from dmls_ray.analysis.summary.answer import Answer
 from dmls_ray.analysis.summary.axis_answer import answer_along
 from dmls_ray.analysis.summary.measures import Measure, measures_of
@@ -90,6 +91,14 @@ class Presentation:
     def measures(self, rows: Sequence[Row]) -> list[Measure]:
         """By what an answer compares these trials, the most important first."""
         return measures_of(rows)
+
+    def judged(self, rows: Sequence[Row]) -> list[str]:
+        """All that an answer may have a verdict on: `measures`, what it compares within runs, and memory.
+
+        They share the errors of the answer. Memory that is the same in every repeat makes none.
+        """
+        memory = memory_metric(rows)
+        return [*(measure.name for measure in self.measures(rows)), *([memory] if memory not in ("", *EXACT) else [])]
 
     def claims_within_trials(self, table: Table) -> list[Claim]:
         """The comparisons that the answer makes of two values of the same runs, besides those of trials."""

@@ -75,7 +75,7 @@ def _rise(best: Candidate) -> str:
     rise = last_improvement(best.row, "test_accuracy")
     if rise is None:
         return ""
-    by = format_interval(clipped(rise, limit_of("test_accuracy")), with_sign(ACCURACY))
+    by = format_interval(clipped(rise, limit_of("test_accuracy")), with_sign(ACCURACY), null=0)
     epochs = best.row.records[0].config.get("epochs")
     flag = f" (--epochs {2 * epochs})" if isinstance(epochs, int) else ""
     return (

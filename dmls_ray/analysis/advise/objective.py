@@ -137,17 +137,23 @@ class Objective:
         scaled = value if self.is_learned else math.log(value)
         return scaled if self.minimizes else -scaled
 
-    def model(self, candidates: Sequence[Candidate], *, looks: Looks | None = None) -> BlockModel:
-        """How these candidates compare, on the scale of `badness`.
+    def model(self, table: Table, candidates: Sequence[Candidate], *, looks: Looks | None = None) -> BlockModel:
+        """How these candidates compare, on the scale of `badness`, among all trials of their table.
+
+        Trials that cannot be chosen were measured as well: intervals are those of the table.
 
         Args:
-            candidates: all of them are compared.
+            table: the trials.
+            candidates: those that are compared.
             looks: how their number of blocks came about, if otherwise than for all comparisons.
         """
         rows = [candidate.row for candidate in candidates]
+        samples = {candidate.row.trial_id: candidate.samples for candidate in candidates}
+        if self.measure != TIME_TO_TARGET:
+            rows, samples = table.rows, {row.trial_id: self.samples(row) for row in table.rows if self.samples(row)}
         comparisons = rows[0].comparisons if rows else Comparisons(rows)
         return comparisons.model_of(
-            {candidate.row.trial_id: candidate.samples for candidate in candidates},
+            samples,
             timed=self._is_timed,
             is_ratio=False,  # the scale has logarithms where ratios count
             resolution=resolution_of(self.measure, (record for row in rows for record in row.counted)),
@@ -155,6 +161,12 @@ class Objective:
             looks=looks,
             limit=limit_of(self.measure, [value for row in rows for value in row.by_block(self.measure).values()]),
         )
+
+    def samples(self, row: Row) -> dict[int, float]:
+        """The metric of each block of a trial, on the scale of `badness`."""
+        price = self.price_per_second(row)
+        values = row.by_block(self.measure)
+        return {block: self.badness(value * price) for block, value in values.items() if self.counts(value)}
 
     def compared(self, candidate: Candidate, baseline: Candidate, model: BlockModel) -> Interval | None:
         """By how much a candidate is worse than a baseline, on the scale of `badness`; None without common blocks."""
@@ -318,8 +330,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
         resolution=resolution,
         is_exact=objective.is_exact,
     )
-    samples = {block: objective.badness(value * price) for block, value in values.items()}
-    return Candidate(row, value, format_interval(value, objective.form), samples)
+    return Candidate(row, value, format_interval(value, objective.form), objective.samples(row))
 
 
 def _by_time_to_target(row: Row, objective: Objective) -> Candidate | Unable:

@@ -48,7 +48,7 @@ def race_for(table: Table, aim: str) -> Race:
     measures = _measures(table, objective, [item.row for item in able])
     if not best.is_whole:  # times of runs that did not get there are too short to beat others
         return Race(losers, claims_against(best.row, [item.row for item in able[1:]], measures))
-    model = objective.model(able, looks="race")
+    model = objective.model(table, able, looks="race")
     beaten = [item.row for item in able[1:] if is_above(objective.compared(item, best, model), 0)]
     left = [item.row for item in able[1:] if item.row not in beaten]
     return Race([*losers, *beaten], claims_against(best.row, left, measures))

@@ -244,7 +244,7 @@ def advise(
     objective = settle(OBJECTIVES[name], table, request)
     able, unable = candidates(table, objective, any_accuracy=any_accuracy)
     best = able[0] if able else None
-    model = objective.model(able)
+    model = objective.model(table, able)
     indistinguishable, worse, not_compared = _split_by_verdict(able, objective, model)
     front = front_of(
         table,
@@ -319,6 +319,6 @@ def _savings(table: Table, objective: Objective, best: Candidate, indistinguisha
             lighter.append((item, ratio))
     if lighter:
         lightest, ratio = min(lighter, key=lambda pair: pair[1].centre)
-        share = format_interval(ratio, RATIO)
+        share = format_interval(ratio, RATIO, null=1)
         sentences.append(f"Of these {lightest.name} takes {share} times the {MEMORY[memory]} of a rank")
     return sentences

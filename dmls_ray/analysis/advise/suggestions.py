@@ -150,7 +150,7 @@ def _more_repeats(
     needed = [
         count
         for worse in worth
-        if (count := repeats_to_tell(worse, model.trials, MOST_REPEATS, resolution)) is not None
+        if (count := repeats_to_tell(worse, model.critical_value, MOST_REPEATS, resolution)) is not None
     ]
     if not needed:
         return ""
@@ -183,8 +183,9 @@ def _scaled_lr(table: Table, objective: Objective) -> str:
             base = small.factors["global_batch"]
             return (
                 f"--lr-scaling none sqrt linear --lr-base-batch {base}: from global_batch {base} to "
-                f"{large.factors['global_batch']} training is {format_interval(faster, RATIO)} times as fast, and test "
-                f"accuracy falls by {format_interval(less, ACCURACY)} at one learning rate and equal epochs."
+                f"{large.factors['global_batch']} training is {format_interval(faster, RATIO, null=1)} times as fast, "
+                f"and test accuracy falls by {format_interval(less, ACCURACY, null=0)} at one learning rate and equal "
+                "epochs."
             )
     return ""
 

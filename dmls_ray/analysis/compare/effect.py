@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dmls_ray.analysis.memory import EXACT
-from dmls_ray.analysis.metrics import limit_of, quantity_of
+from dmls_ray.analysis.metrics import is_time, limit_of, quantity_of
 from dmls_ray.analysis.results import Results
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval, clipped, compare_apart, estimate, verdict_of
 from dmls_ray.analysis.table.row import Row
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.training_metrics import is_loss
+from dmls_ray.workloads.registry import metric_direction, registered_metrics
 
 Way = Literal["speed", "amount", "difference"]
 """How B is compared with A: by a ratio of speeds, by a ratio of amounts, or by a difference."""
@@ -25,6 +26,9 @@ _VERDICTS: dict[Way, tuple[float, str, str]] = {
 }  # fmt: skip
 """The value that means no difference, and what B is where the interval lies above it, and below."""
 
+IN_THESE_SESSIONS = "different in these sessions"
+"""The verdict on what depends on the session, where too few sessions say how much."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -33,7 +37,9 @@ class Change:
     interval: Interval
     """B / A, of times A / B; B - A where differences are taken."""
     verdict: str
-    """faster, slower, more, less, higher or lower; `not distinguished`; `unknown` where there is no interval."""
+    """faster, slower, more, less, higher or lower; `not distinguished`; `unknown` where there is no interval;
+    `IN_THESE_SESSIONS` where it knows nothing of what drifts from one session to the next.
+    """
 
 
 def way_of(measure: str) -> Way:
@@ -48,6 +54,22 @@ def way_of(measure: str) -> Way:
     return "amount" if quantity == "amount" and not is_loss(measure) else "difference"
 
 
+def drifts(measure: str) -> bool:
+    """Whether the state of the machine may change a metric from one session to the next.
+
+    So do times. A result of training follows from seed, code and data. What else a function reports may be either.
+    """
+    if registered_metrics().get(measure) is None:
+        return metric_direction(measure) == "none"  # neither a loss nor an accuracy
+    return is_time(measure) or way_of(measure) == "speed"
+
+
+def has_sessions(a: Results, b: Results) -> bool:
+    """Whether A and B were measured in sessions enough for an interval of what drifts from one to the next."""
+    runs = [[record for record in side.records if record.outcome is Outcome.OK] for side in (a, b)]
+    return all(len({record.session for record in side}) >= MIN_REPEATS for side in runs)
+
+
 def unit_of(a: Results, b: Results, measure: str) -> Unit:
     """What counts as one sample of A, and of B.
 
@@ -56,28 +78,29 @@ def unit_of(a: Results, b: Results, measure: str) -> Unit:
     A process's resident memory hardly varies but from one session to the next, so repeats say nothing of it. That of a
     GPU is what was allocated, which is counted again for each run.
     """
-    runs = [[record for record in side.records if record.outcome is Outcome.OK] for side in (a, b)]
-    if way_of(measure) == "difference":
+    if way_of(measure) == "difference" and not drifts(measure):
         return "repeat"
     if measure == "peak_mem_mib" and any(
-        not record.device.startswith("cuda") and record.isolation == "group" for side in runs for record in side
+        not record.device.startswith("cuda") and record.isolation == "group"
+        for side in (a, b)
+        for record in side.records
+        if record.outcome is Outcome.OK
     ):
         return "session"
-    enough = all(len({record.session for record in side}) >= MIN_REPEATS for side in runs)
-    return "session" if enough else "repeat"
+    return "session" if has_sessions(a, b) else "repeat"
 
 
 def values_of(row: Row, measure: str, unit: Unit = "repeat") -> dict[str, float]:
     """By repeat or by session, of the runs that ended ok; where ratios are taken, those above 0."""
+    is_ratio = way_of(measure) != "difference"
     values = row.by_block(measure)
-    if way_of(measure) == "difference":
-        return {str(repeat): value for repeat, value in values.items()}
     parts: dict[str, list[float]] = {}
     for record in row.counted:
-        if (value := values.get(record.repeat, 0.0)) > 0:
+        if (value := values.get(record.repeat)) is not None and (value > 0 or not is_ratio):
             parts.setdefault(record.session if unit == "session" else str(record.repeat), []).append(value)
+    mean = statistics.geometric_mean if is_ratio else statistics.fmean
     # The mean of one is that one, without what rounding a logarithm adds.
-    return {name: statistics.geometric_mean(part) if len(part) > 1 else part[0] for name, part in parts.items()}
+    return {name: mean(part) if len(part) > 1 else part[0] for name, part in parts.items()}
 
 
 def means_of(rows: Sequence[Mapping[str, float]], measure: str) -> dict[str, float]:
@@ -93,7 +116,13 @@ def means_of(rows: Sequence[Mapping[str, float]], measure: str) -> dict[str, flo
 
 
 def change_of(
-    a: Mapping[str, float], b: Mapping[str, float], measure: str, level: float, resolution: float = 0.0
+    a: Mapping[str, float],
+    b: Mapping[str, float],
+    measure: str,
+    level: float,
+    resolution: float = 0.0,
+    *,
+    unit: Unit = "repeat",
 ) -> Change | None:
     """The difference between the samples of B and of A; None without samples, or without pairs to compare.
 
@@ -103,9 +132,11 @@ def change_of(
         measure: what they are of.
         level: confidence level of the interval.
         resolution: the smallest step of the values; 0 where they have none.
+        unit: what a sample is.
     """
     way = way_of(measure)
-    if way == "difference":
+    null, above, below = _VERDICTS[way]
+    if way == "difference" and unit == "repeat":
         more = [value - a[name] for name, value in b.items() if name in a]
         if not more:
             return None
@@ -114,8 +145,11 @@ def change_of(
     elif a and b:
         # Of times the inverse, so that more is faster.
         power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1
-        rates_a, rates_b = ([value**power for value in samples.values()] for samples in (a, b))
-        interval = compare_apart(rates_b, rates_a, level=level, is_exact=measure in EXACT)
+        side_a, side_b = ([value**power for value in samples.values()] for samples in (a, b))
+        is_ratio = way != "difference"
+        interval = compare_apart(side_b, side_a, level=level, is_exact=measure in EXACT, is_ratio=is_ratio)
     else:
         return None
-    return Change(interval, verdict_of(interval, *_VERDICTS[way]))
+    if drifts(measure) and unit == "repeat":
+        above = below = IN_THESE_SESSIONS
+    return Change(interval, verdict_of(interval, null, above, below))

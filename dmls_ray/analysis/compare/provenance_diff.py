@@ -38,18 +38,14 @@ def differences(a: Results, b: Results) -> list[str]:
 
 
 def apart_in_time(a: Results, b: Results) -> list[str]:
-    """When each was measured, and what that means for a comparison of times."""
+    """When each was measured, and whether other work may have run during one of them."""
     sides = _begun(a), _begun(b)
-    whens = []
-    for side in sides:
-        times = [record.started_at for record in side if record.started_at]
-        whens.append(f"{min(times)[:16]} to {max(times)[:16]}" if times else "at an unknown time")
-    return [
-        f"A was measured {whens[0]}, B {whens[1]} (UTC). What the machine did otherwise in the meantime looks like a "
-        "difference between them, and no interval here knows of it: where that matters, measure each in 3 sessions or "
-        "more, in turn.",
-        *_load(sides),
-    ]
+    times = [sorted(record.started_at for record in side if record.started_at) for side in sides]
+    whens = [f"{side[0][:16]} to {side[-1][:16]}" if side else "at an unknown time" for side in times]
+    texts = [f"A was measured {whens[0]}, B {whens[1]} (UTC)."]
+    if all(times) and (times[0][-1] < times[1][0] or times[1][-1] < times[0][0]):
+        texts.append("One was measured before the other: what changed in between looks like a difference of the two.")
+    return [" ".join(texts), *_load(sides)]
 
 
 def _begun(results: Results) -> list[RunRecord]:

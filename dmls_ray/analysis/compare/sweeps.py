@@ -9,14 +9,25 @@ from functools import cached_property
 
 import pandas as pd
 
-from dmls_ray.analysis.compare.effect import Change, Unit, Way, change_of, means_of, unit_of, values_of, way_of
+from dmls_ray.analysis.compare.effect import (
+    IN_THESE_SESSIONS,
+    Change,
+    Unit,
+    Way,
+    change_of,
+    drifts,
+    means_of,
+    unit_of,
+    values_of,
+    way_of,
+)
 from dmls_ray.analysis.compare.join import common_measure, join
 from dmls_ray.analysis.compare.provenance_diff import apart_in_time, differences
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import TABLE_METRICS, format_of, label_of, quantity_of, resolution_of
 from dmls_ray.analysis.results import Results, field_names
 from dmls_ray.analysis.stats.formatting import RATIO, format_interval, with_sign
-from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate, is_below
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS, bonferroni_level, estimate, is_above, is_below
 from dmls_ray.analysis.summary.independent_ranks import describe_independent_ranks
 from dmls_ray.analysis.summary.phrases import count_noun, describe_configuration, factor_cells, join_names
 from dmls_ray.analysis.table.row import Row
@@ -32,8 +43,8 @@ class Pair:
     samples: tuple[dict[str, float], dict[str, float]]
     """The values of A and of B by the name of the sample."""
     change: Change | None
-    """None where it did not end ok in both, or its ranks trained apart. The intervals of all pairs hold together, at
-    95%.
+    """None where it did not end ok in both, or its ranks trained apart. The intervals of all pairs, and that over all,
+    hold together, at 95%.
     """
 
     @property
@@ -77,16 +88,49 @@ class SweepComparison:
     def way(self) -> Way:
         return way_of(self.measure)
 
+    @property
+    def knows_drift(self) -> bool:
+        """Whether its intervals know of what changes from one session to the next, or the measure depends on none."""
+        return self.unit == "session" or not drifts(self.measure)
+
     def slower_by_more_than(self, share: float) -> list[str]:
         """What is slower in B by more than a share of A's speed, beyond doubt: `over all`, or a configuration.
 
-        Beyond doubt is what has its whole interval below 1 - share, that of a configuration being as wide as it must
-        be for all of them to hold together. Where nothing is that much slower, a slowdown is reported all the same at
-        most 1 time in 20, as far as repeats can know: they know nothing of what drifted from one sweep to the other.
+        Beyond doubt is what has its whole interval below 1 - share, in sessions enough to know of the drift between
+        them. Where nothing is that much slower, a slowdown is reported all the same at most 1 time in 20.
 
         Raises:
             ConfigError: the share is out of range, or the measure says nothing of speed.
         """
+        self._check(share)
+        return [name for name, change in self._changes if self.knows_drift and is_below(change.interval, 1 - share)]
+
+    def not_ruled_out(self, share: float) -> list[str]:
+        """What may be slower in B by more than a share of A's speed: `over all`, or a configuration of both.
+
+        Args:
+            share: of A's speed.
+
+        Returns:
+            Also what was not compared, since its ranks trained apart, and `over all` where nothing was.
+
+        Raises:
+            ConfigError: as `slower_by_more_than`.
+        """
+        self._check(share)
+        ruled_out = {
+            name for name, change in self._changes if self.knows_drift and is_above(change.interval, 1 - share)
+        }
+        names = ["over all", *(pair.name for pair in self.pairs if pair.change or pair.is_apart)]
+        return [name for name in names if name not in ruled_out]
+
+    @property
+    def _changes(self) -> list[tuple[str, Change]]:
+        """How B differs over all, and in each configuration."""
+        changes = [("over all", self.overall), *((pair.name, pair.change) for pair in self.pairs)]
+        return [(name, change) for name, change in changes if change is not None]
+
+    def _check(self, share: float) -> None:
         if not 0 <= share < 1:
             raise ConfigError(f"--fail-if-slower {share:.4g} is out of range; give 0% or more and less than 100%.")
         if self.way != "speed":
@@ -94,8 +138,6 @@ class SweepComparison:
             raise ConfigError(
                 f"--fail-if-slower is about speed and --measure {self.measure} is none; give one of {speeds}."
             )
-        changes = [("over all", self.overall), *((pair.name, pair.change) for pair in self.compared)]
-        return [name for name, change in changes if change and is_below(change.interval, 1 - share)]
 
     def frame(self) -> pd.DataFrame:
         """A row a configuration of both, as texts."""
@@ -138,16 +180,26 @@ class SweepComparison:
                 f"B against A {over}: {changes} Whether that is more than chance cannot be said below "
                 f"{MIN_REPEATS} {self.unit}s of each."
             )
-        as_what = "not distinguished from A" if verdict == "not distinguished" else f"{verdict} than A"
         low = self.overall.interval.low
         if verdict == "not distinguished" and self.way == "speed" and low is not None:
-            changes += f" A slowdown by {1 - low:.1%} is not ruled out."
-        return f"B is {as_what} {over}: {changes} {self._verdicts()}".rstrip()
+            by = f" by {_percent(1 - low)}" if self.knows_drift else ""
+            changes += f" A slowdown{by} is not ruled out."
+        as_what = {
+            "not distinguished": "is not distinguished from A",
+            IN_THESE_SESSIONS: f"is {IN_THESE_SESSIONS} from A",
+        }.get(verdict, f"is {verdict} than A")
+        return f"B {as_what} {over}: {changes} {self._verdicts()}".rstrip()
 
     @property
     def notes(self) -> list[str]:
         """How the numbers came about, what is not in both, and what else differs."""
         notes = [self._method()]
+        if not self.knows_drift:
+            notes.append(
+                f"{label_of(self.measure)} may drift from one session to the next, which no interval here knows of: "
+                f"that takes {MIN_REPEATS} sessions of each, in turn. To compare two versions, make them values of a "
+                "field of one sweep, whose blocks hold both."
+            )
         least = min((len(values) for pair in self.compared for values in pair.samples), default=MIN_REPEATS)
         if least < MIN_REPEATS and self.unit == "session" and self.way == "amount":
             notes.append(
@@ -155,9 +207,10 @@ class SweepComparison:
                 f"repeats (here n={least}): run both with --isolation per_run, or in {MIN_REPEATS} sessions each."
             )
         elif least < MIN_REPEATS and self.measure not in EXACT:
+            way_out = "run both with --repeats 5" if self.unit == "repeat" else "measure both in more sessions"
             notes.append(
                 f"Below {MIN_REPEATS} {self.unit}s (here n={least}) a verdict is unknown, and no slowdown is beyond "
-                "doubt: run both with --repeats 5."
+                f"doubt: {way_out}."
             )
         for side, names in self.only.items():
             if names:
@@ -181,15 +234,21 @@ class SweepComparison:
 
     def _method(self) -> str:
         count = len(self.compared)
+        is_paired = self.way == "difference" and self.unit == "repeat"
         method = {
             "speed": "Ratios are of geometric means, with Welch's interval on logarithms; more than 1 is faster.",
             "amount": "Ratios are of geometric means, with Welch's interval on logarithms.",
-            "difference": "Differences are paired by repeat, which has one seed in both, with Student's interval.",
+            "difference": "Differences are paired by repeat, which has one seed in both, with Student's interval."
+            if is_paired
+            else "Differences are of means, with Welch's interval.",
         }[self.way]
         if count < 2:
             return method
-        level = 100 * bonferroni_level(count)
-        return f"{method} Those of the {count} rows hold together at 95%: each is of {level:.4g}% (Bonferroni)."
+        row, overall = (100 * level for level in _levels(count))
+        return (
+            f"{method} All intervals hold together at 95%: that over all is of {overall:.4g}%, each of the {count} "
+            f"rows of {row:.4g}% (Bonferroni)."
+        )
 
     def _is_same(self) -> bool:
         """Whether A and B came to the same, bit for bit."""
@@ -223,10 +282,10 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     samples = [(values_of(row_a, name, unit), values_of(row_b, name, unit)) for row_a, row_b in joined.both]
     together = [not (row_a.independent_ranks or row_b.independent_ranks) for row_a, row_b in joined.both]
     compared = [values for values, is_together in zip(samples, together, strict=True) if is_together and all(values)]
-    level = bonferroni_level(len(compared))
+    level, level_over_all = _levels(len(compared))
     resolutions = [_resolution(name, *rows) for rows in joined.both]
     pairs = [
-        Pair(*rows, values, change_of(*values, name, level, resolution) if is_together else None)
+        Pair(*rows, values, change_of(*values, name, level, unit=unit, resolution=resolution) if is_together else None)
         for rows, values, resolution, is_together in zip(joined.both, samples, resolutions, together, strict=True)
     ]
     means_a, means_b = (means_of([values[side] for values in compared], name) for side in (0, 1))
@@ -238,12 +297,27 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         measure=name,
         pairs=pairs,
         only=joined.only,
-        overall=change_of(means_a, means_b, name, 0.95, max(resolutions) / max(len(compared), 1)),
+        overall=change_of(
+            means_a, means_b, name, level_over_all, unit=unit, resolution=max(resolutions) / max(len(compared), 1)
+        ),
         unit=unit,
         samples=(len(means_a), len(means_b)),
         origins=differences(common_a, common_b)
         + (apart_in_time(common_a, common_b) if way_of(name) == "speed" else []),
     )
+
+
+def _levels(count: int) -> tuple[float, float]:
+    """The confidence levels of the interval of each of so many configurations, and of that over all."""
+    if count < 2:
+        return bonferroni_level(1), bonferroni_level(1)  # they are the same
+    return bonferroni_level(2 * count), bonferroni_level(2)
+
+
+def _percent(share: float) -> str:
+    """A share above 0, which is not written as 0."""
+    percent = 100 * share
+    return f"{percent:.1f}%" if percent >= 0.05 else f"{percent:.1g}%"
 
 
 def _lowered(text: str) -> str:

@@ -6,7 +6,8 @@ are near in time, so what the machine does at that time shifts all of them and l
 
 Two trials are compared by the mean of their differences in the blocks that have both. Its interval is of 95% for all
 pairs of trials together, since the pair that is reported is often picked for being the fastest (Tukey's studentized
-range, `scipy.stats.studentized_range`).
+range, `scipy.stats.studentized_range`). An answer that judges by several measures has a model of each, among which its
+errors are spread: all of its verdicts hold together in 95 of 100 sweeps.
 
 Below `MIN_OWN_VARIANCE` blocks the variance is that of all trials, or of the two if theirs is larger: three differences
 say nearly nothing of their spread. From there on it is that of the two, since trials differ in their noise: a short
@@ -22,23 +23,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmls_ray.analysis.stats.critical_value import critical_value
 from dmls_ray.analysis.stats.intervals import MIN_REPEATS, Interval
 from dmls_ray.analysis.stats.lack_of_fit import lack_of_fit
-from dmls_ray.analysis.stats.looks import FIRST_LOOK, Looks, error_of_look
+from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.noise import ROUNDING, Noise, noise_of
 
 MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""
 
-_ERRORS = 0.05
-_ERRORS_OF_LOOKS = 0.035
-"""Where a sweep looks several times and stops when all is decided. It makes all intervals hold in 95 of 100 sweeps."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,7 @@ class BlockModel:
         is_exact: the value is the same in every repeat, so that equal values have an interval from one block on.
         looks: how the number of blocks came about.
         limit: the largest possible difference of two values; no interval goes beyond it.
+        families: how many models share the errors of an answer, of which this one may make its part.
     """
 
     def __init__(
@@ -87,10 +87,12 @@ class BlockModel:
         is_exact: bool = False,
         looks: Looks = "none",
         limit: float = math.inf,
+        families: int = 1,
     ) -> None:
         self._is_ratio, self._resolution, self._is_exact = is_ratio, resolution, is_exact
         self._limit = limit
         self._looks: Looks = looks
+        self._families = families
         self._places = {trial: place for place, trial in enumerate(values)}
         blocks = {block: place for place, block in enumerate(dict.fromkeys(b for row in values.values() for b in row))}
         self._measured = np.full((len(values), len(blocks)), np.nan)
@@ -103,6 +105,10 @@ class BlockModel:
     def trials(self) -> int:
         """Of how many trials all pairs are compared."""
         return len(self._places)
+
+    def critical_value(self, degrees: float) -> float:
+        """Half-width of an interval in standard errors, after a number of blocks that was given."""
+        return critical_value(self.trials, degrees, families=self._families)
 
     def against(self, trial: str, base: str) -> Contrast | None:
         """Return a trial's value divided by that of a base, or minus it; None without a block that has both.
@@ -182,10 +188,13 @@ class BlockModel:
         of_pairs = (np.abs(weights).sum() / 2) ** 2 / (squares / 2)  # 1 of a pair, more of others
 
         def half_width(variance: float, degrees: float, *, of_pair_alone: bool) -> float:
-            critical = critical_value(self.trials, degrees, count, self._looks, of_pair_alone=of_pair_alone)
+            critical = critical_value(
+                self.trials, degrees, count, self._looks, of_pair_alone=of_pair_alone, families=self._families
+            )
             return critical * math.sqrt(of_pairs * max(variance, least) / count)
 
-        if count >= MIN_OWN_VARIANCE or self._is_exact:
+        # Two trials that are equal in every block are not as noisy as others are.
+        if count >= MIN_OWN_VARIANCE or self._is_exact or not differences.any():
             return half_width(own, count - 1, of_pair_alone=True)
         noise = self._noise
         common = half_width(max(own, squares * noise.variance), noise.degrees, of_pair_alone=False)
@@ -207,10 +216,10 @@ class BlockModel:
         """
         squares = float((weights**2).sum())
         variance = max(float(differences.var(ddof=1)), squares * self._resolution**2 / 8)
-        if len(differences) < MIN_OWN_VARIANCE:
+        if len(differences) < MIN_OWN_VARIANCE and differences.any():
             variance = max(variance, squares * self._noise.variance)
         looks: Looks = "none" if self._looks == "none" else "last"
-        critical = critical_value(self.trials, blocks - 1, blocks, looks, of_pair_alone=True)
+        critical = critical_value(self.trials, blocks - 1, blocks, looks, of_pair_alone=True, families=self._families)
         return critical * math.sqrt(variance / blocks)
 
     @cached_property
@@ -264,33 +273,3 @@ def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
     return contrast.half_width > max(math.log1p(precision) if null else precision, size / 2)
 
 
-@cache
-def critical_value(
-    trials: int, degrees: float, blocks: int = 0, looks: Looks = "none", *, of_pair_alone: bool = False
-) -> float:
-    """Half-width of an interval in standard errors.
-
-    Args:
-        trials: of how many trials all pairs are compared.
-        degrees: degrees of freedom of the standard error.
-        blocks: number of blocks.
-        looks: how it came about.
-        of_pair_alone: whether the standard error is of the pair alone. Tukey's range is that of one common standard
-            error; of many pairs, one has a small one by chance, so Student's t has the errors of a family (Sidak).
-    """
-    from scipy.special import stdtrit
-    from scipy.stats import studentized_range
-
-    was_looked_at = looks == "open" or (looks == "last" and blocks > FIRST_LOOK)
-    errors = _ERRORS_OF_LOOKS if was_looked_at else error_of_look(blocks) if looks == "race" else _ERRORS
-    pairs = max(trials * (trials - 1) // 2, 1)
-    family = float(
-        stdtrit(degrees, (1 + (1 - errors) ** (1 / pairs)) / 2)
-        if of_pair_alone
-        else studentized_range.ppf(1 - errors, max(trials, 2), degrees) / math.sqrt(2)
-    )
-    if not was_looked_at:
-        return family
-    # A sweep stops when all pairs are decided. Of many trials, chance hardly decides all; so what looks add matters
-    # most where one pair is open.
-    return max(family, float(stdtrit(degrees, 1 - error_of_look(blocks, is_last=looks == "last") / 2)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dmls_ray.analysis.stats.intervals import Estimate, Interval
@@ -43,36 +43,64 @@ def format_interval(value: Estimate | Interval | None, form: NumberFormat, *, nu
     Args:
         value: the value.
         form: its format.
-        null: the value that means no difference. An end that differs from it gets enough decimals to show that.
+        null: the value that means no difference. An end that differs from it is written so, however little it does:
+            the interval that is read contains it if and only if the interval does.
     """
     if value is None:
         return ""
     if value.low is None or value.high is None:
         return form(value.centre)
-    most = supported_decimals(value)
-    usual = max(form.usual(number) for number in (value.centre, value.low, value.high))
-    decimals = usual if most is None else min(usual, most)
+    numbers = (value.centre, value.low, value.high)
+    decimals = _supported(value, form, numbers)
     if null is not None:
-        decimals = _decimals_near(null, (value.low, value.high), decimals)
-    centre, low, high = (form.exactly(number, decimals) for number in (value.centre, value.low, value.high))
-    return f"{centre} [{low}, {high}]"
+        decimals, (low, high) = _apart_from(null, numbers[1:], decimals)
+        numbers = (value.centre, low, high)
+    centre, low_text, high_text = (form.exactly(number, decimals) for number in numbers)
+    return f"{centre} [{low_text}, {high_text}]"
 
 
-def _decimals_near(null: float, ends: tuple[float, float], decimals: int) -> int:
-    """Return the decimals with which no end that differs from `null` is written as `null`."""
-    close = [abs(end - null) for end in ends if end != null and math.isfinite(end)]
-    if ends[0] <= null <= ends[1] or not close:
-        return decimals
-    while decimals < _MOST_DECIMALS and any(
-        round(end, decimals) == round(null, decimals) for end in ends if math.isfinite(end)
-    ):
+def format_value(value: Estimate | Interval | None, form: NumberFormat, *, null: float | None = None) -> str:
+    """Return a value without its interval, with no more digits than the interval supports.
+
+    Args:
+        value: the value.
+        form: its format.
+        null: the value that means no difference; where the interval leaves it out, the value is not written so.
+    """
+    if value is None:
+        return ""
+    decimals, centre = _supported(value, form, (value.centre,)), value.centre
+    if null is not None and value.low is not None and value.high is not None and not value.low <= null <= value.high:
+        decimals, (centre,) = _apart_from(null, (centre,), decimals)
+    return form.exactly(centre, decimals)
+
+
+def _supported(value: Estimate | Interval, form: NumberFormat, numbers: Sequence[float]) -> int:
+    """Return the usual decimals of some numbers, but no more than the interval of a value supports."""
+    usual, most = max(map(form.usual, numbers)), supported_decimals(value)
+    return usual if most is None else min(usual, most)
+
+
+def _apart_from(null: float, numbers: Sequence[float], decimals: int) -> tuple[int, list[float]]:
+    """Return the decimals with which no number that differs from `null` is written as `null`, and the numbers.
+
+    One that would need too many decimals is moved away from `null` by one in the last of them.
+    """
+    apart = [number for number in numbers if number != null and math.isfinite(number)]
+    while decimals < _MOST_DECIMALS and any(_is_written_as(null, number, decimals) for number in apart):
         decimals += 1
-    return decimals
+    step = 10.0**-decimals
+    moved = [
+        null + math.copysign(step, number - null)
+        if number in apart and _is_written_as(null, number, decimals)
+        else number
+        for number in numbers
+    ]
+    return decimals, moved
 
 
-def format_value(value: Estimate | Interval | None, form: NumberFormat) -> str:
-    """Return a value without its interval, with no more digits than the interval supports."""
-    return "" if value is None else form(value.centre, supported_decimals(value))
+def _is_written_as(null: float, number: float, decimals: int) -> bool:
+    return round(number, decimals) == round(null, decimals)
 
 
 def supported_decimals(value: Estimate | Interval) -> int | None:

@@ -133,28 +133,35 @@ def bonferroni_level(count: int) -> float:
 
 
 def compare_apart(
-    rates: Sequence[float], base: Sequence[float], *, level: float = _LEVEL, is_exact: bool = False
+    values: Sequence[float],
+    base: Sequence[float],
+    *,
+    level: float = _LEVEL,
+    is_exact: bool = False,
+    is_ratio: bool = True,
 ) -> Interval:
-    """Return the ratio of the geometric means of two trials' rates without common blocks, with Welch's interval.
+    """Compare the means of two trials without common blocks, with Welch's interval.
 
     Args:
-        rates: rates of one trial (more is faster), each above 0.
-        base: rates of the baseline.
+        values: of one trial; where ratios are taken, each above 0.
+        base: of the baseline.
         level: confidence level of the interval.
         is_exact: whether the quantity is the same in every repeat.
+        is_ratio: whether to take the ratio of the geometric means, rather than the difference of the arithmetic ones.
     """
-    logs, base_logs = np.log(rates), np.log(base)
-    centre = float(np.exp(logs.mean() - base_logs.mean()))
-    is_equal = bool(np.ptp(logs) == 0 and np.ptp(base_logs) == 0)
-    if min(len(logs), len(base_logs)) < MIN_REPEATS and not (is_exact and is_equal):
-        return Interval(centre, None, None)
+    sides = [np.log(side) if is_ratio else np.asarray(side, float) for side in (values, base)]
+    middle = float(sides[0].mean() - sides[1].mean())
+    shown = _exp if is_ratio else float
+    is_equal = all(np.ptp(side) == 0 for side in sides)
+    if min(map(len, sides)) < MIN_REPEATS and not (is_exact and is_equal):
+        return Interval(shown(middle), None, None)
     if is_equal:
-        return Interval(centre, centre, centre)
+        return Interval(shown(middle), shown(middle), shown(middle))
     # Not by scipy.stats.ttest_ind: it warns if the values of one side are equal, as a GPU's memory often is.
-    parts = [side.var(ddof=1) / len(side) for side in (logs, base_logs)]
-    degrees = sum(parts) ** 2 / (parts[0] ** 2 / (len(logs) - 1) + parts[1] ** 2 / (len(base_logs) - 1))
+    parts = [side.var(ddof=1) / len(side) for side in sides]
+    degrees = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
     half_width = _student(degrees, level) * math.sqrt(sum(parts))
-    return Interval(centre, centre * math.exp(-half_width), centre * _exp(half_width))
+    return Interval(shown(middle), shown(middle - half_width), shown(middle + half_width))
 
 
 def is_above(value: Estimate | Interval | None, bound: float) -> bool:

@@ -77,7 +77,8 @@ class Measure:
         if self.kind == "points":
             low, high = (None if end is None else end * 100 for end in (contrast.low, contrast.high))
             contrast = replace(contrast, centre=contrast.centre * 100, low=low, high=high)
-        text = format_interval(contrast, form, null=self.null) if interval else format_value(contrast, form)
+        write = format_interval if interval else format_value
+        text = write(contrast, form, null=self.null)
         number, bracket, ends = text.partition(" [")
         return f"{number}{unit}{bracket}{ends}"
 

@@ -19,6 +19,24 @@ _ACCURACY = Measure("test_accuracy", "points")
 _INFERENCE = Measure("inference", "ratio")
 
 
+_COMPARED = {
+    _ACCURACY: ("int8_test_accuracy", "fp32_test_accuracy"),
+    _INFERENCE: ("fp32_compiled_ms_p50", "int8_compiled_ms_p50"),
+}
+"""Measure -> the metrics of one run that are compared by it, the first against the second."""
+
+
+def quantization_measures(rows: Sequence[Row]) -> list[Measure]:
+    """By what an answer on quantization compares int8 with fp32; none where quantization does not vary."""
+    if len({row.factors.get("quantization") for row in rows}) < 2:
+        return []
+    return [
+        measure
+        for measure, names in _COMPARED.items()
+        if any(all(name in row.estimates for name in names) for row in rows)
+    ]
+
+
 def quantization_claims(table: Table) -> Iterator[Claim]:
     """The comparisons of int8 with the same weights in fp32 that the answer makes."""
     others = [name for name in table.varied if name != "quantization"]
@@ -60,7 +78,7 @@ def _accuracy_of(row: Row, until: Until) -> str:
 def _speed_of(faster: Contrast, until: Until) -> str:
     if not _INFERENCE.sign(faster):
         return _undecided(_INFERENCE, faster, until)
-    return f"infers {format_value(faster, RATIO)}x as fast as fp32"
+    return f"infers {format_value(faster, RATIO, null=1)}x as fast as fp32"
 
 
 def _undecided(measure: Measure, contrast: Contrast, until: Until) -> str:
@@ -98,9 +116,9 @@ def _kind(row: Row) -> str:
 
 def _changed(row: Row) -> Contrast | None:
     """Accuracy in int8 minus that of the same weights in fp32; None where no run has both."""
-    return row.comparisons.within(row, "int8_test_accuracy", "fp32_test_accuracy", is_ratio=False)
+    return row.comparisons.within(row, *_COMPARED[_ACCURACY], is_ratio=False)
 
 
 def _faster(row: Row) -> Contrast | None:
     """How fast inference is in int8 against fp32, both compiled; None where no run has both."""
-    return row.comparisons.within(row, "fp32_compiled_ms_p50", "int8_compiled_ms_p50", is_ratio=True)
+    return row.comparisons.within(row, *_COMPARED[_INFERENCE], is_ratio=True)

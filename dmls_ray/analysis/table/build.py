@@ -47,11 +47,12 @@ def make_table(
         rows.sort(key=lambda row: (row.value_of(metric) or 0.0) * (1 if minimizes else -1))
         rows.sort(key=lambda row: (row.value_of(metric) is None, row.is_stopped))
     stage = None if results.until is None else Stage.of(results.records, results.until).without_those_left_out()
-    comparisons = Comparisons(rows, looks="none" if stage is None else stage.looks)
+    presentation = presentation_of_rows(rows)
+    judged = len(presentation.judged(rows))
+    comparisons = Comparisons(rows, looks="none" if stage is None else stage.looks, measures=judged)
     for row in rows:
         row.comparisons = comparisons
     fixed_batch_field = _fixed_batch_field(factors, varied or ())
-    presentation = presentation_of_rows(rows)
     table = Table(
         varied=names, rows=rows, fixed_batch_field=fixed_batch_field, presentation=presentation, best_by=best_by,
         stage=stage,

@@ -20,18 +20,20 @@ _RUNS_PER_S = "runs_per_s"
 
 
 class Comparisons:
-    """Comparisons of the trials of one table, with intervals of 95% for all pairs together.
+    """Comparisons of the trials of one table, with intervals of 95% for all pairs and measures of its answer together.
 
     Only values of one block with the same versions are compared; times only of the same machine and device, too.
 
     Args:
         rows: all trials of the table.
         looks: how the number of blocks came about.
+        measures: by how many measures the answer judges.
     """
 
-    def __init__(self, rows: Sequence[Row], *, looks: Looks = "none") -> None:
+    def __init__(self, rows: Sequence[Row], *, looks: Looks = "none", measures: int = 1) -> None:
         self._rows = {row.trial_id: row for row in rows}
         self._looks: Looks = looks
+        self._measures = max(measures, 1)
         self._models: dict[tuple[str, bool], BlockModel] = {}
         self._software: dict[tuple[int, int], Hashable] = {}
 
@@ -54,8 +56,15 @@ class Comparisons:
     def within(self, row: Row, metric: str, base: str, *, is_ratio: bool) -> Contrast | None:
         """A metric of a trial against another one of the same runs: their ratio or difference; None without a run."""
         values = {name: row.by_block(name) for name in (metric, base)}
-        resolution, limit = resolution_of(metric, row.counted), limit_of(metric)
-        model = BlockModel(values, is_ratio=is_ratio, resolution=resolution, looks=self._looks, limit=limit)
+        trials = sum(1 for item in self._rows.values() if item.estimate(metric) and item.estimate(base))
+        model = BlockModel(
+            values,
+            is_ratio=is_ratio,
+            resolution=resolution_of(metric, row.counted),
+            looks=self._looks,
+            limit=limit_of(metric),
+            families=self._measures * max(trials, 1),
+        )
         return model.against(metric, base)
 
     def mean(self, pairs: Sequence[tuple[Row, Row]], measure: str, *, is_ratio: bool) -> Contrast | None:
@@ -129,7 +138,15 @@ class Comparisons:
         """
         looks = looks or self._looks
         values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
-        return BlockModel(values, is_ratio=is_ratio, resolution=resolution, is_exact=is_exact, looks=looks, limit=limit)
+        return BlockModel(
+            values,
+            is_ratio=is_ratio,
+            resolution=resolution,
+            is_exact=is_exact,
+            looks=looks,
+            limit=limit,
+            families=self._measures,
+        )
 
     def _speed_of(self, *rows: Row) -> str:
         names = {row.throughput for row in rows if row.by_block(row.throughput)}

@@ -9,12 +9,14 @@ import pandas as pd
 
 from dmls_ray.analysis.advise.objectives import OBJECTIVES
 from dmls_ray.analysis.advise.rank import advise as advise_on
-from dmls_ray.analysis.compare.sweeps import compare_sweeps
+from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.export.text_tables import csv, latex, latex_comment, markdown, markdown_text
 from dmls_ray.analysis.published.data import REPORTS
 from dmls_ray.analysis.published.data import published as published_results
 from dmls_ray.analysis.results import load, load_versions
+from dmls_ray.analysis.stats.intervals import MIN_REPEATS
 from dmls_ray.analysis.summary.answer import Answer
+from dmls_ray.analysis.summary.phrases import join_names
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis, summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.analysis.table.layouts import RenderedTable, all_layouts, published_runs, with_published_rows
@@ -26,6 +28,8 @@ from dmls_ray.util.errors import ConfigError
 
 EXIT_SLOWER = 3
 """`compare --fail-if-slower` found a slowdown beyond doubt."""
+EXIT_UNCLEAR = 4
+"""`compare --fail-if-slower` can neither say that there is such a slowdown nor rule it out."""
 
 _ONE_RUN = "Each value is of one run (n = 1) and has no interval."
 """What the notes of the reports' tables do not say."""
@@ -106,7 +110,11 @@ def compare_arguments(parser: Parser) -> None:
         "or current",
     )
     parser.add_argument("--measure", help="What to compare; without it, images_per_s, or seconds a run")
-    parser.add_argument("--fail-if-slower", metavar="SHARE", help="Exit with 3 if B is slower by more than this: 5%%")
+    parser.add_argument(
+        "--fail-if-slower",
+        metavar="SHARE",
+        help="Exit with 3 if B is slower by more than this: 5%%; with 4 if that can neither be said nor ruled out",
+    )
     add_format(parser)
 
 
@@ -120,15 +128,33 @@ def compare(given: argparse.Namespace, console: Console) -> int:
     else:
         a, b, names = load(given.a), load(given.b), ""
     comparison = compare_sweeps(a, b, measure=given.measure)
-    slower, lost = ([], []) if share is None else (comparison.slower_by_more_than(share), comparison.lost)
     notes = [*([names] if names else []), *comparison.notes, "", comparison.sentence]
+    verdict = None if share is None else _verdict_on_slowdown(comparison, share, given.fail_if_slower)
     print_result(comparison.frame(), notes, given.format, console, spare=("outcome", "global_batch", "n"))
-    if slower:
-        limit = f"{given.parser.prog}: B is slower than A by more than {given.fail_if_slower}"
-        print_error(f"{limit}: {', '.join(slower)}.", EXIT_SLOWER)
-    if lost:
-        print_error(f"{given.parser.prog}: ok in A and never in B: {', '.join(lost)}.", EXIT_SLOWER)
-    return EXIT_SLOWER if slower or lost else EXIT_OK
+    return EXIT_OK if verdict is None else print_error(f"{given.parser.prog}: {verdict[0]}", verdict[1])
+
+
+def _verdict_on_slowdown(comparison: SweepComparison, share: float, text: str) -> tuple[str, int] | None:
+    """Why B is too slow, or may be, and the exit code; None where a slowdown by more than a share is ruled out.
+
+    Args:
+        comparison: of B with A.
+        share: of A's speed.
+        text: the share as it was given.
+    """
+    slower, unclear = comparison.slower_by_more_than(share), comparison.not_ruled_out(share)
+    by_more = f"slower than A by more than {text}"
+    texts = [f"B is {by_more}: {', '.join(slower)}."] if slower else []
+    if comparison.lost:
+        texts.append(f"ok in A and never in B: {', '.join(comparison.lost)}.")
+    if texts:
+        return " ".join(texts), EXIT_SLOWER
+    if not unclear:
+        return None
+    if not comparison.knows_drift:
+        why = f"below {MIN_REPEATS} sessions of each nothing is known of the drift from one to the next"
+        return f"whether B is {by_more} cannot be said: {why}.", EXIT_UNCLEAR
+    return f"that B is {by_more} is not ruled out: {join_names(unclear)}.", EXIT_UNCLEAR
 
 
 def _share(text: str) -> float:

@@ -23,6 +23,7 @@ from dmls_ray.analysis.summary.quantization import (
     quantization_claims,
     quantization_findings,
     quantization_headline,
+    quantization_measures,
 )
 from dmls_ray.analysis.table.columns import default_columns, metric_column
 from dmls_ray.analysis.table.model import Column, Note, Table
@@ -66,6 +67,16 @@ class ClassificationPresentation(Presentation):
             "VNNI."
         )
         return [Note("comparability", text)]
+
+    def judged(self, rows: Sequence[Row]) -> list[str]:
+        """Also int8 against fp32, where quantization varies, and the gap to training, where regularisers do."""
+        judged = [*super().judged(rows), *(measure.name for measure in quantization_measures(rows))]
+        specs = self.workload.specs()
+        varied = [specs[name] for row in rows[:1] for name in row.factors if name in specs]
+        has_gap = any("accuracy_gap" in row.estimates for row in rows)
+        if has_gap and any(spec.setting.family == "regulariser" for spec in varied):
+            judged.append("accuracy_gap")
+        return judged
 
     def claims_within_trials(self, table: Table) -> list[Claim]:
         return list(quantization_claims(table)) if table.axis == FIELD else []

@@ -249,7 +249,7 @@ def _interval(row: Row) -> str:
 
 
 def _times(ahead: Contrast) -> str:
-    return f"{format_value(ahead, RATIO)}x"
+    return f"{format_value(ahead, RATIO, null=1)}x"
 
 
 def _without_bound(row: Row) -> str:

@@ -11,6 +11,7 @@ from dmls_ray.analysis.advise.rank import Advice, advise
 from dmls_ray.analysis.figures import tradeoff
 from dmls_ray.analysis.published.data import published
 from dmls_ray.analysis.results import Results
+from dmls_ray.analysis.stats.formatting import RATIO, format_interval
 from dmls_ray.analysis.summary.sweep_summary import answer_on_axis, summarize
 from dmls_ray.analysis.table.build import make_table
 from dmls_ray.records.epoch_and_rank import EpochRecord
@@ -657,3 +658,27 @@ def test_the_interval_that_a_verdict_follows_from_is_in_the_table() -> None:
     assert cells["16"].startswith(f"{ratio.centre:.2f}")
     advice = advise(results(BATCHES, by_batch({16: 100, 32: 200, 64: 900})), "accuracy")
     assert {cell[:6] for cell in advice.frame()["against best [95%]"] if cell} == {"+0.000"}
+
+
+@pytest.mark.parametrize("name", ["throughput", "cost", "memory"])
+def test_with_a_target_accuracy_the_intervals_are_those_of_the_table(name: str) -> None:
+    """What does not reach the target, or has independent ranks, was measured as well, and says as much of the noise."""
+    random = np.random.default_rng(0)
+
+    def accuracy(values: dict[str, Any], repeat: int) -> float:
+        return 0.5 if values["batch_per_rank"] == 64 else 0.9
+
+    axes = {"batch_per_rank": [16, 32, 64, 128]}
+    swept = results(axes, lambda values, repeat: 100 * math.exp(random.normal(0, 0.1)), accuracy=accuracy)
+    for record in swept.records:
+        record.tensor_mem_mib, record.host_mem_mib = None, 100 * math.exp(random.normal(0, 0.1))
+        record.independent_ranks = "no collective" if record.config["batch_per_rank"] == 128 else ""
+    priced = {"price_per_hour": 1.0, "target": None} if name == "cost" else {"target": 0.8}
+    advice, table = advise(swept, name, **priced), make_table(swept)
+    assert advice.best is not None
+    assert len(advice.against) == (2 if name == "cost" else 1)
+    rows = {row.trial_id: row for row in table.rows}
+    measure = {"throughput": "images_per_s", "cost": "total_s", "memory": "host_mem_mib"}[name]
+    for trial, text in advice.against.items():
+        ratio = rows[trial].comparisons.ratio(rows[trial], rows[advice.best.row.trial_id], measure)
+        assert text == format_interval(ratio, RATIO, null=1)

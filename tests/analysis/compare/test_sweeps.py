@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmls_ray.analysis.compare.effect import IN_THESE_SESSIONS
 from dmls_ray.analysis.compare.sweeps import SweepComparison, compare_sweeps
 from dmls_ray.analysis.results import Results
 from dmls_ray.util.errors import ConfigError
@@ -18,6 +19,19 @@ NOISE = (1.0, math.exp(0.1), math.exp(-0.1))
 
 def sweep(speed: float = 100.0, axes: Any = GRID, **changes: Any) -> Results:
     return results(axes, lambda values, repeat: speed * NOISE[repeat % 3], **changes)
+
+
+def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
+    for record in swept.records:
+        record.session = f"{changes.get('isolation')} {id(swept)} {record.repeat % count}"
+        for name, value in changes.items():
+            setattr(record, name, value)
+    return swept
+
+
+def in_sessions(swept: Results) -> Results:
+    """The runs with each repeat in a session of its own."""
+    return with_sessions(swept, max(record.repeat for record in swept.records) + 1)
 
 
 def test_the_interval_of_one_configuration_is_welchs() -> None:
@@ -34,28 +48,31 @@ def test_the_interval_of_one_configuration_is_welchs() -> None:
 
 def test_intervals_of_several_configurations_are_widened_to_hold_together() -> None:
     comparison = compare_sweeps(sweep(100), sweep(80))
-    half = 3.495406 * math.sqrt(2 * 0.01 / 3)  # t at 97.5% for each of two
+    half = 4.314551 * math.sqrt(2 * 0.01 / 3)  # t at 98.75% for each of two: they have half of the errors
     for pair in comparison.pairs:
         assert pair.change is not None
         assert pair.change.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
-    assert "each is of 97.5% (Bonferroni)" in " ".join(comparison.notes)
+    assert "that over all is of 97.5%, each of the 2 rows of 98.75% (Bonferroni)" in " ".join(comparison.notes)
 
 
 def test_a_block_that_was_slow_as_a_whole_counts_once_over_all() -> None:
     comparison = compare_sweeps(sweep(100), sweep(80))
     assert comparison.overall is not None
     assert comparison.samples == (3, 3)
-    half = 2.776445 * math.sqrt(2 * 0.01 / 3)  # as of one configuration: the second one moves with the first
+    half = 3.495406 * math.sqrt(2 * 0.01 / 3)  # as of one configuration: the second one moves with the first
     assert comparison.overall.interval.high == pytest.approx(0.8 * math.exp(half), rel=1e-4)
 
 
 def test_one_sweep_measured_twice_is_indistinguishable_and_fails_nothing() -> None:
-    comparison = compare_sweeps(sweep(), sweep())
+    comparison = compare_sweeps(in_sessions(sweep()), in_sessions(sweep()))
     assert comparison.sentence == (
-        "B is not distinguished from A by images/s over 2 configurations: 1.00 [0.80, 1.25] times as fast "
-        "(n=3 and 3). A slowdown by 20.3% is not ruled out. Each for itself: 2 not distinguished."
+        "B is not distinguished from A by images/s over 2 configurations: 1.00 [0.75, 1.33] times as fast "
+        "(n=3 and 3 sessions). A slowdown by 24.8% is not ruled out. Each for itself: 2 not distinguished."
     )
     assert not comparison.slower_by_more_than(0)
+    assert comparison.not_ruled_out(0.2) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
+    assert comparison.not_ruled_out(0.27) == ["batch_per_rank=16", "batch_per_rank=32"]
+    assert not comparison.not_ruled_out(0.3)
 
 
 def test_sweeps_that_differ_by_noise_alone_are_seldom_called_different() -> None:
@@ -63,8 +80,12 @@ def test_sweeps_that_differ_by_noise_alone_are_seldom_called_different() -> None
 
     def noisy() -> Results:
         blocks, runs = random.normal(0, 0.1, 5), random.normal(0, 0.1, (5, 33))
-        return results(
-            GRID, lambda values, repeat: math.exp(blocks[repeat] + runs[repeat, values["batch_per_rank"]]), repeats=5
+        return in_sessions(
+            results(
+                GRID,
+                lambda values, repeat: math.exp(blocks[repeat] + runs[repeat, values["batch_per_rank"]]),
+                repeats=5,
+            )
         )
 
     differing = sum(bool(compare_sweeps(noisy(), noisy()).slower_by_more_than(0)) for _ in range(100))
@@ -74,7 +95,7 @@ def test_sweeps_that_differ_by_noise_alone_are_seldom_called_different() -> None
 def test_a_slowdown_is_beyond_doubt_where_the_whole_interval_lies_below() -> None:
     steady = {"rate": lambda values, repeat: 100.0 * (1 + repeat / 1000)}
     slow = {"rate": lambda values, repeat: 80.0 * (1 + repeat / 1000)}
-    comparison = compare_sweeps(results(GRID, **steady), results(GRID, **slow))
+    comparison = compare_sweeps(in_sessions(results(GRID, **steady)), in_sessions(results(GRID, **slow)))
     assert comparison.slower_by_more_than(0.05) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
     assert comparison.slower_by_more_than(0.05)
     assert not comparison.slower_by_more_than(0.2)
@@ -86,7 +107,8 @@ def test_one_slow_configuration_among_others_is_named() -> None:
         return (100.0 if values["batch_per_rank"] == 16 else 40.0) * (1 + repeat / 1000)
 
     fast = results(GRID, lambda values, repeat: 100.0 * (1 + repeat / 1000))
-    assert compare_sweeps(fast, results(GRID, rate)).slower_by_more_than(0.5) == ["batch_per_rank=32"]
+    comparison = compare_sweeps(in_sessions(fast), in_sessions(results(GRID, rate)))
+    assert comparison.slower_by_more_than(0.5) == ["batch_per_rank=32"]
 
 
 def test_below_three_repeats_nothing_is_beyond_doubt_and_that_is_said() -> None:
@@ -110,7 +132,7 @@ def test_without_a_repeat_that_has_all_configurations_nothing_is_said_over_all()
 
 
 def test_times_are_compared_as_speed() -> None:
-    comparison = compare_sweeps(sweep(100), sweep(200), measure="total_s")
+    comparison = compare_sweeps(in_sessions(sweep(100)), in_sessions(sweep(200)), measure="total_s")
     assert comparison.overall is not None
     assert comparison.overall.interval.centre == pytest.approx(2.0)
     assert comparison.overall.verdict == "faster"
@@ -137,14 +159,6 @@ def test_accuracies_are_paired_by_repeat_since_it_has_one_seed_in_both() -> None
 def test_training_that_came_to_the_same_is_said_to_be_the_same() -> None:
     comparison = compare_sweeps(sweep(100), sweep(50), measure="test_accuracy")
     assert comparison.sentence == "B is the same as A by test acc. over 2 configurations, run by run (n=3 and 3)."
-
-
-def with_sessions(swept: Results, count: int, **changes: Any) -> Results:
-    for record in swept.records:
-        record.session = f"{changes.get('isolation')} {id(swept)} {record.repeat % count}"
-        for name, value in changes.items():
-            setattr(record, name, value)
-    return swept
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -182,6 +196,66 @@ def test_where_there_are_sessions_enough_each_is_one_sample() -> None:
     comparison = compare_sweeps(a, b)
     assert (comparison.unit, comparison.samples) == ("session", (3, 3))
     assert compare_sweeps(with_sessions(sweep(), 2), with_sessions(sweep(), 3)).unit == "repeat"
+
+
+@pytest.mark.parametrize("measure", ["images_per_s", "total_s", "forward_ms", "overhead_s", "tokens_per_s"])
+def test_what_depends_on_the_session_has_no_verdict_below_three_sessions_of_each(measure: str) -> None:
+    """In one session each, identical code differs by what drifted from one to the next."""
+
+    def swept(speed: float, count: int) -> Results:
+        made = with_sessions(sweep(speed), count)
+        for record in made.records:
+            record.forward_ms = record.overhead_s = 1 / speed + record.repeat / 1e6
+            record.measures["tokens_per_s"] = speed + record.repeat / 1e3
+        return made
+
+    for counts in ((1, 1), (3, 1), (2, 3)):
+        comparison = compare_sweeps(swept(100, counts[0]), swept(1, counts[1]), measure=measure)
+        assert comparison.overall is not None
+        assert {comparison.overall.verdict, *comparison.frame()["verdict"]} == {IN_THESE_SESSIONS}
+        assert comparison.sentence.startswith("B is different in these sessions from A by ")
+        assert any("that takes 3 sessions of each" in note for note in comparison.notes)
+        if comparison.way == "speed":
+            assert not comparison.slower_by_more_than(0)
+            assert comparison.not_ruled_out(0.99) == ["over all", "batch_per_rank=16", "batch_per_rank=32"]
+    comparison = compare_sweeps(swept(100, 3), swept(1, 3), measure=measure)
+    assert comparison.overall is not None
+    assert comparison.overall.verdict in {"slower", "more", "higher", "lower"}
+    assert (comparison.unit, comparison.samples) == ("session", (3, 3))
+    assert not any("sessions of each" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize("measure", ["test_accuracy", "train_loss", "tensor_mem_mib", "accuracy_gap"])
+def test_what_follows_from_seed_code_and_data_has_a_verdict_in_one_session(measure: str) -> None:
+    def swept(value: float) -> Results:
+        made = sweep()
+        for record in made.records:
+            setattr(record, measure, value + record.repeat / 1e3)
+        return with_sessions(made, 1)
+
+    comparison = compare_sweeps(swept(0.5), swept(0.9), measure=measure)
+    assert comparison.overall is not None
+    assert comparison.overall.verdict in ("higher", "more")
+
+
+def test_what_was_not_compared_is_not_ruled_out() -> None:
+    def swept(fits: Any, reason: str = "") -> Results:
+        made = in_sessions(results(GRID, lambda values, repeat: 100.0 + repeat / 100 if fits(values, repeat) else None))
+        for record in made.records:
+            record.independent_ranks = reason if record.config["batch_per_rank"] == 32 else ""
+        return made
+
+    def everything(*_: Any) -> bool:
+        return True
+
+    both = swept(everything)
+    assert compare_sweeps(both, swept(everything)).not_ruled_out(0.05) == []
+    apart = compare_sweeps(both, swept(everything, "no collectives"))
+    assert apart.not_ruled_out(0.05) == ["batch_per_rank=32"]
+    few = compare_sweeps(both, swept(lambda values, repeat: values["batch_per_rank"] == 16 or repeat < 2))
+    assert few.not_ruled_out(0.05) == ["over all", "batch_per_rank=32"]
+    none = compare_sweeps(swept(lambda *_: False), swept(lambda *_: False))
+    assert none.not_ruled_out(0.05) == ["over all"]
 
 
 def test_what_is_in_one_sweep_alone_and_outcomes_that_differ_are_named() -> None:
@@ -234,12 +308,18 @@ def test_a_run_that_reports_no_device_adds_no_difference() -> None:
 
 def test_runs_of_a_user_function_are_compared_by_time_and_by_what_it_reported() -> None:
     def runs(seconds: float) -> Results:
-        return own_results({"width": [8, 16]}, lambda values, repeat: (seconds, {"perplexity": seconds + repeat}))
+        return own_results({"width": [8, 16]}, lambda values, repeat: (
+            seconds, {"perplexity": seconds + repeat, "val_loss": seconds + repeat},
+        ))  # fmt: skip
 
     assert compare_sweeps(runs(2.0), runs(4.0)).measure == "total_s"
     comparison = compare_sweeps(runs(2.0), runs(4.0), measure="perplexity")
     assert comparison.overall is not None
-    assert (comparison.overall.interval.centre, comparison.overall.verdict) == (2.0, "higher")
+    assert (comparison.overall.interval.centre, comparison.overall.verdict) == (2.0, IN_THESE_SESSIONS)
+    for measure in ("perplexity", "val_loss"):
+        comparison = compare_sweeps(*(in_sessions(runs(seconds)) for seconds in (2.0, 40.0)), measure=measure)
+        assert comparison.overall is not None
+        assert (comparison.overall.interval.centre, comparison.overall.verdict) == (38.0, "higher")
 
 
 def test_user_fields_with_the_name_of_a_column_stand_next_to_it() -> None:

@@ -11,9 +11,9 @@ from dmls_ray.analysis.stats.block_model import (
     MIN_OWN_VARIANCE,
     BlockModel,
     Contrast,
-    critical_value,
     is_decided,
 )
+from dmls_ray.analysis.stats.critical_value import critical_value
 from dmls_ray.analysis.stats.looks import Looks
 from dmls_ray.analysis.stats.noise import bartlett
 
@@ -75,6 +75,21 @@ def test_a_pair_whose_differences_happen_to_agree_has_the_variance_of_all() -> N
     half_width = contrast(BlockModel(values, is_ratio=True), "b", "a").half_width
     assert half_width is not None
     assert half_width > 0.2
+
+
+@pytest.mark.parametrize("is_unequal", [False, True])
+def test_two_trials_that_are_equal_in_every_block_have_no_interval_of_the_noise_of_others(is_unequal: bool) -> None:
+    same = blocks(0.95, 0.90, 0.92, 0.96)
+    other = blocks(0.9, 0.95, 0.6, 0.92) if is_unequal else blocks(0.94, 0.91, 0.93, 0.95)
+    values = {"a": same, "b": same}
+    alone = contrast(BlockModel(values, is_ratio=False, resolution=0.01, families=3), "b", "a")
+    found = contrast(BlockModel(values | {"c": other}, is_ratio=False, resolution=0.01), "b", "a")
+    assert found.low is not None
+    assert found.low < 0.0 < -found.low == found.high  # half a step of the values
+    assert found.half_width == pytest.approx(alone.half_width, rel=1e-2)  # both at about 1 - 0.05 / 3
+    different = contrast(BlockModel(values | {"c": other}, is_ratio=False, resolution=0.01), "c", "a").half_width
+    assert different is not None
+    assert different > 1.2 * (found.half_width or 0.0)
 
 
 def test_a_noisy_pair_is_not_narrowed_by_quiet_ones() -> None:
@@ -160,6 +175,17 @@ def test_the_more_trials_could_have_been_picked_the_wider_the_interval_of_a_pair
     assert critical_value(2, 10) == pytest.approx(2.23, abs=0.01)  # Student's t
     assert critical_value(4, 10) == pytest.approx(4.33 / math.sqrt(2), abs=0.01)  # tables of the studentized range
     assert critical_value(100, 10) > critical_value(8, 10)
+
+
+@pytest.mark.parametrize("looks", ["none", "open", "last", "race"])
+@pytest.mark.parametrize("of_pair_alone", [False, True])
+@pytest.mark.parametrize("blocks", [3, 4, 12])
+def test_measures_of_one_answer_share_its_errors(looks: Looks, of_pair_alone: bool, blocks: int) -> None:
+    alone, *shared = (
+        critical_value(2, blocks - 1, blocks, looks, of_pair_alone=of_pair_alone, families=count) for count in (1, 2, 4)
+    )
+    errors = 2 * t.sf(alone, blocks - 1)
+    assert [2 * t.sf(value, blocks - 1) for value in shared] == pytest.approx([errors / 2, errors / 4])
 
 
 def test_looking_several_times_makes_intervals_wider() -> None:

@@ -18,6 +18,8 @@ from dmls_ray.analysis.stats.formatting import (
 )
 from dmls_ray.analysis.stats.intervals import Interval
 
+_POINTS = with_sign(NumberFormat(lambda value: 1))
+
 
 @pytest.mark.parametrize(
     ("form", "interval", "text"),
@@ -46,15 +48,37 @@ def test_numbers_have_the_digits_that_their_interval_supports(
     [
         (RATIO, 1.0, Interval(1.0022, 1.0019, 1.0025), "1.002 [1.002, 1.002]"),
         (RATIO, 1.0, Interval(0.91, 0.835, 0.998), "0.910 [0.835, 0.998]"),
-        (RATIO, 1.0, Interval(1.0, 0.998, 1.002), "1.00 [1.00, 1.00]"),
+        (RATIO, 1.0, Interval(1.0, 0.998, 1.002), "1.000 [0.998, 1.002]"),
+        (RATIO, 1.0, Interval(0.92, 0.846, 1.0004), "0.9200 [0.8460, 1.0004]"),
+        (RATIO, 1.0, Interval(0.92, 0.846, 1.0), "0.92 [0.85, 1.00]"),
+        (_POINTS, 0.0, Interval(0.813, -0.013, 1.638), "+0.81 [-0.01, +1.64]"),
+        (_POINTS, 0.0, Interval(-0.813, -1.638, 0.013), "-0.81 [-1.64, +0.01]"),
+        (_POINTS, 0.0, Interval(0.0, 0.0, 0.0), "+0.0 [+0.0, +0.0]"),
+        (_POINTS, 0.0, Interval(0.5, -2e-9, 1.0), "+0.500000 [-0.000001, +1.000000]"),
+        (RATIO, 1.0, Interval(1.5, 1 + 1e-9, 2.0), "1.500000 [1.000001, 2.000000]"),
         (with_sign(ACCURACY), 0.0, Interval(0.0004, 0.0001, 0.0007), "+0.0004 [+0.0001, +0.0007]"),
         (GENERIC, None, Interval(1.0, 1e-3, 5e9), "1 [0, 5,000,000,000]"),
     ],
 )
-def test_an_interval_that_leaves_no_difference_out_is_written_so(
+def test_an_interval_is_written_with_no_difference_in_it_if_and_only_if_it_contains_it(
     form: NumberFormat, null: float | None, interval: Interval, text: str
 ) -> None:
     assert format_interval(interval, form, null=null) == text
+
+
+@pytest.mark.parametrize(
+    ("form", "null", "interval", "text"),
+    [
+        (RATIO, 1.0, Interval(1.0022, 1.0019, 1.0025), "1.002"),
+        (RATIO, 1.0, Interval(1.0022, 0.9999, 1.0045), "1.00"),
+        (RATIO, 1.0, Interval(1.0022, None, None), "1.00"),
+        (_POINTS, 0.0, Interval(-0.02, -0.03, -0.01), "-0.02"),
+    ],
+)
+def test_a_value_whose_interval_leaves_no_difference_out_is_not_written_as_no_difference(
+    form: NumberFormat, null: float, interval: Interval, text: str
+) -> None:
+    assert format_value(interval, form, null=null) == text
 
 
 def test_without_a_value_nothing_is_written() -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from dmls_ray.analysis.stats.critical_value import critical_value
 from dmls_ray.analysis.stats.intervals import estimate
 from dmls_ray.analysis.stats.power import repeats_to_tell
 
@@ -13,8 +16,10 @@ def test_the_number_of_repeats_to_distinguish_follows_from_the_spread() -> None:
     often = {count: sum((estimate(draw).low or 0) > 0 for draw in random.normal(2, 1, (2000, count))) / 2000
              for count in (4, 5)}  # fmt: skip
     assert often[4] < 0.8 < often[5]
-    assert repeats_to_tell(differences, 2, 30) == 5
-    assert repeats_to_tell(differences, 2, 4) is None
-    assert repeats_to_tell([0.0, 0.0, 0.0], 2, 30) is None
-    assert repeats_to_tell([1.0, 1.0, 1.0], 2, 30) == 3
-    assert repeats_to_tell([1.0, 1.0, 1.0], 2, 30, resolution=1.0) is None
+    of_pair = partial(critical_value, 2)
+    assert repeats_to_tell(differences, of_pair, 30) == 5
+    assert repeats_to_tell(differences, of_pair, 4) is None
+    assert repeats_to_tell(differences, partial(critical_value, 2, families=4), 30) == 7
+    assert repeats_to_tell([0.0, 0.0, 0.0], of_pair, 30) is None
+    assert repeats_to_tell([1.0, 1.0, 1.0], of_pair, 30) == 3
+    assert repeats_to_tell([1.0, 1.0, 1.0], of_pair, 30, resolution=1.0) is None

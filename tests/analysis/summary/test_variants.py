@@ -27,10 +27,10 @@ def test_each_change_made_alone_is_compared_with_the_trial_without_any() -> None
     assert found.text.splitlines() == [
         "dropout=0.3 gains 3.0 points of test accuracy; l1=0.1 loses 10.3 points of test accuracy (still rising in the "
         "last epoch).",
-        "accuracy: 0.800 at baseline; higher with dropout=0.3 (+3.0 points [+2.2, +3.8]); lower with l1=0.1 (-10.3 "
-        "points [-11.5, -9.2]); not distinguished with label_smoothing=0.1 (+0.0 points [-0.8, +0.8])",
-        "gap to training: 0.150 at baseline; higher with l1=0.1 (+10.3 points [+9.2, +11.5]); lower with dropout=0.3 "
-        "(-3.0 points [-3.8, -2.2])",
+        "accuracy: 0.800 at baseline; higher with dropout=0.3 (+3.0 points [+2.0, +4.0]); lower with l1=0.1 (-10.3 "
+        "points [-11.8, -8.8]); not distinguished with label_smoothing=0.1 (+0.0 points [-1.0, +1.0])",
+        "gap to training: 0.150 at baseline; higher with l1=0.1 (+10.3 points [+8.8, +11.8]); lower with dropout=0.3 "
+        "(-3.0 points [-4.0, -2.0])",
     ]
 
 
@@ -47,8 +47,8 @@ def test_a_gap_that_no_interval_distinguishes_is_not_mentioned() -> None:
         record.test_samples, record.train_eval_accuracy = 359, record.train_accuracy
     found = answer_on_variants(make_table(runs), ["l1"])
     assert found.text.splitlines() == [
-        "No change is distinguished in test accuracy, the farthest l1=0.0001 (+0.2 points [-1.6, +1.9]).",
-        "accuracy: 0.984 at baseline; not distinguished with l1=0.0001 (+0.2 points [-1.6, +1.9])",
+        "No change is distinguished in test accuracy, the farthest l1=0.0001 (+0.2 points [-2.9, +3.3]).",
+        "accuracy: 0.984 at baseline; not distinguished with l1=0.0001 (+0.2 points [-2.9, +3.3])",
     ]
 
 
@@ -72,7 +72,7 @@ def test_a_change_with_a_higher_mean_than_the_one_that_gains_beyond_chance_is_na
     axes = {"batch_per_rank": 16}
     runs = results(axes, lambda values, repeat: 100.0, accuracy=accuracy, variants=changes, repeats=12)
     assert answer_on_variants(make_table(runs), list(gains)).headline == (
-        "label_smoothing=0.1 gains 0.4 points of test accuracy; the highest, batch_norm=on (+2.0 points [-2.2, +6.2]), "
+        "label_smoothing=0.1 gains 0.4 points of test accuracy; the highest, batch_norm=on (+2.0 points [-3.2, +7.2]), "
         "is not distinguished."
     )
 
