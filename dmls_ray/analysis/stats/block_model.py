@@ -39,7 +39,6 @@ MIN_OWN_VARIANCE = 8
 """Blocks from which on the interval of a pair is made of its own differences alone."""
 
 
-
 @dataclass(frozen=True)
 class Contrast(Interval):
     """A trial against another one: the ratio or the difference, with its interval."""
@@ -271,5 +270,3 @@ def is_rough(contrast: Contrast, *, null: float, precision: float) -> bool:
         return False
     size = abs(math.log(contrast.centre)) if null else abs(contrast.centre)
     return contrast.half_width > max(math.log1p(precision) if null else precision, size / 2)
-
-
