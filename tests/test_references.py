@@ -37,6 +37,8 @@ ELSEWHERE = {
     "Run/": "first part of a tag in TensorBoard",
     "_mib": "ending of names",
     "RAY_USE_TLS": "environment variable of Ray",
+    "measured_total_s": "column of a user's metric total_s",
+    "code.py": "module of a user, with the name of one of Python's",
 }
 """What is named and is not of this project -> what it is."""
 

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "work"
 
 
-def test_the_working_folder_comes_before_installed_packages_and_after_pythons_own(folder: Path) -> None:
+def test_the_working_folder_comes_before_installed_packages_and_after_modules_of_python(folder: Path) -> None:
     search_working_folder()
     search_working_folder()
     places = {entry: place for place, entry in enumerate(sys.path)}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
+from dmls_ray.analysis.advise.target import target_of
 from dmls_ray.analysis.memory import EXACT
 from dmls_ray.analysis.metrics import format_of, is_time, label_of, limit_of, quantity_of, resolution_of
 from dmls_ray.analysis.stats.block_model import BlockModel
@@ -184,19 +185,18 @@ class Objective:
 
     def describe_advantage(self, worse: Interval) -> str:
         """What a baseline has relative to a candidate that is worse by so much: `1.20 times the images/s`."""
-        if self.minimizes:
-            low, high = (None if end is None else -end for end in (worse.high, worse.low))
-            worse = Interval(-worse.centre, low, high)
-        if self.is_learned:
-            return f"{format_interval(worse, with_sign(self.form), null=0)} {self.label}"
-        low, high = (None if end is None else math.exp(min(end, 700.0)) for end in (worse.low, worse.high))
-        return f"{format_interval(Interval(math.exp(worse.centre), low, high), RATIO, null=1)} times the {self.label}"
+        difference = self._as_shown(worse, is_mirrored=self.minimizes)
+        return f"{difference} {self.label}" if self.is_learned else f"{difference} times the {self.label}"
 
     def describe_against(self, worse: Interval) -> str:
         """What a candidate that is worse by so much has relative to the best: `0.92 [0.81, 1.05]`, `-0.111 [...]`."""
-        ends = (worse.low, worse.high)
-        if not self.minimizes:
-            worse = Interval(-worse.centre, *(None if end is None else -end for end in reversed(ends)))
+        return self._as_shown(worse, is_mirrored=not self.minimizes)
+
+    def _as_shown(self, worse: Interval, *, is_mirrored: bool) -> str:
+        """A difference on the scale of `badness`, or its negative, as the difference or ratio that readers see."""
+        if is_mirrored:
+            low, high = (None if end is None else -end for end in (worse.high, worse.low))
+            worse = Interval(-worse.centre, low, high)
         if self.is_learned:
             return format_interval(worse, with_sign(self.form), null=0)
         low, high = (None if end is None else math.exp(min(end, 700.0)) for end in (worse.low, worse.high))
@@ -287,26 +287,6 @@ def candidates(
         able = [item for item in able if item.row.trial_id not in losers]
         unable += [(loser.row, Unable(loser.level, "loses", loser)) for loser in losers.values()]
     return sorted(able, key=lambda item: objective.badness(item.value.centre)), unable
-
-
-def target_of(table: Table, target: float | None) -> float:
-    """The test accuracy to be reached: the given one, else that of the runs.
-
-    Raises:
-        ConfigError: no run reports a test accuracy, or neither has a target.
-    """
-    rows = [row for row in table.rows if row.value_of("test_accuracy") is not None]
-    if not rows:
-        raise ConfigError("--target-accuracy needs test accuracies, and no run reports one; give --for throughput.")
-    if target is not None:
-        return target
-    targets = {record.config.get("target_accuracy") for row in rows for record in row.records}
-    if len(targets) == 1 and (target := targets.pop()) is not None:
-        return float(target)
-    reached = [row.value_of("test_accuracy") or 0.0 for row in rows if not row.independent_ranks]
-    highest = f"the highest test accuracy is {max(reached):.3f}" if reached else "no ranks trained one model together"
-    why = "the runs have none" if targets <= {None} else "the runs have several"
-    raise ConfigError(f"--for time-to-accuracy needs a target, and {why}; give --target-accuracy ({highest}).")
 
 
 def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:

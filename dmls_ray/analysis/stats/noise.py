@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,29 +61,13 @@ def noise_of(values: NDArray[np.float64]) -> Noise:
 
 def _is_unequal(residuals: Sequence[NDArray[np.float64]]) -> bool:
     """Whether the noise of some trials is beyond that of others, by Bartlett's test."""
+    from scipy.stats import bartlett
+
     rows = [row for row in residuals if len(row) > 1]
     if len(rows) < 2 or not any(row.any() for row in rows):
         return False
-    return bartlett(rows) < _UNEQUAL
-
-
-def bartlett(rows: Sequence[NDArray[np.float64]]) -> float:
-    """Return the p-value of Bartlett's test that all rows have one variance.
-
-    That of `scipy.stats.bartlett`, which takes 15 times as long for few values.
-
-    Args:
-        rows: each with two values or more; one at least has values that differ.
-    """
-    from scipy.special import chdtrc
-
-    degrees = np.array([len(row) - 1 for row in rows])
-    variances = np.array([row.var(ddof=1) for row in rows])
-    pooled = float(degrees @ variances) / int(degrees.sum())
-    with np.errstate(divide="ignore"):  # a row without noise
-        distance = degrees.sum() * math.log(pooled) - float(degrees @ np.log(variances))
-    correction = 1 + (float((1 / degrees).sum()) - 1 / int(degrees.sum())) / (3 * (len(rows) - 1))
-    return float(chdtrc(len(rows) - 1, distance / correction))
+    with np.errstate(divide="ignore"):  # a trial without noise among others that have some
+        return float(bartlett(*rows).pvalue) < _UNEQUAL
 
 
 def _count_parts(known: NDArray[np.bool_]) -> int:

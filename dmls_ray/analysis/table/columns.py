@@ -27,8 +27,8 @@ INTERVAL = " [95%]"
 def columns_of(table: Table) -> list[Column]:
     """The columns of a table, in the order a reader wants."""
     columns = table.presentation.columns(table)
-    told = [column for column in columns if column.head in table.varied or any(map(column.text, table.rows))]
-    return _headed(table, told)
+    filled = [column for column in columns if column.head in table.varied or any(map(column.text, table.rows))]
+    return _headed(table, filled)
 
 
 def measure_columns(table: Table, names: Sequence[str]) -> list[Column]:

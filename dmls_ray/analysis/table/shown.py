@@ -62,9 +62,10 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
         return Shown([*factors, *(column for column in named if column not in factors)])
     factors = _telling(table, factors)
     kept = [*factors, *table.columns[len(table.varied) :]]
-    answers = [*_measured(table, kept)[:1], *_asked(table, kept)]
+    answers = _asked(table, kept) or _measured(table, kept)[:1]
     spare = dict.fromkeys((*_that_follow(table), *SPARE, *_others(table, kept)))
     order = [head for head in spare if head not in map(_head, answers)]
+    constant = [_head(column) for column in answers if _is_constant(table, column)]
     for head in order:
         if len(kept) > MOST_COLUMNS:
             kept = [column for column in kept if _head(column) != head]
@@ -73,7 +74,7 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
     return Shown(
         kept,
         [head for head in left_out if head not in in_change],
-        [column.head for head in order for column in kept if _head(column) == head],
+        [column.head for head in (*order, *constant) for column in kept if _head(column) == head],
     )
 
 
@@ -119,9 +120,14 @@ def _others(table: Table, kept: Sequence[Column]) -> list[str]:
     names = {measure.name for measure in table.presentation.measures(table.rows)}
     measures = [column for column in free if table.rows and names & column.values(table.rows[0]).keys()]
     others = [column for column in free if column not in measures and column.head != "outcome"]
-    others.sort(key=lambda column: len({column.text(row) for row in table.rows}) == 1)  # reversed below
+    others.sort(key=lambda column: _is_constant(table, column))  # reversed below
     outcome = ["outcome"] if _outcomes_are_elsewhere(table) else []
     return [*outcome, *map(_head, [*reversed(others), *reversed(measures)])]
+
+
+def _is_constant(table: Table, column: Column) -> bool:
+    """Whether a column has one text in all rows."""
+    return len({column.text(row) for row in table.rows}) == 1
 
 
 def _outcomes_are_elsewhere(table: Table) -> bool:

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.stats import studentized_range, t, ttest_rel
 
 from dmls_ray.analysis.stats.block_model import (
@@ -15,7 +14,6 @@ from dmls_ray.analysis.stats.block_model import (
 )
 from dmls_ray.analysis.stats.critical_value import critical_value
 from dmls_ray.analysis.stats.looks import Looks
-from dmls_ray.analysis.stats.noise import bartlett
 
 
 def blocks(*values: float) -> dict[int, float]:
@@ -119,15 +117,6 @@ def test_a_trial_without_noise_among_noisy_ones_has_an_interval() -> None:
     found = contrast(BlockModel({"a": noisy, "b": inverse, "c": blocks(1.0, 1.0, 1.0, 1.0)}, is_ratio=True), "c", "a")
     assert found.half_width is not None
     assert found.half_width > 0.1
-
-
-@pytest.mark.parametrize("counts", [(3, 3), (5, 2, 9), (3,) * 8])
-def test_unequal_noise_is_found_by_bartletts_test(counts: tuple[int, ...]) -> None:
-    random = np.random.default_rng(0)
-    for spread in (1.0, 1.5, 6.0):
-        rows = [random.normal(0, 0.1 * (spread if number else 1), count) for number, count in enumerate(counts)]
-        assert bartlett(rows) == pytest.approx(stats.bartlett(*rows).pvalue)
-    assert bartlett([*rows, np.zeros(3)]) == 0
 
 
 def test_a_trial_that_shares_no_block_leaves_the_intervals_of_others_as_they_are() -> None:

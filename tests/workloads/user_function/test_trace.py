@@ -114,6 +114,9 @@ def test_a_function_of_fewer_steps_is_traced_to_its_end(tmp_path: Path) -> None:
 def test_a_trace_changes_no_result_and_no_file_of_the_run(tmp_path: Path) -> None:
     (traced,) = call(train, 12, tmp_path)
     (plain,) = call(train, 12, None)
+    for result in (traced, plain):
+        for epoch in result.run["epochs"]:
+            assert epoch.pop("ended_s") > 0
     for name in ("steps", "epochs", "returned"):
         assert traced.run[name] == plain.run[name]
     assert traced.run["steps"] == 12

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective, Request, target_of
+from dmls_ray.analysis.advise.objective import TIME_TO_TARGET, Objective, Request
+from dmls_ray.analysis.advise.target import target_of
 from dmls_ray.analysis.stats.formatting import SECONDS
 from dmls_ray.analysis.table.model import Table
 
