@@ -47,7 +47,7 @@ def regenerated(page: str) -> str:
 
 def quickstart() -> str:
     """The README's command, with the first and the last lines that it printed."""
-    lines = (REFERENCE / "batch_size" / "console.txt").read_text().splitlines()
+    lines = (REFERENCE / "batch_size" / "console.txt").read_text(encoding="utf-8").splitlines()
     shown = ["$ pip install -e . && python sweeps/batch_size.py", *lines[:2], "...", lines[-1]]
     return "\n".join(["```console", *shown, "```"])
 
@@ -193,7 +193,7 @@ def _answer(answer: Answer) -> str:
 def main() -> None:
     """Write every page again."""
     for path in pages():
-        path.write_text(regenerated(path.read_text()))
+        path.write_text(regenerated(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dmls_ray.cli.console import Console, print_error
+from dmls_ray.cli.encoding import use_utf8
 from dmls_ray.cli.parser import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.util.errors import InputError
 from dmls_ray.util.gc import gc_disabled
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: the command line, without the program; sys.argv's by default.
     """
+    if arguments is None:
+        use_utf8()
     name = "dmls-ray"
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:

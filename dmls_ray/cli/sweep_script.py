@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dmls_ray.cli.console import print_answer, print_table, say
+from dmls_ray.cli.encoding import use_utf8
 from dmls_ray.cli.flags import OPTIONS, add_flags, choose_workload, defaults_for, merge_axes, parse_range
 from dmls_ray.cli.parser import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Parser, parse
 from dmls_ray.config.grid import Plan, Variant, configs_of
@@ -25,6 +26,7 @@ from dmls_ray.execution.view import ProgressConsole
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.util.errors import HeadLostError, InputError, NotKeptError, WorkerGroupError
 from dmls_ray.util.module_path import leave_out_folder
+from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import below
 from dmls_ray.workloads import registry
 from dmls_ray.workloads.base import Workload
@@ -66,6 +68,8 @@ def main(
             name of a script, as optimizer.py, is found in the working folder.
         arguments: the command line without the program; by default that of sys.argv.
     """
+    if arguments is None:
+        use_utf8()
     if not has_modules:
         leave_out_folder(os.path.dirname(os.path.realpath(sys.argv[0])))
     # A job that is stopped by SIGTERM keeps its runs, as after Ctrl-C.
@@ -78,6 +82,8 @@ def main(
     )
     given: dict[str, Any] = {}
     try:
+        for word in words:
+            check_utf8(word, "The word")
         default = registry.workload_of_function(train) if train else registry.workload(workload)
         chosen = choose_workload(parser, words, default)
         schema = chosen.schema()

@@ -26,7 +26,7 @@ def has_token() -> bool:
     if os.environ.get(_VALUE):
         return True
     file = _file()
-    return file.is_file() and bool(file.read_text().strip())
+    return file.is_file() and bool(file.read_text(encoding="utf-8").strip())
 
 
 def keep_token_private(*, make: bool = False) -> None:
@@ -73,5 +73,5 @@ def _make(file: Path) -> None:
             f"Ray's token cannot be written to {file} ({error.strerror}); name a file that you own in {_PATH}, or set "
             f"{MODE}=disabled if no other user can reach this machine."
         ) from error
-    with os.fdopen(descriptor, "w") as opened:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
         opened.write(secrets.token_hex(32))

@@ -26,7 +26,7 @@ from dmls_ray.cluster.local_cluster import LocalCluster, start_cluster
 from dmls_ray.cluster.resources import Resources, cluster_resources
 from dmls_ray.util.errors import ClusterError
 from dmls_ray.util.temporary_folder import OwnedFolder
-from dmls_ray.util.text import first_line
+from dmls_ray.util.text import check_utf8, first_line
 
 NAMESPACE = "dmls_ray"
 """Ray namespace of everything that a sweep names."""
@@ -76,7 +76,12 @@ def cluster_at(address: str | None, notify: Callable[[str], None]) -> str | None
 
     Raises:
         ClusterError: `auto` was given, and there is none.
+        ConfigError: Ray could not be given the command line or the folders of this process.
     """
+    places = {"The folder you call from": [os.getcwd()], "The word": sys.argv, "The folder": sys.path}
+    for place, texts in places.items():
+        for text in texts:
+            check_utf8(text, place)
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         return "this process's own connection"
@@ -280,3 +285,5 @@ def _keep_quiet() -> None:
     """Set what Ray reads from the environment; before Ray is imported, or it has read some of it."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
+    # Whatever the locale is, Ray's processes read and write UTF-8.
+    os.environ["PYTHONUTF8"] = "1"

@@ -98,7 +98,7 @@ def _listeners(port: int) -> Iterator[int]:
     """The users whose sockets listen at a port; none where the system has no such tables (macOS)."""
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):
-            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            for line in Path("/proc/net", table).read_text(encoding="utf-8").splitlines()[1:]:
                 _, local, _, state, _, _, _, user, *_ = line.split()
                 if state == _LISTENS and int(local.rpartition(":")[2], 16) == port:
                     yield int(user)

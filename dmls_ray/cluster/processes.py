@@ -38,7 +38,7 @@ def start_of(pid: int) -> float:
     stat = Path(f"/proc/{pid}/stat")
     try:
         # The name of the program, in parentheses, may have spaces; clock ticks since boot are the 22nd field.
-        return float(stat.read_text().rpartition(")")[2].split()[19])
+        return float(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19])
     except (FileNotFoundError, ProcessLookupError) as error:
         if Path("/proc/self/stat").exists():
             raise psutil.NoSuchProcess(pid) from error
@@ -105,7 +105,7 @@ def oom_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
     """
     counters = [proc / "vmstat"]
     with contextlib.suppress(OSError):
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
+        lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
         group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
         # In a container without a namespace for groups, the path is that of the host and does not exist here.
         folder = cgroups / group
@@ -113,7 +113,7 @@ def oom_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
         counters.append(proc / "vmstat")
     for counter in counters:
         with contextlib.suppress(OSError):
-            for line in counter.read_text().splitlines():
+            for line in counter.read_text(encoding="utf-8").splitlines():
                 name, _, value = line.partition(" ")
                 if name == "oom_kill":
                     return int(value)

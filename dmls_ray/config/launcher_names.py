@@ -33,7 +33,7 @@ def launcher_facts() -> dict[str, LauncherFacts]:
     """Every launcher by name; the first, `ray`, is the worker group, which is none of these modules."""
     launchers = []
     for path in FOLDER.glob("*.py"):
-        values = dict(_ASSIGNMENT.findall(path.read_text()))
+        values = dict(_ASSIGNMENT.findall(path.read_text(encoding="utf-8")))
         if "LAUNCHER" in values:
             facts = LauncherFacts(
                 one_process=ast.literal_eval(values.get("ONE_PROCESS", "False")),

@@ -11,6 +11,7 @@ from dmls_ray.config.run_limits import RunLimits
 from dmls_ray.config.until import Until
 from dmls_ray.util.errors import ConfigError
 from dmls_ray.util.quantities import seconds_of, share_of
+from dmls_ray.util.text import check_utf8
 from dmls_ray.util.uri import check_location, is_uri, without_file_scheme
 
 Isolation = Literal["group", "per_run"]
@@ -122,6 +123,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.out is not None:
             check_location(self.out, "--out")
+            check_utf8(os.fspath(self.out), "--out")
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
         elif self.out is not None:

@@ -19,7 +19,7 @@ from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome
 from dmls_ray.records.run_events import RunEvent, RunStarted
 from dmls_ray.util.quantities import duration
-from dmls_ray.util.streams import discard_output
+from dmls_ray.util.streams import discard_output, write_out_unprintable
 from dmls_ray.util.text import escape_control_chars
 
 _UNKNOWN = ""
@@ -33,7 +33,14 @@ _READER_HAS_LEFT = "The reader of the output has left: nothing more is printed, 
 
 
 class ProgressConsole(Console):
-    """Where a sweep prints. A reader that leaves early (`| head`) does not end the sweep, whose results are files."""
+    """Where a sweep prints. A reader that leaves early (`| head`) does not end the sweep, whose results are files.
+
+    Nor does a character that the output cannot show.
+    """
+
+    def __init__(self) -> None:
+        write_out_unprintable(sys.stdout)
+        super().__init__()
 
     def on_broken_pipe(self) -> None:
         """Discard all further output; rich calls this where a write fails for want of a reader."""

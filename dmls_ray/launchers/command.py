@@ -95,7 +95,7 @@ def run_command(
             remaining = _end_processes(path_of_run, process, started)
 
         folder.pass_on_events(emit)
-        log_lines = folder.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        log_lines = folder.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
         return [
             folder.read_result(rank) or _no_result(rank, process, log_lines, remaining)
             for rank in range(config.world_size)
@@ -175,7 +175,7 @@ def _exit_and_start(pid: int) -> tuple[bool, int]:
     """Whether a process is in exit, and when it started, in clock ticks since boot; (False, 0) without Linux' /proc."""
     try:
         # The name of the program, in parentheses, may have spaces; flags and start are the 9th and the 22nd field.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return False, 0
     return bool(int(fields[6]) & _PF_EXITING), int(fields[19])

@@ -66,7 +66,7 @@ class JobFolder:
             yield lambda event: None
             return
         last = time.monotonic()
-        with open(self._events_file, "a", buffering=1) as file:
+        with open(self._events_file, "a", encoding="utf-8", buffering=1) as file:
 
             def emit(event: RankEvent) -> None:
                 nonlocal last
@@ -98,7 +98,7 @@ class JobFolder:
         file = self._result_file(rank)
         if not file.exists():
             return None
-        values = json.loads(file.read_text())
+        values = json.loads(file.read_text(encoding="utf-8"))
         return RankResult(**{**values, "outcome": Outcome(values["outcome"])})
 
     def _result_file(self, rank: int) -> Path:

@@ -94,7 +94,7 @@ def last_level_cache_mib(cpus: Path = Path("/sys/devices/system/cpu")) -> float 
             files = [cache / name for name in ("level", "size", "shared_cpu_list")]
             if not all(file.exists() for file in files):  # as on some ARM processors and virtual machines
                 continue
-            level, size, shared = (file.read_text().strip() for file in files)
+            level, size, shared = (file.read_text(encoding="utf-8").strip() for file in files)
             if size[-1:] in units and size[:-1].isdigit():
                 levels.append((int(level), float(size[:-1]) * units[size[-1]], shared))
         if levels:
@@ -139,7 +139,7 @@ def slow_precisions() -> set[str]:
     and with a GPU.
     """
     path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     flags = next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), None)
     if flags is None or describe_machine()["gpus"]:
         return set()
@@ -156,7 +156,7 @@ def _version(package: str) -> str:
 
 def _cpu_model() -> str:
     if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith(("model name", "Model", "Hardware")):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
@@ -182,7 +182,7 @@ def _gpus() -> dict[str, Any]:
 
 def _git(folder: Path, *words: str) -> str:
     try:
-        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=10)
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""

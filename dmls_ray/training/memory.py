@@ -145,7 +145,7 @@ def release_free_pages() -> None:
 def _reset_peak() -> bool:
     # 5 resets the peak resident set (Linux, Documentation/filesystems/proc.rst).
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     except OSError:
         return False
     return True
@@ -159,7 +159,7 @@ def _mapped_mib() -> float:
 def _status_mib(name: str) -> float | None:
     """An entry of the process's status in MiB; None where the system has none."""
     try:
-        status = Path("/proc/self/status").read_text()
+        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     entry = re.search(rf"^{name}:\s*(\d+) kB", status, re.MULTILINE)

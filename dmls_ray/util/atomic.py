@@ -12,7 +12,7 @@ from pathlib import Path
 def atomic_write_text(path: Path, text: str, *, durable: bool = False) -> None:
     """Write a file so that a reader finds the old one or the new one, never a part; see `atomic_replace`."""
     with atomic_replace(path, durable=durable) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager

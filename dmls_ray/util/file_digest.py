@@ -46,7 +46,7 @@ def digest_of_files(root: str | Path, files: Iterable[str] | None = None) -> str
         seen.update(f"{names[path]}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     kept = cache_root() / "digests" / seen.hexdigest()
     # A power failure may have left an empty file.
-    if kept.exists() and _DIGEST.fullmatch(known := kept.read_text(errors="replace")):
+    if kept.exists() and _DIGEST.fullmatch(known := kept.read_text(encoding="utf-8", errors="replace")):
         return known
 
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -1,7 +1,8 @@
-"""Output streams without a reader."""
+"""Output streams without a reader, or without the characters that are written to them."""
 
 from __future__ import annotations
 
+import io
 import os
 from typing import TextIO
 
@@ -11,3 +12,9 @@ def discard_output(stream: TextIO) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
+
+
+def write_out_unprintable(stream: TextIO) -> None:
+    """Write characters that the encoding of a stream lacks as escapes, as standard error does: `\\xfc`."""
+    if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
+        stream.reconfigure(errors="backslashreplace")

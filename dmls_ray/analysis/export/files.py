@@ -52,7 +52,7 @@ def write_derived_files(results: Results) -> None:
     write("runs.parquet", partial(with_uniform_columns(results.runs).to_parquet, index=False))
     reading = summarize(results)
     text = f"{reading.table.markdown(shown_columns(reading.table).columns)}\n{reading.answer.markdown}\n"
-    write("table.md", lambda path: path.write_text(text))
+    write("table.md", lambda path: path.write_text(text, encoding="utf-8"))
     write("table.csv", partial(_write_csv, reading.table.numbers()))
     write("report.html", partial(write_report, reading, charts(reading.table)))
     if failed:

@@ -64,8 +64,8 @@ def render_report(reading: SweepSummary, charts: Sequence[Chart]) -> str:
     frame = table.frame(shown_columns(table).columns)
     shown = results.records[:MOST_RUNS]
     sessions = read_sweep(results.folder).get("sessions", [])
-    css = (_HERE / "page.css").read_text()
-    script = "\n".join((_HERE / name).read_text() for name in SCRIPTS)
+    css = (_HERE / "page.css").read_text(encoding="utf-8")
+    script = "\n".join((_HERE / name).read_text(encoding="utf-8") for name in SCRIPTS)
     plotly = _plotly() if charts else b""
     runs = build_payload(shown, results.folder)
     data = {

@@ -79,4 +79,4 @@ def _profile(forward: Forward, images: Tensor, path: Path) -> None:
     with torch.profiler.profile(activities=activities) as profiler, torch.inference_mode():
         for _ in range(10):
             forward(images)
-    path.write_text(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=25) + "\n")
+    path.write_text(profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=25) + "\n", encoding="utf-8")

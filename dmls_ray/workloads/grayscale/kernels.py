@@ -114,7 +114,7 @@ def _as_one_program(command: list[str], folder: Path) -> AbstractContextManager[
     if len(command) == 1 and " " not in command[0]:
         return _environment(CXX=command[0])
     script = folder / "c++"
-    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     # Newer loaders put ccache before a compiler by themselves.
     return _environment(CXX=str(script), TORCH_NO_COMPILER_WRAPPER="1")

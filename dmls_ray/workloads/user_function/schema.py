@@ -288,7 +288,7 @@ def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         if spec is None and (file is None or not Path(file).stem.isidentifier() or not Path(file).exists()):
             return name, False
-        if spec is None and "__name__" not in Path(str(file)).read_text(errors="replace"):
+        if spec is None and "__name__" not in Path(str(file)).read_text(encoding="utf-8", errors="replace"):
             raise ConfigError(
                 f"{FLAG}={name}: each rank imports {Path(str(file)).name}, and would sweep itself; put the call of "
                 "sweep() under if __name__ == '__main__'."

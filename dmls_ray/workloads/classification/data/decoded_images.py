@@ -177,7 +177,7 @@ def _map(folder: Path) -> Decoded:
         name: np.load(folder / f"{name}.npy", mmap_mode="c", allow_pickle=False)
         for name in ("train_images", "train_labels", "test_images", "test_labels")
     }
-    classes = json.loads((folder / "meta.json").read_text())["classes"]
+    classes = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["classes"]
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         if images.ndim != 4 or images.dtype not in (np.uint8, np.float32) or len(images) != len(labels):
@@ -214,7 +214,8 @@ def _fill(folder: Path, name: str, source: Source, image_size: int | None) -> No
         train, test, first = decoded_splits(name, source, image_size)
         _decode(temporary, train, first)
         _decode(temporary, test, first)
-        (temporary / "meta.json").write_text(json.dumps({"classes": source.classes, "fingerprint": source.fingerprint}))
+        about = json.dumps({"classes": source.classes, "fingerprint": source.fingerprint})
+        (temporary / "meta.json").write_text(about, encoding="utf-8")
         os.replace(temporary, folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def torchvision_dataset(
         # folder, which may be on a read-only disk.
         locks = cache_root() / "locks"
         locks.mkdir(parents=True, exist_ok=True)
-        lock = locks / f"{name}-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]}.lock"
+        lock = locks / f"{name}-{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]}.lock"
         with lock_with_notice(str(lock), f"reads or downloads dataset={name}"):
             try:
                 train, test = (make(str(root), **splits[split]) for split in ("train", "test"))
