@@ -147,6 +147,11 @@ class RankRecord:
     """Steps of the optimizer that made most."""
     parameter_sketch: FloatList = field(default_factory=list)
     """Number, sum of squares and two random projections of the parameters after training; empty where unknown."""
+    sampled_parameters: FloatList = field(default_factory=list)
+    """A random projection of the parameters, relative to their norm, after optimizer steps 1, 2, 3, 5, 8, 13, ...;
+    empty where unknown."""
+    sampled_losses: FloatList = field(default_factory=list)
+    """The loss of the last backward pass before each of these samples; None where that was no loss."""
     utilization: dict[str, FloatList] = field(default_factory=dict)
     """Utilization of processor and GPU: for each quantity, its values at the sampled points."""
     train_loss: float | None = None

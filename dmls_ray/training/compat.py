@@ -86,17 +86,17 @@ def around_loader_waits(begin: Callable[[], None], end: Callable[[], None]) -> I
 
 
 @contextmanager
-def around_backward_passes(begin: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
-    """Call two functions before and after each backward pass, while the context lasts.
+def around_backward_passes(begin: Callable[[Any], None], end: Callable[[], None]) -> Iterator[None]:
+    """Call two functions before and after each backward pass, while the context lasts: the first with its tensors.
 
     Without it: forward and backward pass of a user-defined function are not separated from the rest of a step.
     """
     backward = torch.autograd.backward
 
-    def surrounded(*args: Any, **kwargs: Any) -> Any:
-        begin()
+    def surrounded(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        begin(tensors)
         try:
-            return backward(*args, **kwargs)
+            return backward(tensors, *args, **kwargs)
         finally:
             end()
 
@@ -157,6 +157,14 @@ def groups_made() -> int:
     Without it: ranks whose group the training function has destroyed count as ranks that trained apart.
     """
     return dist.distributed_c10d._world.group_count
+
+
+def is_part_of_parameter(parameter: torch.Tensor) -> bool:
+    """Whether a parameter is a part of one: FSDP's of either version, or a tensor over a mesh of devices.
+
+    Without it: ranks that train one model under FSDP count as ranks that trained apart, as their parts differ.
+    """
+    return hasattr(parameter, "placements") or getattr(parameter, "_fsdp_flattened", False)
 
 
 def reset_compiler() -> None:

@@ -1,4 +1,4 @@
-"""What shows whether the ranks of a run trained one model: its collectives, and a sketch of each rank's parameters.
+"""What shows whether the ranks of a run trained one model: sketches of each rank's parameters, losses and collectives.
 
 Ranks that know nothing of one another train a model each, and then a row of 2 ranks would show the result of one.
 `dmls_ray.records.agreement` compares the ranks.
@@ -7,24 +7,27 @@ Ranks that know nothing of one another train a model each, and then a row of 2 r
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dmls_ray.training.compat import groups_made, sequence_numbers
+from dmls_ray.training.compat import groups_made, is_part_of_parameter, sequence_numbers
 
 _CHUNK = 2**18
 """Elements that are multiplied at once, with 2 MiB of signs."""
+_SAMPLED = 2**14
+"""Elements of each parameter that are compared in training."""
 _SEED = 0
 _KEPT_OPTIMIZERS = 4
 """Optimizers whose parameters are kept until the end; more than one, since several may take turns."""
 
 
 class AgreementMeter:
-    """Collectives and optimizer steps of one run on this rank, and its parameters in the end.
+    """Collectives and optimizer steps of one run on this rank, and its parameters in training and in the end.
 
     Made before the training starts.
     """
@@ -34,6 +37,17 @@ class AgreementMeter:
         self._steps: Counter[int] = Counter()
         self._groups: dict[int, list[dict[str, Any]]] = {}
         """The groups of parameters of each optimizer, without its state."""
+        self._loss: Tensor | None = None
+        """What the last backward pass began with."""
+        self._next, self._after_next = 1, 2
+        """Steps that are sampled: Fibonacci numbers, which fall on every phase of a period of averaging."""
+        self._parameters: list[float] = []
+        self._losses: list[float] = []
+
+    def backward(self, tensors: Tensor | Sequence[Tensor]) -> None:
+        """A backward pass begins at these tensors."""
+        first = tensors if isinstance(tensors, Tensor) else next(iter(tensors), None)
+        self._loss = None if first is None else first.detach()
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made a step."""
@@ -44,21 +58,33 @@ class AgreementMeter:
         if len(self._groups) > _KEPT_OPTIMIZERS:
             del self._groups[next(iter(self._groups))]
 
+    @property
+    def is_due(self) -> bool:
+        """Whether to call `sample` after this step."""
+        return self._steps.total() == self._next
+
+    def sample(self, optimizer: torch.optim.Optimizer) -> None:
+        """Sketch the parameters that an optimizer has changed, and the loss. It waits for the device."""
+        self._next, self._after_next = self._after_next, self._next + self._after_next
+        parameters = _comparable(_parameters_of(optimizer.param_groups))
+        if parameters:
+            heads = [parameter.detach().flatten()[:_SAMPLED] for parameter in parameters]
+            squares, product, _ = _sums(heads).tolist()
+            self._parameters.append(product / (math.sqrt(squares) or 1.0))
+            is_loss = self._loss is not None and self._loss.numel() == 1
+            self._losses.append(float(self._loss) if self._loss is not None and is_loss else math.nan)
+
     def read_optimizers(self) -> dict[str, Any]:
         """`read` of the steps and the parameters of the optimizers, which are released."""
         # Where each parameter has an optimizer, their steps are more than the collectives.
         steps = max(self._steps.values(), default=0)
-        parameters = {
-            id(parameter): parameter
-            for groups in self._groups.values()
-            for group in groups
-            for parameter in group["params"]
-        }
+        parameters = {id(item): item for groups in self._groups.values() for item in _parameters_of(groups)}
         self._groups.clear()
+        self._loss = None
         return self.read(steps, parameters.values())
 
     def read(self, steps: int, parameters: Iterable[Tensor]) -> dict[str, Any]:
-        """The fields of `RankRecord`: `collectives`, `optimizer_steps` and `parameter_sketch`."""
+        """The fields of `RankRecord`: `collectives`, `optimizer_steps`, `parameter_sketch` and the samples."""
         after = sequence_numbers()
         collectives = None
         if after is not None and self._before is not None:
@@ -71,35 +97,47 @@ class AgreementMeter:
             "collectives": collectives,
             "optimizer_steps": steps,
             "parameter_sketch": parameter_sketch(parameters),
+            "sampled_parameters": self._parameters,
+            "sampled_losses": self._losses,
         }
 
 
-@torch.no_grad()
 def parameter_sketch(parameters: Iterable[Tensor]) -> list[float]:
     """The number of elements, their sum of squares, and their products with two fixed random signs.
 
     The products of two ranks differ by about the distance of their parameters. The order of the parameters does not
     matter. Empty if there are none, or if they are sharded, so that each rank has others.
     """
-    parameters = [parameter for parameter in parameters if parameter.is_floating_point()]
-    if not parameters or any(map(_is_shard, parameters)):
+    comparable = _comparable(parameters)
+    if not comparable:
         return []
-    count, sums = 0, torch.zeros(3, dtype=torch.float64, device=parameters[0].device)
-    for parameter in parameters:
-        count += parameter.numel()
-        for chunk in parameter.detach().flatten().split(_CHUNK):
+    count = sum(parameter.numel() for parameter in comparable)
+    return [float(count), *_sums(comparable).tolist()]
+
+
+def _parameters_of(groups: Iterable[dict[str, Any]]) -> list[Tensor]:
+    return [parameter for group in groups for parameter in group["params"]]
+
+
+def _comparable(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """The parameters of floating point; none if some are parts, so that each rank has others."""
+    parameters = [parameter for parameter in parameters if parameter.is_floating_point()]
+    return [] if any(map(is_part_of_parameter, parameters)) else parameters
+
+
+@torch.no_grad()
+def _sums(tensors: Sequence[Tensor]) -> Tensor:
+    """The sum of squares of all elements, and their products with two fixed random signs, in float64."""
+    sums = torch.zeros(3, dtype=torch.float64, device=tensors[0].device)
+    for tensor in tensors:
+        for chunk in tensor.detach().flatten().split(_CHUNK):
             values = chunk.float()
             products = _signs(values.device)[:, : len(values)] @ values
             sums += torch.cat([values.dot(values)[None], products]).to(sums)
-    return [float(count), *sums.tolist()]
+    return sums
 
 
 @functools.cache
 def _signs(device: torch.device) -> Tensor:
     generator = torch.Generator().manual_seed(_SEED)
     return (torch.randint(2, (2, _CHUNK), generator=generator) * 2.0 - 1.0).to(device)
-
-
-def _is_shard(parameter: Tensor) -> bool:
-    """Whether it is a part of a parameter: FSDP's of either version, or a tensor over a mesh of devices."""
-    return hasattr(parameter, "placements") or getattr(parameter, "_is_flat_param", False)

@@ -131,7 +131,7 @@ def test_backward_passes_and_models_under_ddp_are_noticed_while_the_context_last
         before = DistributedDataParallel.__init__, torch.autograd.backward
         with (
             after_each_ddp(seen.append),
-            around_backward_passes(lambda: seen.append("begins"), lambda: seen.append("ends")),
+            around_backward_passes(lambda tensors: seen.append("begins"), lambda: seen.append("ends")),
         ):
             ddp = DistributedDataParallel(torch.nn.Linear(4, 4))
             ddp(torch.ones(2, 4)).sum().backward()

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from dmls_ray.records.aggregate import take_results
 from dmls_ray.records.agreement import independence_of
 from dmls_ray.records.epoch_and_rank import RankRecord
-from dmls_ray.records.model import RunRecord
-from dmls_ray.records.outcome import Outcome
 from dmls_ray.training.rank import Emit, RankInfo
 from dmls_ray.training.rank_agreement import AgreementMeter, parameter_sketch
 from dmls_ray.workloads.classification.config import TrialConfig
@@ -22,66 +22,160 @@ from dmls_ray.workloads.user_function.schema import user_function_schema
 from tests.conftest import SMALL
 from tests.new_processes import run_ranks
 
-STEPS = 6
+STEPS = 7
+
+TOGETHER = (
+    "ddp", "zero", "fsdp", "own group", "averaged every 3 steps", "averaged in the end", "averaged by messages",
+    "averaged after few changes", "moving average of one rank", "halves of layers", "stages",
+)  # fmt: skip
+"""Ways in which 2 ranks train one model."""
+
+ALONE = {
+    "alone": "no collectives in 7 optimizer steps, which made neither gradients nor parameters equal",
+    "alone, then a barrier": "1 collectives in 7 optimizer steps, which made neither gradients nor parameters equal",
+    "other samples": "the ranks ended with different parameters, ",
+    "other samples, sum of losses": "the ranks ended with different parameters, ",
+    "other samples, few changes": "no collectives in 7 optimizer steps, ",
+    "one layer under ddp": "the ranks ended with different parameters, ",
+    "averaged too early": "the ranks ended with different parameters, ",
+}
+"""Ways in which each trains its own, and how the reason begins."""
+
+
+class Summed(torch.autograd.Function):
+    """The sum over the ranks; each has the gradient of its part."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
+        summed = values.clone()
+        dist.all_reduce(summed)
+        return summed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0]
+
+
+class Halves(nn.Module):
+    """Two layers of which each rank has a half, as in tensor parallelism."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(300, 150), nn.Linear(150, 300, bias=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = Summed.apply(self.second(self.first(inputs).relu()))
+        return outputs
+
+
+def average(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.data)
+        parameter.data /= dist.get_world_size()
+
+
+def average_by_messages(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        if dist.get_rank():
+            other = torch.empty_like(parameter)
+            dist.recv(other, 0)
+            parameter.data = (parameter.data + other) / 2
+            dist.send(parameter.data, 0)
+        else:
+            dist.send(parameter.data, 1)
+            dist.recv(parameter.data, 1)
+
+
+def train_stage(model: nn.Module, inputs: torch.Tensor) -> None:
+    """The passes of a pipeline whose stages are one layer each."""
+    outputs = torch.empty(4, 300)
+    if dist.get_rank():
+        dist.recv(outputs, 0)
+        model(outputs.requires_grad_()).square().mean().backward()
+        dist.send(outputs.grad, 0)
+    else:
+        hidden = model(inputs)
+        dist.send(hidden.detach(), 1)
+        dist.recv(outputs, 1)
+        hidden.backward(outputs)
 
 
 def train(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
     """Trains a layer on 2 ranks, in one of several ways."""
     how = config["how"]
-    generator = torch.Generator().manual_seed(rank.rank if how in ("ddp", "apart", "zero", "local steps") else 0)
-    model: nn.Module = nn.Linear(300, 300)
+    has_same_samples = how in ("alone", "alone, then a barrier", "halves of layers", "stages")
+    generator = torch.Generator().manual_seed(0 if has_same_samples else rank.rank)
+    if how in ("halves of layers", "stages"):
+        torch.manual_seed(rank.rank)
+    model: nn.Module = Halves() if how == "halves of layers" else nn.Linear(300, 300)
     group = dist.new_group() if how == "own group" else None
-    if how in ("ddp", "zero", "own group"):
+    if how in ("ddp", "zero", "own group", "moving average of one rank"):
         model = DistributedDataParallel(model, process_group=group)
+    if how == "one layer under ddp":
+        model = nn.Sequential(DistributedDataParallel(model), nn.Linear(300, 300))
+    if how == "fsdp":
+        model = FullyShardedDataParallel(model, use_orig_params=True, device_id=torch.device("cpu"))
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=1e-5 if "few changes" in how else 0.1)
     if how == "zero":
-        optimizer: Any = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
-    else:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(STEPS):
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+    for step in range(1, STEPS + 1):
         optimizer.zero_grad()
-        loss = model(torch.randn(4, 300, generator=generator)).square().mean()
-        loss.backward()
+        inputs = torch.randn(4, 300, generator=generator)
+        if how == "stages":
+            train_stage(model, inputs)
+        else:
+            loss = model(inputs).square().mean()
+            loss.backward()
         optimizer.step()
-        if how == "loss only":
+        if how == "other samples, sum of losses":
             dist.all_reduce(loss.detach())
-    if how == "local steps":
+        if how in ("averaged every 3 steps", "averaged too early") and step % 3 == 0:
+            average(model)
+    if how in ("averaged every 3 steps", "averaged in the end", "averaged after few changes"):
+        average(model)
+    if how == "averaged by messages":
+        average_by_messages(model)
+    if how == "alone, then a barrier":
+        dist.barrier()
+    if how == "moving average of one rank" and not rank.rank:
         for parameter in model.parameters():
-            dist.all_reduce(parameter.data, op=dist.ReduceOp.AVG if dist.get_backend() == "nccl" else dist.ReduceOp.SUM)
+            parameter.data *= 0.9
     if group is not None:
         dist.destroy_process_group(group)
 
 
-def independence(how: str) -> str:
-    config = user_function_schema(train, ["how"]).make(world_size=2, device="cpu", threads_per_rank=1, how=how)
-    record = RunRecord(
-        run_id="r-0", trial_id="r", repeat=0, order=0, order_seed=0, seed=0, outcome=Outcome.OK,
-        config=config.canonical(),
-    )  # fmt: skip
-    results = run_ranks(config, train=run_user_function)
+def train_each(configs: dict[str, Any], config: Any, rank: RankInfo, emit: Emit) -> dict[str, Any]:
+    """All ways in one pair of processes, which would take seconds to start."""
+    each = {how: _known(run_user_function(item, rank, emit)) for how, item in configs.items()}
+    return {"run": {"returned": each}}
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, list[RankRecord]]:
+    """The ranks of each way to train."""
+    schema = user_function_schema(train, ["how"])
+    configs = {how: schema.make(world_size=2, device="cpu", threads_per_rank=1, how=how) for how in (*TOGETHER, *ALONE)}
+    results = run_ranks(configs["ddp"], train=functools.partial(train_each, configs))
     assert [item.outcome for item in results] == ["ok", "ok"], results[0].traceback
-    take_results(record, results)
-    return record.independent_ranks
+    return {how: [RankRecord(rank=item.rank, **item.run["returned"][how]) for item in results] for how in configs}
 
 
-@pytest.mark.parametrize("how", ["ddp", "zero", "own group"])
-def test_ranks_under_ddp_and_zero_train_one_model(how: str) -> None:
-    assert independence(how) == ""
+@pytest.mark.parametrize("how", TOGETHER)
+def test_ranks_that_bring_gradients_or_parameters_together_train_one_model(
+    how: str, trained: dict[str, list[RankRecord]]
+) -> None:
+    assert independence_of(trained[how]) == ""
 
 
-def test_ranks_that_train_alone_on_the_same_data_are_noticed_by_their_collectives() -> None:
-    assert independence("alone") == (
-        "no collectives in 6 optimizer steps, so gradients were not communicated in each of them"
-    )
+@pytest.mark.parametrize("how", ALONE)
+def test_ranks_that_train_alone_are_noticed(how: str, trained: dict[str, list[RankRecord]]) -> None:
+    assert independence_of(trained[how]).startswith(ALONE[how])
 
 
-def test_ranks_that_train_alone_on_other_data_are_noticed_by_their_parameters_too() -> None:
-    assert "; the ranks ended with different parameters, 0." in independence("apart")
-
-
-def test_ranks_that_average_once_in_the_end_are_noticed_and_have_equal_parameters() -> None:
-    assert independence("local steps") == (
-        "2 collectives in 6 optimizer steps, so gradients were not communicated in each of them"
-    )
+def test_parameters_are_sampled_at_steps_of_every_phase_of_a_period(trained: dict[str, list[RankRecord]]) -> None:
+    assert [len(rank.sampled_parameters) for rank in trained["alone"]] == [4, 4], "after steps 1, 2, 3 and 5"
+    assert all(math.isfinite(loss) for loss in trained["alone"][0].sampled_losses)
+    assert all(math.isnan(loss) for loss in trained["stages"][0].sampled_losses), "the first stage has no loss"
 
 
 def test_the_built_in_training_trains_one_model_on_two_ranks() -> None:
@@ -95,7 +189,8 @@ def test_the_built_in_training_trains_one_model_on_two_ranks() -> None:
 
 
 def _known(values: Any) -> dict[str, Any]:
-    return {name: values[name] for name in ("collectives", "optimizer_steps", "parameter_sketch")}
+    names = ("collectives", "optimizer_steps", "parameter_sketch", "sampled_parameters", "sampled_losses")
+    return {name: values[name] for name in names}
 
 
 def test_the_distance_of_two_sketches_is_about_that_of_the_parameters() -> None:
@@ -128,7 +223,7 @@ def test_rounding_of_other_machines_shards_and_values_that_are_not_finite_are_no
     assert text([], []) == ""
     assert text([10, 4.0, 1.0, 1.0], [10, 4.0, 1.1, 1.0]) != ""
     shard = torch.ones(2)
-    shard._is_flat_param = True  # type: ignore[attr-defined]
+    shard._fsdp_flattened = True  # type: ignore[attr-defined]
     assert parameter_sketch([shard]) == []
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -29,12 +30,25 @@ _WITHOUT_BACKWARD = ("data_wait_ms", "optimizer_ms", "rest_ms")
 
 
 class FunctionSteps:
-    """Counts and times optimizer steps as `around_optimizer_steps` does; each is a sign of progress."""
+    """Counts and times optimizer steps as `around_optimizer_steps` does; each is a sign of progress.
 
-    def __init__(self, device: torch.device, emit: Emit, agreement: AgreementMeter | None) -> None:
+    Args:
+        device: the rank's device.
+        emit: takes the signs of progress.
+        agreement: notified of each step and each backward pass.
+        untimed: context of the work of `agreement`, which no time of the run contains.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        emit: Emit,
+        agreement: AgreementMeter | None = None,
+        untimed: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.timer = StepTimer(device, _WARMUP_STEPS, on_warm=self._count_from_here)
         self.count = 0
-        self._agreement = agreement
+        self._agreement, self._untimed = agreement, untimed
         self._emit = emit
         self._backward_depth = 0
         """Backward passes under way; checkpointed activations are computed by one within another."""
@@ -87,10 +101,12 @@ class FunctionSteps:
         for model in self._models:
             model.count_from_here()
 
-    def _begin_backward(self) -> None:
+    def _begin_backward(self, tensors: Any) -> None:
         if not self._backward_depth:
             self._has_backward = True
             self.timer.phases.after("forward")
+            if self._agreement is not None:
+                self._agreement.backward(tensors)
         self._backward_depth += 1
 
     def _end_backward(self) -> None:
@@ -107,5 +123,8 @@ class FunctionSteps:
                 model.read()
         if self._agreement is not None:
             self._agreement.step(optimizer)
+            if self._agreement.is_due:
+                with self.timer.paused(), self._untimed():
+                    self._agreement.sample(optimizer)
         self._emit(Progress())
         self.leave_out()

@@ -64,7 +64,7 @@ def run_user_function(
         given = config.for_function(config_class)
     # It keeps the parameters of optimizers that the function no longer needs.
     agreement = AgreementMeter() if rank.world_size > 1 else None
-    steps = FunctionSteps(device, emit, agreement)
+    steps = FunctionSteps(device, emit, agreement, clock.untimed)
     # What precedes a report, as a test of the model, is in no forward pass.
     taken = {*RECORDED, *config.canonical()}
     reporter = _Reporter(rank, emit, clock, taken=taken, on_report=steps.leave_out)
@@ -223,7 +223,7 @@ def _trace(call: Callable[[RankInfo, Emit], Any], rank: RankInfo, emit: Emit, mo
     artifacts = replace(rank.artifacts, folder=str(Path(rank.artifacts.folder) / "traced"), trace=False)
     again = replace(rank, artifacts=artifacts, prunable=False)
     report = count if rank.world_size == 1 else lambda *_: emit(Progress())
-    steps = FunctionSteps(torch.device(rank.device), count, None)
+    steps = FunctionSteps(torch.device(rank.device), count)
     try:
         with traced(rank), steps.counted(), contextlib.suppress(Stopped):
             call(again, report)
