@@ -550,7 +550,7 @@ def test_a_new_number_has_a_column_a_panel_a_tag_an_objective_and_a_line_of_the_
     few, many = effect["values"]
     assert 0 < few < many
     assert any(column.startswith("weight norm") for column in effect["columns"]), effect["columns"]
-    assert "weight_norm" in effect["panels"]
+    assert "weight norm" in effect["panels"]
     assert "Run/weight_norm" in effect["tags"]
     assert effect["measure"] == "weight_norm"
     assert "| weight norm | `weight_norm` | Norm of the first weights. |" in effect["page"]
