@@ -65,7 +65,7 @@ def shown_columns(table: Table, names: Sequence[str] = ()) -> Shown:
     answers = _asked(table, kept) or _measured(table, kept)[:1]
     spare = dict.fromkeys((*_that_follow(table), *SPARE, *_others(table, kept)))
     order = [head for head in spare if head not in map(_head, answers)]
-    constant = [_head(column) for column in answers if _is_constant(table, column)]
+    constant = [_head(column) for column in answers[1:] if _is_constant(table, column)]
     for head in order:
         if len(kept) > MOST_COLUMNS:
             kept = [column for column in kept if _head(column) != head]

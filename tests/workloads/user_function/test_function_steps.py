@@ -139,14 +139,14 @@ def communicates(config: dict[str, Any], rank: RankInfo, emit: Emit) -> None:
 def test_communication_under_ddp_is_a_part_of_a_step_of_a_function(models: int) -> None:
     for _ in range(3):  # a busy machine may halt a rank
         first, second = (rank.values for rank in on_ranks(communicates, models=models))
-        if second["exposed_comm_ms"] < 3 and first["backward_ms"] < 4:
+        if second["exposed_comm_ms"] < first["exposed_comm_ms"] / 2 and first["backward_ms"] < 4:
             break
     for found in (first, second):
         parts = [found[name] for name in (*PARTS, "exposed_comm_ms")]
         assert sum(parts) == pytest.approx(found["step_ms_p50"], rel=0.5)
         assert found["comm_ms"] > 0
     assert first["exposed_comm_ms"] > 4, "the first rank waits for the second inside its communication"
-    assert second["exposed_comm_ms"] < 3
+    assert second["exposed_comm_ms"] < first["exposed_comm_ms"] / 2
     assert first["backward_ms"] < 4
     assert second["forward_ms"] >= 5
 
