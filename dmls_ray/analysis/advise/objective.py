@@ -161,6 +161,7 @@ class Objective:
             is_exact=self.is_exact,
             looks=looks,
             limit=limit_of(self.measure, [value for row in rows for value in row.by_block(self.measure).values()]),
+            once=[row.trial_id for row in rows if row.is_once(self.measure)],
         )
 
     def samples(self, row: Row) -> dict[int, float]:
@@ -309,6 +310,7 @@ def _by_metric(row: Row, objective: Objective) -> Candidate | Unable:
         quantity_of(objective.measure, values.values()),
         resolution=resolution,
         is_exact=objective.is_exact,
+        is_once=row.is_once(objective.measure),
     )
     return Candidate(row, value, format_interval(value, objective.form), objective.samples(row))
 

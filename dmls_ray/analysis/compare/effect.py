@@ -123,6 +123,7 @@ def change_of(
     resolution: float = 0.0,
     *,
     unit: Unit = "repeat",
+    is_once: bool = False,
 ) -> Change | None:
     """The difference between the samples of B and of A; None without samples, or without pairs to compare.
 
@@ -133,6 +134,7 @@ def change_of(
         level: confidence level of the interval.
         resolution: the smallest step of the values; 0 where they have none.
         unit: what a sample is.
+        is_once: whether the repeats of both repeat the same run.
     """
     way = way_of(measure)
     null, above, below = _VERDICTS[way]
@@ -140,14 +142,16 @@ def change_of(
         more = [value - a[name] for name, value in b.items() if name in a]
         if not more:
             return None
-        value = estimate(more, level=level, resolution=resolution)
+        value = estimate(more, level=level, resolution=resolution, is_once=is_once)
         interval = clipped(value, limit_of(measure, [*a.values(), *b.values()]))
     elif a and b:
         # Of times the inverse, so that more is faster.
         power = -1 if way == "speed" and quantity_of(measure) != "rate" else 1
         side_a, side_b = ([value**power for value in samples.values()] for samples in (a, b))
         is_ratio = way != "difference"
-        interval = compare_apart(side_b, side_a, level=level, is_exact=measure in EXACT, is_ratio=is_ratio)
+        interval = compare_apart(
+            side_b, side_a, level=level, is_exact=measure in EXACT, is_once=is_once, is_ratio=is_ratio
+        )
     else:
         return None
     if drifts(measure) and unit == "repeat":

@@ -147,8 +147,10 @@ class SweepComparison:
         for pair in self.pairs:
             resolution = _resolution(self.measure, pair.a, pair.b)
             means = [
-                estimate(list(values.values()), quantity, resolution=resolution) if values else None
-                for values in pair.samples
+                estimate(list(values.values()), quantity, resolution=resolution, is_once=row.is_once(self.measure))
+                if values
+                else None
+                for row, values in zip((pair.a, pair.b), pair.samples, strict=True)
             ]
             cells = {
                 f"{side} {head} [95%]": format_interval(value, form) for side, value in zip("AB", means, strict=True)
@@ -284,10 +286,12 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
     compared = [values for values, is_together in zip(samples, together, strict=True) if is_together and all(values)]
     level, level_over_all = _levels(len(compared))
     resolutions = [_resolution(name, *rows) for rows in joined.both]
-    pairs = [
-        Pair(*rows, values, change_of(*values, name, level, unit=unit, resolution=resolution) if is_together else None)
-        for rows, values, resolution, is_together in zip(joined.both, samples, resolutions, together, strict=True)
+    once = [row_a.is_once(name) and row_b.is_once(name) for row_a, row_b in joined.both]
+    changes = [
+        change_of(*values, name, level, resolution, unit=unit, is_once=is_once) if is_together else None
+        for values, resolution, is_once, is_together in zip(samples, resolutions, once, together, strict=True)
     ]
+    pairs = [Pair(*rows, values, change) for rows, values, change in zip(joined.both, samples, changes, strict=True)]
     means_a, means_b = (means_of([values[side] for values in compared], name) for side in (0, 1))
     # What was run in one sweep alone makes no difference between them.
     common_a, common_b = (
@@ -298,7 +302,13 @@ def compare_sweeps(a: Results, b: Results, *, measure: str | None = None) -> Swe
         pairs=pairs,
         only=joined.only,
         overall=change_of(
-            means_a, means_b, name, level_over_all, unit=unit, resolution=max(resolutions) / max(len(compared), 1)
+            means_a,
+            means_b,
+            name,
+            level_over_all,
+            max(resolutions) / max(len(compared), 1),
+            unit=unit,
+            is_once=all(once),
         ),
         unit=unit,
         samples=(len(means_a), len(means_b)),

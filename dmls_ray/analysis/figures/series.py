@@ -175,7 +175,9 @@ def measured_series(
     if not measured:
         return []
     estimates = [
-        estimate(list(values.values()), quantity, resolution=resolution_of(metric, row.counted))
+        estimate(
+            list(values.values()), quantity, resolution=resolution_of(metric, row.counted), is_once=row.is_once(metric)
+        )
         for _, row, values in measured
     ]
     return [

@@ -21,7 +21,7 @@ that of the two trials' separate variances, with the degrees of freedom of Welch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -49,6 +49,8 @@ class Contrast(Interval):
     """Half of the interval: of the logarithm of a ratio, or of the difference."""
     half_width_after: Callable[[int], float] | None = field(default=None, compare=False, repr=False)
     """What it would be after another number of blocks, if the noise stays as it is."""
+    is_once: bool = False
+    """Whether its repeats repeat the same run, so that no further one says more, and there is no interval."""
 
     def narrowed(self, half_width: float, *, is_ratio: bool) -> Contrast:
         """With another half-width, if that is the smaller one."""
@@ -74,6 +76,7 @@ class BlockModel:
         is_exact: the value is the same in every repeat, so that equal values have an interval from one block on.
         looks: how the number of blocks came about.
         limit: the largest possible difference of two values; no interval goes beyond it.
+        once: trials whose repeats repeat the same run: between equal values of theirs there is no interval.
         families: how many models share the errors of an answer, of which this one may make its part.
     """
 
@@ -86,10 +89,11 @@ class BlockModel:
         is_exact: bool = False,
         looks: Looks = "none",
         limit: float = math.inf,
+        once: Collection[str] = (),
         families: int = 1,
     ) -> None:
         self._is_ratio, self._resolution, self._is_exact = is_ratio, resolution, is_exact
-        self._limit = limit
+        self._limit, self._once = limit, set(once)
         self._looks: Looks = looks
         self._families = families
         self._places = {trial: place for place, trial in enumerate(values)}
@@ -141,6 +145,8 @@ class BlockModel:
             # Exactly, without rounding errors of logarithms, where all ratios are equal.
             ratios = self._measured[rows[0], both] / self._measured[rows[1], both]
             centre = float(ratios[0]) if np.ptp(ratios) == 0 else centre
+        if self._once >= weights.keys() and not np.ptp(self._measured[rows][:, both], axis=1).any():
+            return Contrast(centre, None, None, count, None, is_once=True)
         if half_width is None:
             return Contrast(centre, None, None, count, None)
         if not half_width:

@@ -41,6 +41,8 @@ class Estimate:
     """The smallest step of the values, as 1 / n of a share of n samples; 0 where they have none."""
     is_exact: bool = False
     """Whether the quantity is the same in every repeat, so that equal values have an interval from one value on."""
+    is_once: bool = False
+    """Whether the repeats repeat the same run, so that equal values have no interval."""
 
     @property
     def n(self) -> int:
@@ -86,6 +88,8 @@ class Estimate:
     @cached_property
     def _interval(self) -> tuple[float, float] | tuple[None, None]:
         # Computed on demand: most metrics are shown without it.
+        if self.is_once and self._is_equal:
+            return None, None
         if self.n < MIN_REPEATS and not (self.is_exact and self._is_equal):
             return None, None
         if self._is_equal and not self.resolution:
@@ -122,9 +126,10 @@ def estimate(
     level: float = _LEVEL,
     resolution: float = 0.0,
     is_exact: bool = False,
+    is_once: bool = False,
 ) -> Estimate:
     """Return the mean of one value or more, with an interval from `MIN_REPEATS` values on."""
-    return Estimate(tuple(map(float, values)), quantity, level, resolution, is_exact)
+    return Estimate(tuple(map(float, values)), quantity, level, resolution, is_exact, is_once)
 
 
 def bonferroni_level(count: int) -> float:
@@ -138,6 +143,7 @@ def compare_apart(
     *,
     level: float = _LEVEL,
     is_exact: bool = False,
+    is_once: bool = False,
     is_ratio: bool = True,
 ) -> Interval:
     """Compare the means of two trials without common blocks, with Welch's interval.
@@ -147,12 +153,15 @@ def compare_apart(
         base: of the baseline.
         level: confidence level of the interval.
         is_exact: whether the quantity is the same in every repeat.
+        is_once: whether the repeats repeat the same run.
         is_ratio: whether to take the ratio of the geometric means, rather than the difference of the arithmetic ones.
     """
     sides = [np.log(side) if is_ratio else np.asarray(side, float) for side in (values, base)]
     middle = float(sides[0].mean() - sides[1].mean())
     shown = _exp if is_ratio else float
     is_equal = all(np.ptp(side) == 0 for side in sides)
+    if is_equal and is_once:
+        return Interval(shown(middle), None, None)
     if min(map(len, sides)) < MIN_REPEATS and not (is_exact and is_equal):
         return Interval(shown(middle), None, None)
     if is_equal:

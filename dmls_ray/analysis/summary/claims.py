@@ -148,5 +148,6 @@ def _against(row: Row, base: Row) -> str:
 
 def _claims(pair: _Pair, measures: Sequence[Measure]) -> Iterator[Claim]:
     for measure in measures:
-        if (contrast := measure.against(pair.row, pair.base)) is not None:
+        contrast = measure.against(pair.row, pair.base)
+        if contrast is not None and not contrast.is_once:
             yield Claim(pair.axis, pair.text, pair.row, pair.base, measure, contrast)

@@ -93,11 +93,13 @@ def _row(factors: Mapping[str, Any], records: list[RunRecord], names: Sequence[s
         counted = compress(values, timed) if metric.is_time else values
         if reported := [value for value in counted if value is not None]:
             resolution = resolution_of(metric.name, row.counted)
-            row.estimates[metric.name] = estimate(reported, metric.kind, resolution=resolution)
+            row.estimates[metric.name] = estimate(
+                reported, metric.kind, resolution=resolution, is_once=row.is_once(metric.name)
+            )
     for name in field_names(record.measures for record in row.counted):
         custom = (record.measures.get(name) for record in (row.timed if is_time(name) else row.counted))
         if reported := [value for value in custom if isinstance(value, int | float)]:
-            row.custom_metrics[name] = estimate(reported, quantity_of(name, reported))
+            row.custom_metrics[name] = estimate(reported, quantity_of(name, reported), is_once=row.is_once(name))
     return row
 
 

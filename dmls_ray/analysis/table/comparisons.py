@@ -63,6 +63,7 @@ class Comparisons:
             resolution=resolution_of(metric, row.counted),
             looks=self._looks,
             limit=limit_of(metric),
+            once=(metric, base) if row.is_once(metric) else (),
             families=self._measures * max(trials, 1),
         )
         return model.against(metric, base)
@@ -124,6 +125,7 @@ class Comparisons:
         is_exact: bool = False,
         looks: Looks | None = None,
         limit: float = math.inf,
+        once: Sequence[str] = (),
     ) -> BlockModel:
         """The model of some values of these trials.
 
@@ -135,6 +137,7 @@ class Comparisons:
             is_exact: the value is the same in every repeat.
             looks: how the number of blocks came about, if otherwise than for all comparisons.
             limit: the largest possible difference of two values.
+            once: trials whose repeats repeat the same run.
         """
         looks = looks or self._looks
         values = {trial: self._by_environment(self._rows[trial], row, timed) for trial, row in samples.items()}
@@ -145,6 +148,7 @@ class Comparisons:
             is_exact=is_exact,
             looks=looks,
             limit=limit,
+            once=once,
             families=self._measures,
         )
 
@@ -170,6 +174,7 @@ class Comparisons:
                 resolution=resolution_of(measure, (run for trial in samples for run in self._rows[trial].counted)),
                 is_exact=measure in EXACT,
                 limit=limit_of(measure, [value for row in samples.values() for value in row.values()]),
+                once=[trial for trial in samples if self._rows[trial].is_once(measure)],
             )
         return self._models[measure, is_ratio]
 

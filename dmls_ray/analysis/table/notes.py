@@ -44,6 +44,8 @@ def notes_of(results: Results, table: Table) -> Iterator[Note]:
         yield Note("comparability", text)
     for text in describe_independent_ranks(rows):
         yield Note("comparability", text)
+    if text := _same_runs(rows):
+        yield Note("comparability", text)
     if text := describe_uneven_steps(rows):
         yield Note("comparability", text)
     for text in _of_scaling(results, rows, table.fixed_batch_field):
@@ -165,6 +167,19 @@ def _not_recorded(rows: Sequence[Row]) -> Iterator[str]:
             names.setdefault(text, []).append(describe_configuration(row.factors))
     for text, of_trials in names.items():
         yield f"Not recorded of {join_names(of_trials)}: {text}."
+
+
+def _same_runs(rows: Sequence[Row]) -> str:
+    """Which repeats repeat the same run; empty without any."""
+    names = [describe_configuration(row.factors) for row in rows if row.same_results]
+    if not names:
+        return ""
+    results = list(dict.fromkeys(name for row in rows for name in row.same_results))
+    return (
+        f"Every repeat of {join_names(names)} has the same {', '.join(results)}, bit for bit, though seeds differ: "
+        "results were measured once and have no interval. If the function sets a seed itself, let it take that of the "
+        "run (config['seed'])."
+    )
 
 
 def _of_test_set(rows: Sequence[Row]) -> str:

@@ -14,10 +14,12 @@ from dmls_ray.analysis.stats.intervals import Estimate
 from dmls_ray.analysis.stats.overfitting import overfit_epoch
 from dmls_ray.analysis.stats.time_to_target import TimeToTarget, steps_to_target, time_to_target
 from dmls_ray.analysis.table.comparisons import Comparisons
+from dmls_ray.analysis.table.same_runs import same_results
 from dmls_ray.records.model import RunRecord
 from dmls_ray.records.outcome import Outcome, outcome_counts
+from dmls_ray.records.training_metrics import LEARNED
 from dmls_ray.workloads.base import Workload
-from dmls_ray.workloads.registry import workload_of
+from dmls_ray.workloads.registry import registered_metrics, workload_of
 
 
 @dataclass
@@ -103,6 +105,16 @@ class Row:
     def timed(self) -> list[RunRecord]:
         """Counted runs in bench mode, whose times are comparable."""
         return [record for record in self.counted if record.mode == "bench"]
+
+    @cached_property
+    def same_results(self) -> list[str]:
+        """The results that are the same in all repeats, though their seeds differ: the repeats repeat one run."""
+        return same_results(self.counted)
+
+    def is_once(self, metric: str) -> bool:
+        """Whether equal values of a metric are those of one run: it was learned, or is one of a function's own."""
+        is_result = metric in LEARNED or metric not in registered_metrics()
+        return is_result and bool(self.same_results)
 
     @property
     def throughput(self) -> str:
